@@ -1,0 +1,1 @@
+"""An engine cache for inference: ccache for TensorRT, TensorRT-RTX and AOTInductor."""

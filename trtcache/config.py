@@ -1,0 +1,69 @@
+"""What the environment says: where the cache is, how large it may grow, and what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from trtcache.errors import SettingsError
+from trtcache.quantities import parse_size
+
+DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
+
+VARIABLES = {
+    "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
+    "TRTCACHE_MAX_SIZE": "prune after a put that makes the cache larger than this (default: 20GB; 0: no limit)",
+    "TRTCACHE_DISABLE": "1: neither read nor write the cache; always build",
+    "TRTCACHE_READONLY": "1: take hits, write nothing",
+    "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
+    "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+}
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How a cache is to be used. ``max_size_bytes`` is None for no limit."""
+
+    root: Path
+    max_size_bytes: int | None = DEFAULT_MAX_SIZE_BYTES
+    disable: bool = False
+    readonly: bool = False
+    recache: bool = False
+    forbid_build: bool = False
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Config:
+        """Read the ``TRTCACHE_*`` variables.
+
+        Raises:
+            SettingsError: a variable has an impossible value; the message names it.
+        """
+        root = environ.get("TRTCACHE_DIR")
+        size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
+        return cls(
+            root=Path(root).expanduser().absolute() if root else default_root(),
+            max_size_bytes=size_bytes or None,
+            disable=_flag(environ, "TRTCACHE_DISABLE"),
+            readonly=_flag(environ, "TRTCACHE_READONLY"),
+            recache=_flag(environ, "TRTCACHE_RECACHE"),
+            forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
+        )
+
+
+def default_root() -> Path:
+    """Return the cache directory for a user who named none: ``$XDG_CACHE_HOME/trtcache``."""
+    return user_cache_path("trtcache", appauthor=False)
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise SettingsError(name, f"{environ[name]!r} is neither 1 nor 0")

@@ -1,0 +1,276 @@
+"""Every error that trtcache raises: fields first, the message in ``__str__``, an exit code on the class.
+
+A cache miss is not an error (it is ``None``), and corruption is a miss with a reason; the store's errors below reach
+a caller only where there is no way on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+def _restore(cls: type[TrtcacheError], state: dict[str, Any]) -> TrtcacheError:
+    error = cls.__new__(cls)
+    error.__dict__.update(state)
+    return error
+
+
+class TrtcacheError(Exception):
+    """Base of all errors of this package. ``exit_code`` is what the command line exits with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), dict(self.__dict__))
+
+
+@dataclass(eq=False)
+class CanonicalizationError(TrtcacheError):
+    """A value has no stable encoding, so no key can be made of it."""
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+@dataclass(eq=False)
+class SettingsError(TrtcacheError):
+    """A setting, target or environment variable is unknown or has an impossible value."""
+
+    name: str
+    why: str
+    exit_code: ClassVar[int] = 2
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
+@dataclass(eq=False)
+class InputError(TrtcacheError):
+    """A compiled module was called with arguments that it was not compiled for."""
+
+    where: str
+    expected: str
+    found: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.where}: expected {self.expected}, got {self.found}{hint}"
+
+
+@dataclass(eq=False)
+class PassError(TrtcacheError):
+    """A lowering pass broke its contract."""
+
+    pass_name: str
+    before: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        ran = ", ".join(self.before) or "none"
+        return f"pass {self.pass_name}: {self.why} (passes that ran before: {ran})"
+
+
+class PreconditionError(PassError):
+    """A pass was given a graph that it does not accept."""
+
+
+class PostconditionError(PassError):
+    """A pass left a graph that it promised not to leave."""
+
+
+class StoreError(TrtcacheError):
+    """The store cannot do what was asked."""
+
+    exit_code: ClassVar[int] = 3
+
+
+@dataclass(eq=False)
+class NotAStoreError(StoreError):
+    """A directory holds something that is not a trtcache store."""
+
+    root: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.root} is not a trtcache store: {self.why}"
+
+
+@dataclass(eq=False)
+class UnsafeStoreError(StoreError):
+    """Another user could put engines, and so code, into this store."""
+
+    root: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.root} is not safe to load engines from: {self.why}"
+
+
+@dataclass(eq=False)
+class CorruptBlobError(StoreError):
+    """An artifact file is not what its header says.
+
+    ``reason`` is one short word that is counted: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``.
+    """
+
+    path: str
+    reason: str
+    why: str
+    exit_code: ClassVar[int] = 4
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged ({self.reason}): {self.why}"
+
+
+@dataclass(eq=False)
+class FormatVersionError(StoreError):
+    """A file or a store was written in a format that this version does not read."""
+
+    path: str
+    found: int
+    known: int
+
+    def __str__(self) -> str:
+        remedy = "upgrade trtcache or name another cache directory"
+        return f"{self.path}: format {self.found}, but this trtcache reads format {self.known}; {remedy}"
+
+
+@dataclass(eq=False)
+class LockTimeoutError(StoreError):
+    """Another process held a lock for longer than the caller would wait."""
+
+    path: str
+    waited_s: float
+
+    def __str__(self) -> str:
+        return f"{self.path}: another process has held this lock for {self.waited_s:.0f} s"
+
+
+@dataclass(eq=False)
+class ReadOnlyError(StoreError):
+    """A change was asked of a store that cannot be written."""
+
+    root: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"cannot {self.action}: {self.root} is read-only (by TRTCACHE_READONLY=1 or by its permissions)"
+
+
+@dataclass(eq=False)
+class UnknownKeyError(StoreError):
+    """No entry has this key."""
+
+    prefix: str
+    exit_code: ClassVar[int] = 5
+
+    def __str__(self) -> str:
+        return f"no entry has a key that begins with {self.prefix!r}; 'trtcache ls' lists them"
+
+
+@dataclass(eq=False)
+class AmbiguousKeyError(StoreError):
+    """Several entries have keys with this prefix."""
+
+    prefix: str
+    matches: tuple[str, ...]
+    exit_code: ClassVar[int] = 5
+
+    def __str__(self) -> str:
+        shown = ", ".join(match[: len(self.prefix) + 8] for match in self.matches[:4])
+        more = ", ..." if len(self.matches) > 4 else ""
+        return f"{len(self.matches)} entries have keys that begin with {self.prefix!r} ({shown}{more}); give more of it"
+
+
+class BackendError(TrtcacheError):
+    """An engine builder or an engine failed."""
+
+    exit_code: ClassVar[int] = 6
+
+
+@dataclass(eq=False)
+class BackendUnavailableError(BackendError):
+    """The backend asked for is unknown, or what it needs is not installed."""
+
+    backend: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"backend {self.backend!r}: {self.why}"
+
+
+@dataclass(eq=False)
+class BuildError(BackendError):
+    """An engine could not be built."""
+
+    kind: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"building {self.kind} failed: {self.why}"
+
+
+@dataclass(eq=False)
+class BuildForbiddenError(BackendError):
+    """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one."""
+
+    kind: str
+    key: str
+    root: str
+    exit_code: ClassVar[int] = 7
+
+    def __str__(self) -> str:
+        return f"TRTCACHE_FORBID_BUILD=1 and no entry for {self.kind} key {self.key[:16]} in {self.root}"
+
+
+@dataclass(eq=False)
+class IncompatibleEngineError(BackendError):
+    """An artifact is sound but cannot run in this process or on this machine."""
+
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"engine {self.key[:16]}: {self.why}"
+
+
+@dataclass(eq=False)
+class RefitError(TrtcacheError):
+    """New weights do not fit the engine; the old ones are still in place."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [
+            f"{label}: {_some(names)}"
+            for label, names in (
+                ("missing", self.missing),
+                ("unexpected", self.unexpected),
+                ("mismatched", self.mismatched),
+            )
+            if names
+        ]
+        return f"weights do not fit, nothing was changed ({'; '.join(parts)})"
+
+
+@dataclass(eq=False)
+class ExportError(TrtcacheError):
+    """A model cannot be turned into a program."""
+
+    model: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.model} cannot be exported: {self.why}"
+
+
+def _some(names: tuple[str, ...], most: int = 6) -> str:
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,70 @@
+"""Sizes and durations as people write them: ``100MB``, ``1.5GiB``, ``7d``, ``36h``."""
+
+from __future__ import annotations
+
+import re
+
+from trtcache.errors import SettingsError
+
+_SIZES = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    _SIZES |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
+_DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str | int, name: str = "size") -> int:
+    """Return bytes for ``"100MB"`` (10^6), ``"2GiB"`` (2^30) or a plain number.
+
+    Raises:
+        SettingsError: the text is not a size.
+    """
+    number, unit = _split(str(text), name, "a size such as 500MB, 20GB or 2GiB")
+    factor = _SIZES.get(unit.upper())
+    if factor is None:
+        raise SettingsError(
+            name, f"{text!r} has the unknown unit {unit!r}; use B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        )
+    return int(number * factor)
+
+
+def parse_duration(text: str | float, name: str = "duration") -> float:
+    """Return seconds for ``"90s"``, ``"15m"``, ``"36h"``, ``"7d"``, ``"2w"`` or a plain number of seconds.
+
+    Raises:
+        SettingsError: the text is not a duration.
+    """
+    number, unit = _split(str(text), name, "a duration such as 36h, 7d or 2w")
+    factor = _DURATIONS.get(unit.lower() or "s")
+    if factor is None:
+        raise SettingsError(name, f"{text!r} has the unknown unit {unit!r}; use s, m, h, d or w")
+    return number * factor
+
+
+def _split(text: str, name: str, example: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise SettingsError(name, f"{text!r} is not {example}")
+    return float(match[1]), match[2]
+
+
+def format_size(size_bytes: float) -> str:
+    """Return a size in decimal units, three significant digits: ``2.04 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size_bytes) < 999.5:
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.3g} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.3g} TB"
+
+
+def format_duration(duration_s: float) -> str:
+    """Return a duration in the unit that suits it: ``8 ms``, ``12.9 s``, ``4 min``, ``3.2 h``, ``12 d``."""
+    for limit, scale, unit, digits in (
+        (1, 1e-3, "ms", ".0f"),
+        (100, 1, "s", ".1f"),
+        (6000, 60, "min", ".0f"),
+        (172800, 3600, "h", ".1f"),
+    ):
+        if duration_s < limit:
+            return f"{duration_s / scale:{digits}} {unit}"
+    return f"{duration_s / 86400:.0f} d"

@@ -1,0 +1,1 @@
+"""What runs an engine with a model's signature and weights."""

@@ -1,0 +1,212 @@
+"""Digests, cache keys, and the canonical encoding that both are made of.
+
+The encoding is injective: two documents have the same bytes only if they are the same document. Every part carries
+its type and its length, so no two parts can run into each other (``("ab", "c")`` is not ``("a", "bc")``).
+``docs/format.md`` has the grammar.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from blake3 import blake3
+
+from trtcache.errors import CanonicalizationError
+
+Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
+"""What a key document is made of. No floats: they are written as tagged hexadecimal text, so they survive any reader."""
+
+KEY_FORMAT = 1
+"""Version of the canonical encoding. A change of it changes every key."""
+
+_HASH_PREFIX = "b3:"
+_THREADED_FROM_BYTES = 1 << 20  # BLAKE3's own advice: threads pay from about 128 KiB; 1 MiB is measured here
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """BLAKE3 of some uncompressed bytes, with how many they are. Written ``b3:<64 hexadecimal digits>``."""
+
+    hex: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, data: bytes | memoryview) -> Digest:
+        """Return the digest of ``data``; large data is hashed on all cores."""
+        return cls(hash_bytes(data).hex(), len(data))
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str]) -> Digest:
+        """Return the digest of a file's content.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        hasher = blake3(max_threads=blake3.AUTO)
+        with Path(path).open("rb") as file:
+            hasher.update_mmap(path)
+            return cls(hasher.hexdigest(), os.fstat(file.fileno()).st_size)
+
+    def __str__(self) -> str:
+        return _HASH_PREFIX + self.hex
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """The digest of a complete description of a build, and that description.
+
+    ``digest`` is 64 hexadecimal digits, the name of the entry. ``document`` is what was hashed; it is stored in the
+    artifact and compared on a hit, so that equal digests of different documents are told apart.
+    """
+
+    digest: str
+    document: dict[str, Json]
+
+    @classmethod
+    def of(cls, kind: str, parts: Mapping[str, object]) -> CacheKey:
+        """Return the key of the build of a ``kind`` of artifact from named ``parts``.
+
+        Raises:
+            CanonicalizationError: a part has no stable encoding; the message names it.
+        """
+        document: dict[str, Json] = {
+            "format": KEY_FORMAT,
+            "kind": kind,
+            "parts": {_name(name): canonical(value, f"parts[{name!r}]") for name, value in parts.items()},
+        }
+        return cls.of_document(document)
+
+    @classmethod
+    def of_document(cls, document: dict[str, Json]) -> CacheKey:
+        """Return the key whose document is ``document``."""
+        return cls(hash_bytes(encode(document)).hex(), document)
+
+    @property
+    def kind(self) -> str:
+        """The kind of artifact that the key is for."""
+        return str(self.document["kind"])
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+def hash_bytes(data: bytes | memoryview) -> bytes:
+    """Return the 32 bytes of BLAKE3 of ``data``."""
+    threads = blake3.AUTO if len(data) >= _THREADED_FROM_BYTES else 1
+    return blake3(data, max_threads=threads).digest()
+
+
+def digest(path: str | os.PathLike[str]) -> Digest:
+    """Return the digest of a file, or of a directory's files with their relative names.
+
+    A directory's digest covers every regular file below it by relative path and content; times, modes and the
+    directory's own name stay out.
+
+    Raises:
+        OSError: something below ``path`` cannot be read.
+        CanonicalizationError: the directory holds something that is neither a file nor a directory.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        return Digest.of_file(root)
+    files: dict[str, Json] = {}
+    size_bytes = 0
+    for below in sorted(root.rglob("*")):
+        if below.is_dir() and not below.is_symlink():
+            continue
+        if not below.is_file():
+            raise CanonicalizationError(str(below), "neither a file nor a directory, so it has no digest")
+        one = Digest.of_file(below)
+        files[below.relative_to(root).as_posix()] = [str(one), one.size_bytes]
+        size_bytes += one.size_bytes
+    return Digest(hash_bytes(encode(files)).hex(), size_bytes)
+
+
+def canonical(value: object, where: str = "value") -> Json:
+    """Return ``value`` as a tree of JSON types, the same for equal values in every process.
+
+    Floats become ``{"$float": hex}``, bytes ``{"$bytes": hex}``, digests ``{"$digest": text, "$size": bytes}``,
+    sets ``{"$set": [...]}`` in the order of their encodings, enums their class and name. Tuples and lists are alike.
+
+    Raises:
+        CanonicalizationError: the value, or one inside it, has no stable form.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return _text(value, where) if isinstance(value, str) else value
+    if isinstance(value, enum.Enum):
+        return {"$enum": f"{type(value).__qualname__}.{value.name}"}
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return {"$float": float(value).hex()}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"$bytes": bytes(value).hex()}
+    if isinstance(value, Digest):
+        return {"$digest": str(value), "$size": value.size_bytes}
+    return _canonical_container(value, where)
+
+
+def _canonical_container(value: object, where: str) -> Json:
+    if isinstance(value, Mapping):
+        return {_name(name, where): canonical(one, f"{where}[{name!r}]") for name, one in value.items()}
+    if isinstance(value, Sequence):
+        return [canonical(one, f"{where}[{index}]") for index, one in enumerate(value)]
+    if isinstance(value, Set):
+        return {"$set": sorted((canonical(one, where) for one in value), key=encode)}
+    hint = "use text, numbers, bytes, digests, and lists, sets and mappings of them"
+    if isinstance(value, os.PathLike):
+        hint = "give trtcache.digest(path) for a file's content, or str(path) for its name"
+    raise CanonicalizationError(where, f"{type(value).__name__} has no stable value to hash; {hint}")
+
+
+def _name(name: Any, where: str = "parts") -> str:
+    if not isinstance(name, str):
+        raise CanonicalizationError(where, f"the name {name!r} is not text")
+    if name.startswith("$"):
+        raise CanonicalizationError(where, f"the name {name!r} begins with '$', which marks encoded values")
+    return _text(name, where)
+
+
+def _text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
+    return str(text)
+
+
+def encode(value: Json) -> bytes:
+    """Return the canonical bytes of a document: type, length and content of each part, names of mappings in order."""
+    out: list[bytes] = []
+    _encode(value, out)
+    return b"".join(out)
+
+
+def _encode(value: Json, out: list[bytes]) -> None:
+    match value:
+        case None:
+            out.append(b"n")
+        case bool():
+            out.append(b"t" if value else b"f")
+        case int():
+            out.append(_framed(b"i", str(value).encode()))
+        case str():
+            out.append(_framed(b"s", value.encode()))
+        case list():
+            out.append(b"l%d:" % len(value))
+            for one in value:
+                _encode(one, out)
+        case _:
+            out.append(b"d%d:" % len(value))
+            for name in sorted(value, key=str.encode):
+                out.append(_framed(b"s", name.encode()))
+                _encode(value[name], out)
+
+
+def _framed(tag: bytes, content: bytes) -> bytes:
+    return b"%b%d:%b" % (tag, len(content), content)
