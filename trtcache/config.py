@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
 from trtcache.errors import SettingsError
 from trtcache.quantities import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 

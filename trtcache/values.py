@@ -18,8 +18,8 @@ from blake3 import blake3
 
 from trtcache.errors import CanonicalizationError
 
-Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
-"""What a key document is made of. No floats: they are written as tagged hexadecimal text, so they survive any reader."""
+Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
+"""What a key document is made of. No floats: they are tagged hexadecimal text, the same for any reader."""
 
 KEY_FORMAT = 1
 """Version of the canonical encoding. A change of it changes every key."""

@@ -1,1 +1,1 @@
-"""Artifact files, the disk store that holds them, and the index made from them. Imports neither torch nor an engine builder."""
+"""Artifact files, the store that holds them and its index. Imports neither torch nor an engine builder."""
