@@ -163,6 +163,17 @@ class ReadOnlyError(StoreError):
 
 
 @dataclass(eq=False)
+class IndexUnavailableError(StoreError):
+    """The index of a store cannot be read or written now; its entries are untouched."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: the index cannot be used: {self.why}"
+
+
+@dataclass(eq=False)
 class UnknownKeyError(StoreError):
     """No entry has this key."""
 

@@ -1,0 +1,5 @@
+"""``python -m trtcache_cli``: the same as ``trtcache``."""
+
+from trtcache_cli.main import main
+
+main()

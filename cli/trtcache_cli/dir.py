@@ -1,0 +1,20 @@
+"""``trtcache dir``: where the cache is."""
+
+from __future__ import annotations
+
+import click
+
+from trtcache_cli.output import print_json
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+
+@click.command("dir", epilog=examples('du -sh "$(trtcache dir)"'))
+@session_options
+@pass_session
+def print_dir(session: Session) -> None:
+    """Print the cache directory, whether it exists or not."""
+    root = session.config().root
+    if session.as_json:
+        print_json({"root": str(root), "exists": root.is_dir()})
+    else:
+        click.echo(str(root))

@@ -1,0 +1,52 @@
+"""KEY arguments: any unambiguous prefix of a digest, completed by the shell from the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from trtcache_cli.session import Session
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
+
+SHORT = 16
+"""How many digits of a key are shown: 64 bits, unambiguous for any store that fits on a disk."""
+
+_MOST_COMPLETIONS = 200
+
+
+class KeyType(click.ParamType[str]):
+    """A prefix of an entry's key, with or without ``b3:``. Resolved by the command, which has the store."""
+
+    name = "key"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the keys that begin as typed, with kind and name as their description."""
+        from trtcache.errors import TrtcacheError
+
+        try:
+            store = ctx.ensure_object(Session).store()
+            return _completions(store, incomplete.removeprefix("b3:"))
+        except (TrtcacheError, OSError):
+            return []
+
+
+def _completions(store: DiskStore, prefix: str) -> list[CompletionItem]:
+    from trtcache.store.rows import INDEX_NAME, read_rows
+
+    rows = read_rows(store.root / INDEX_NAME) or {}
+    digests = sorted(stored.digest for stored in store.scan() if stored.digest.startswith(prefix))
+    items = []
+    for digest in digests[:_MOST_COMPLETIONS]:
+        _, kind, name, *_ = rows.get(digest, (digest, "", None))
+        shown = digest[: max(SHORT, len(prefix))]
+        items.append(CompletionItem(shown, help=" ".join(filter(None, (kind, name)))))
+    return items

@@ -1,0 +1,128 @@
+"""The entry point: the table of commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from trtcache.errors import TrtcacheError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = "trtcache"
+
+COMMANDS = {
+    "ls": ("trtcache_cli.ls:ls", "List the entries."),
+    "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
+    "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
+    "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
+    "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),
+    "unpin": ("trtcache_cli.pin:unpin", "Let entries be pruned again."),
+    "rm": ("trtcache_cli.rm:rm", "Remove entries by key."),
+    "clean": ("trtcache_cli.clean:clean", "Remove everything but pinned entries."),
+    "verify": ("trtcache_cli.verify:verify", "Check every byte of every entry."),
+    "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
+    "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
+    "doctor": ("trtcache_cli.doctor:doctor", "Find out what works on this machine."),
+    "demo": ("trtcache_cli.demo:demo", "Compile a real model twice, the second time from the cache."),
+    "completion": ("trtcache_cli.completion:completion", "Print the completion script of a shell."),
+}
+"""Name -> (where the command is, its line in the help). The module is imported when the command is run."""
+
+_EPILOG = """\b
+Examples:
+  trtcache ls --filter 'size>100MB,unused>7d'
+  trtcache prune --max-size 10GB --dry-run
+  trtcache stats --json
+
+\b
+Exit codes:
+  0    done
+  1    another error
+  2    wrong usage or an impossible setting
+  3    the store cannot do it (not a store, unsafe, read-only, locked)
+  4    something in the store is damaged
+  5    no entry, or more than one, has this key
+  6    an engine builder failed or is not there
+  7    a build was forbidden by TRTCACHE_FORBID_BUILD
+  130  interrupted
+"""
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table without importing any command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"{PROGRAM} {metadata.version(PROGRAM)}")
+        ctx.exit()
+
+
+@click.command(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+)
+def cli() -> None:
+    """See and tend the cache of compiled inference engines."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: one line on standard error for an error, no traceback, a documented code."""
+    logging.basicConfig(format=f"{PROGRAM}: %(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        code = _run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has enough; what Python would flush at exit must not raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = cli.main(args, prog_name=PROGRAM, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except TrtcacheError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _fail(str(error), 1)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"{PROGRAM}: error: {message}", err=True)
+    return code

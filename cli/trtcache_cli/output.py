@@ -1,0 +1,79 @@
+"""How results are printed: a rich table on a terminal, tab-separated lines in a pipe, JSON where it is asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+
+def on_terminal() -> bool:
+    """Return whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
+def print_json(document: object) -> None:
+    """Print a document as one line of JSON."""
+    sys.stdout.write(json.dumps(document) + "\n")
+
+
+def print_tsv(rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as tab-separated lines, without a header. Tabs and line ends in a value become spaces."""
+    sys.stdout.write("".join("\t".join(map(_cell, row)) + "\n" for row in rows))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
+
+
+def print_aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns as plain text: what rich does, but 10,000 rows in 30 ms instead of 3.5 s."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    line = "  ".join(f"{{:<{width}}}" for width in widths)
+    sys.stdout.write("".join(line.format(*row).rstrip() + "\n" for row in (header, *rows)))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """Print a rich table; the columns named in ``right`` are set to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in header:
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values: aligned on a terminal, tab-separated in a pipe."""
+    pairs = list(pairs)
+    if not on_terminal():
+        print_tsv(pairs)
+        return
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
+
+
+def console() -> Console:
+    """Return a console on standard output that invents no colours for numbers."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def note(message: str) -> None:
+    """Print a remark for a person on standard error."""
+    click.echo(message, err=True)

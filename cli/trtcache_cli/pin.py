@@ -1,0 +1,38 @@
+"""``trtcache pin`` and ``trtcache unpin``."""
+
+from __future__ import annotations
+
+import click
+
+from trtcache_cli.keys import KeyType
+from trtcache_cli.output import print_json, print_tsv
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+
+@click.command(epilog=examples("trtcache ls -q -f name~bert | xargs trtcache pin"))
+@click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
+@session_options
+@pass_session
+def pin(session: Session, keys: tuple[str, ...]) -> None:
+    """Keep entries: no prune removes them, and clean and rm only when told to."""
+    _set_pins(session, keys, pinned=True)
+
+
+@click.command(epilog=examples("trtcache ls -q -f pinned=yes | xargs trtcache unpin"))
+@click.argument("keys", nargs=-1, required=True, type=KeyType(), metavar="KEY...")
+@session_options
+@pass_session
+def unpin(session: Session, keys: tuple[str, ...]) -> None:
+    """Let entries be pruned again."""
+    _set_pins(session, keys, pinned=False)
+
+
+def _set_pins(session: Session, keys: tuple[str, ...], *, pinned: bool) -> None:
+    store = session.writable_store("pin" if pinned else "unpin")
+    digests = [store.resolve(key) for key in keys]
+    for digest in digests:
+        (store.pin if pinned else store.unpin)(digest)
+    if session.as_json:
+        print_json({"keys": digests, "pinned": pinned})
+    else:
+        print_tsv((digest, "pinned" if pinned else "not pinned") for digest in digests)

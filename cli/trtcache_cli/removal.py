@@ -1,0 +1,90 @@
+"""What the commands that remove entries share: showing a plan, asking, and carrying it out."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.quantities import format_duration, format_size
+from trtcache_cli.keys import SHORT
+from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.gc import PrunePlan
+    from trtcache_cli.session import Session
+
+_HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "WHY")
+_TERMINAL_ROWS = 40
+
+
+def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: bool, yes: bool) -> None:
+    """Print the plan, ask where a person can answer, and execute it.
+
+    Raises:
+        click.UsageError: nobody can be asked and ``-y`` was not given; nothing was removed.
+        click.Abort: the person said no.
+    """
+    if not session.as_json:
+        _print_plan(plan)
+    freed_bytes = 0
+    if plan.evict and not dry_run:
+        confirm(f"Remove {_entries(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
+        freed_bytes = plan.execute(store)
+    if session.as_json:
+        print_json(_document(plan, freed_bytes, dry_run=dry_run))
+    elif plan.evict and not dry_run:
+        note(f"freed {format_size(freed_bytes)}; {_entries(len(plan.kept))} left, {format_size(plan.bytes_after)}")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if ``yes`` or if the person at the terminal agrees.
+
+    Raises:
+        click.UsageError: there is no terminal to ask at.
+        click.Abort: the answer was no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask at; give -y to remove without asking, or --dry-run to look")
+    click.confirm(question, abort=True, err=True)
+
+
+def _print_plan(plan: PrunePlan) -> None:
+    rows = [
+        (
+            one.record.digest[:SHORT],
+            one.record.kind,
+            one.record.name or "-",
+            format_size(one.record.file_bytes),
+            format_duration(one.record.build_s),
+            one.reason,
+        )
+        for one in plan.evict
+    ]
+    if not on_terminal():
+        print_tsv((one.record.digest, *row[1:]) for one, row in zip(plan.evict, rows, strict=True))
+    elif rows:
+        print_aligned(_HEADER, rows[:_TERMINAL_ROWS])
+        if len(rows) > _TERMINAL_ROWS:
+            note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
+    kept = f"{_entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
+    note(f"{_entries(len(rows))} of {format_size(plan.freed_bytes)} to remove; {kept}")
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "evict": [{**one.record.as_json(), "reason": one.reason} for one in plan.evict],
+        "kept": len(plan.kept),
+        "bytes_before": plan.bytes_before,
+        "bytes_after": plan.bytes_after,
+        "freed_bytes": freed_bytes,
+    }

@@ -1,0 +1,98 @@
+"""What every command shares: ``--json`` and ``--cache-dir``, the configuration, and the open store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trtcache.config import Config
+from trtcache.errors import NotAStoreError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trtcache.store.disk import DiskStore
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(slots=True)
+class Session:
+    """The options that every command takes. Filled in by click while it parses."""
+
+    as_json: bool = False
+    cache_dir: Path | None = None
+
+    def config(self) -> Config:
+        """Return the environment's configuration, with ``--cache-dir`` over it.
+
+        Raises:
+            SettingsError: a variable has an impossible value.
+        """
+        config = Config.from_environ(os.environ)
+        return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute())
+
+    def store(self) -> DiskStore:
+        """Open the store that the command is about. A directory named on the command line must be there.
+
+        Raises:
+            NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
+            StoreError: it is unsafe or of a newer format.
+        """
+        from trtcache.store.disk import DiskStore
+
+        config = self.config()
+        if self.cache_dir is not None and not config.root.exists():
+            raise NotAStoreError(str(config.root), "there is no such directory")
+        return DiskStore.open(config.root, readonly=config.readonly)
+
+    def writable_store(self, action: str) -> DiskStore:
+        """Open the store for a change.
+
+        Raises:
+            ReadOnlyError: it cannot be written; the message names ``action``.
+            StoreError: as :meth:`store` says.
+        """
+        store = self.store()
+        if not store.writable:
+            raise ReadOnlyError(str(store.root), action)
+        return store
+
+
+filter_option = click.option(
+    "filters", "-f", "--filter", multiple=True, metavar="CONDITION", help="Only entries that match. Repeatable."
+)
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: example command lines, kept as they are."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+def session_options(function: F) -> F:
+    """Add ``--json`` and ``--cache-dir`` to a command."""
+    as_json = click.option(
+        "--json", is_flag=True, expose_value=False, callback=_set_as_json, help="Print JSON on standard output."
+    )
+    cache_dir = click.option(
+        "--cache-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        expose_value=False,
+        is_eager=True,
+        callback=_set_cache_dir,
+        help="Use this cache directory instead of TRTCACHE_DIR or the default.",
+    )
+    return as_json(cache_dir(function))
+
+
+def _set_as_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Session).as_json = value
+
+
+def _set_cache_dir(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
+    ctx.ensure_object(Session).cache_dir = value

@@ -1,0 +1,81 @@
+"""``trtcache show``: one entry, down to the key document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.quantities import format_duration, format_size
+from trtcache_cli.keys import KeyType
+from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.store.artifact import Header
+
+_LINE = 100
+
+
+@click.command(epilog=examples("trtcache show 3fa9", "trtcache show --json 3fa9 | jq .document"))
+@click.argument("key", type=KeyType())
+@session_options
+@pass_session
+def show(session: Session, key: str) -> None:
+    """Show one entry. KEY is any unambiguous beginning of its key."""
+    store = session.store()
+    digest = store.resolve(key)
+    header = store.header(digest)
+    path, pinned = store.path(digest), digest in store.pins()
+    if session.as_json:
+        print_json(_document(header, path, pinned=pinned))
+    else:
+        print_pairs(_pairs(header, path, pinned=pinned))
+
+
+def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
+    return {
+        "key": header.key.digest,
+        "kind": header.kind,
+        "name": header.name,
+        "path": str(path),
+        "pinned": pinned,
+        "created_ns": header.created_ns,
+        "build_s": header.build_s,
+        "file_bytes": header.file_bytes,
+        "size_bytes": header.size_bytes,
+        "provenance": dict(header.provenance),
+        "members": [asdict(member) for member in header.members],
+        "document": header.key.document,
+    }
+
+
+def _pairs(header: Header, path: Path, *, pinned: bool) -> list[tuple[str, str]]:
+    created = datetime.fromtimestamp(header.created_ns / 1e9, UTC).isoformat(sep=" ", timespec="seconds")
+    pairs = [
+        ("key", header.key.digest),
+        ("kind", header.kind),
+        ("name", header.name or "-"),
+        ("file", str(path)),
+        ("size", f"{format_size(header.file_bytes)} on disk, {format_size(header.size_bytes)} of content"),
+        ("built", f"{created}, in {format_duration(header.build_s)}"),
+        ("pinned", "yes" if pinned else "no"),
+    ]
+    pairs += [(f"by {name}", text) for name, text in sorted(header.provenance.items())]
+    pairs += [
+        (f"member {member.name}", f"{format_size(member.size_bytes)}, {member.codec}, {member.digest}")
+        for member in header.members
+    ]
+    parts = header.key.document.get("parts")
+    if isinstance(parts, dict):
+        pairs += [(f"part {name}", _short(json.dumps(value))) for name, value in parts.items()]
+    return pairs
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LINE else f"{text[:_LINE]}... ({len(text):,} characters; --json has all)"

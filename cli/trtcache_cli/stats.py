@@ -1,0 +1,130 @@
+"""``trtcache stats``: what the cache has done, and what it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.quantities import format_duration, format_size
+from trtcache.store.catalog import counters, load_records, refold
+from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trtcache.store.counters import Counters
+    from trtcache.store.record import Record
+
+UNNAMED = "unknown"
+"""The reason of an event that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The sums that are shown."""
+
+    entries: int
+    pinned: int
+    file_bytes: int
+    size_bytes: int
+    hits: int = 0
+    saved_s: float = 0.0
+    puts: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    put_failures: Counter[str] = field(default_factory=Counter)
+    evictions: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Hits of all look-ups, or None before the first."""
+        lookups = self.hits + self.misses.total()
+        return self.hits / lookups if lookups else None
+
+    @property
+    def compression(self) -> float | None:
+        """Bytes of content for each byte on disk, or None for an empty store."""
+        return self.size_bytes / self.file_bytes if self.file_bytes else None
+
+
+def summarise(records: Iterable[Record], counts: Counters) -> Stats:
+    """Return the sums over entries and counts."""
+    records = list(records)
+    hits = [tally for (_, event, _, _), tally in counts.items() if event == "hit"]
+    return Stats(
+        entries=len(records),
+        pinned=sum(record.pinned for record in records),
+        file_bytes=sum(record.file_bytes for record in records),
+        size_bytes=sum(record.size_bytes for record in records),
+        hits=sum(tally.count for tally in hits),
+        saved_s=sum(tally.saved_s for tally in hits),
+        puts=_by_reason(counts, "put").total(),
+        misses=_by_reason(counts, "miss"),
+        put_failures=_by_reason(counts, "put_failed"),
+        evictions=_by_reason(counts, "evict"),
+    )
+
+
+def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (_, event, reason, _), tally in counts.items():
+        if event == wanted:
+            found[reason or UNNAMED] += tally.count
+    return found
+
+
+@click.command(epilog=examples("trtcache stats", "trtcache stats --json | jq .hit_rate"))
+@session_options
+@pass_session
+def stats(session: Session) -> None:
+    """Show hits, misses by reason, sizes, compression and the time of building that was saved."""
+    store = session.store()
+    records = load_records(store)
+    if store.writable:
+        refold(store, records)
+    found = summarise(records, counters(store))
+    if session.as_json:
+        print_json(_document(found, str(store.root)))
+    else:
+        print_pairs(_pairs(found, str(store.root)))
+
+
+def _document(found: Stats, root: str) -> dict[str, object]:
+    return {
+        "root": root,
+        "entries": found.entries,
+        "pinned": found.pinned,
+        "file_bytes": found.file_bytes,
+        "size_bytes": found.size_bytes,
+        "compression": found.compression,
+        "hits": found.hits,
+        "misses": dict(found.misses),
+        "hit_rate": found.hit_rate,
+        "puts": found.puts,
+        "put_failures": dict(found.put_failures),
+        "evictions": dict(found.evictions),
+        "saved_s": found.saved_s,
+    }
+
+
+def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
+    rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of look-ups)"
+    ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
+    pairs = [
+        ("cache directory", root),
+        ("entries", f"{found.entries:,} ({found.pinned:,} pinned)"),
+        ("size", f"{format_size(found.file_bytes)} on disk, {format_size(found.size_bytes)} of content{ratio}"),
+        ("hits", f"{found.hits:,}{rate}"),
+        ("building saved", format_duration(found.saved_s)),
+        ("misses", f"{found.misses.total():,}"),
+        *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
+        ("puts", f"{found.puts:,}"),
+    ]
+    for title, counts in (("failed puts", found.put_failures), ("evictions", found.evictions)):
+        if counts:
+            pairs.append((title, f"{counts.total():,}"))
+            pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
+    return pairs

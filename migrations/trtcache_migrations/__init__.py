@@ -1,0 +1,27 @@
+"""The migrations of a store's index, and the one function that applies them."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from alembic import command
+from alembic.config import Config
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the index that ``connection`` is open on to the newest schema, inside the connection's transaction.
+
+    Not for two threads at once: alembic's environment is one per process. The caller holds the index's lock.
+
+    Raises:
+        sqlalchemy.exc.DBAPIError: a statement failed; the transaction is to be rolled back.
+    """
+    config = Config()
+    with resources.as_file(resources.files(__name__)) as scripts:
+        config.set_main_option("script_location", str(scripts).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

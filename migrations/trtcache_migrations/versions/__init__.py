@@ -1,0 +1,1 @@
+"""The steps from one schema of the index to the next."""

@@ -1,0 +1,115 @@
+"""Filters over records, as typed on the command line: ``size>100MB``, ``kind!=tensorrt``, ``name~bert``.
+
+A filter is one or more conditions joined by commas, all of which must hold. A condition is a field, an operator and
+a value. ``~`` asks whether the value is a part of the text, in any case of letters; it is not a regular expression.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trtcache.errors import SettingsError
+from trtcache.quantities import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trtcache.store.record import Record
+
+Predicate: TypeAlias = "Callable[[Record], bool]"
+
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
+_TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
+    "!=": operator.ne,
+    "!~": lambda text, part: part.casefold() not in text.casefold(),
+    "=": operator.eq,
+    "~": lambda text, part: part.casefold() in text.casefold(),
+}
+_EQUAL = {sign: _ORDERED[sign] for sign in ("=", "!=")}
+_CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """How a field is read from a record (at a time in ns), how its values are written, and what may be asked of it."""
+
+    read: Callable[[Record, int], object]
+    parse: Callable[[str, str], object]
+    operators: dict[str, Callable[[Any, Any], bool]]
+
+
+def _text(text: str, _name: str) -> str:
+    return text
+
+
+def _flag(text: str, name: str) -> bool:
+    value = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
+    if value is None:
+        raise SettingsError(name, f"{text!r} is neither yes nor no")
+    return value
+
+
+def _count(text: str, name: str) -> int:
+    if not text.isdecimal():
+        raise SettingsError(name, f"{text!r} is not a whole number")
+    return int(text)
+
+
+FIELDS = {
+    "age": _Field(lambda record, now_ns: (now_ns - record.created_ns) / 1e9, parse_duration, _ORDERED),
+    "build": _Field(lambda record, _: record.build_s, parse_duration, _ORDERED),
+    "key": _Field(lambda record, _: record.digest, _text, _TEXTUAL),
+    "kind": _Field(lambda record, _: record.kind, _text, _TEXTUAL),
+    "members": _Field(lambda record, _: record.members, _count, _ORDERED),
+    "name": _Field(lambda record, _: record.name or "", _text, _TEXTUAL),
+    "pinned": _Field(lambda record, _: record.pinned, _flag, _EQUAL),
+    "size": _Field(lambda record, _: record.file_bytes, parse_size, _ORDERED),
+    "unused": _Field(lambda record, now_ns: (now_ns - record.used_ns) / 1e9, parse_duration, _ORDERED),
+}
+"""``size`` is what an entry takes on disk; ``age`` counts from its build, ``unused`` from its last use."""
+
+
+def parse_filters(texts: Iterable[str], *, now_ns: int) -> Predicate:
+    """Return a predicate that holds where every condition of every text holds; for no text it always holds.
+
+    Raises:
+        SettingsError: a condition is malformed, or its field, operator or value is impossible; the message names
+            what is known.
+    """
+    conditions = [_condition(one, now_ns) for text in texts for one in text.split(",")]
+    return lambda record: all(condition(record) for condition in conditions)
+
+
+def _condition(text: str, now_ns: int) -> Predicate:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_known()}")
+    name, sign, value = match.groups()
+    field = FIELDS.get(name)
+    if field is None:
+        raise SettingsError("filter", f"there is no field {name!r}{_meant(name)}; {_known()}")
+    compare = field.operators.get(sign)
+    if compare is None:
+        raise SettingsError("filter", f"{name} cannot be asked with {sign!r}; use {' '.join(field.operators)}")
+    wanted = field.parse(value, f"filter {name}")
+    return lambda record: compare(field.read(record, now_ns), wanted)
+
+
+def _known() -> str:
+    return f"fields: {', '.join(FIELDS)}"
+
+
+def _meant(name: str) -> str:
+    close = difflib.get_close_matches(name, FIELDS, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,185 @@
+"""Which entries to evict, as a plan that can be looked at, and the carrying out of that plan."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trtcache.errors import LockTimeoutError
+from trtcache.store.mutex import hold
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.filters import Predicate
+    from trtcache.store.record import Record
+
+HALF_LIFE_S = 7 * 86400.0
+"""An entry that lay idle for this long counts half."""
+
+LOW_WATER = 0.9
+"""A prune after a put goes down to this part of the limit, so that not every put has to prune."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """One entry to remove, and the rule that asks for it."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What a prune would remove and keep. Nothing has happened yet."""
+
+    evict: tuple[Eviction, ...]
+    kept: tuple[Record, ...]
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the plan would free on disk."""
+        return sum(one.record.file_bytes for one in self.evict)
+
+    @property
+    def bytes_after(self) -> int:
+        """What the kept entries take on disk."""
+        return sum(record.file_bytes for record in self.kept)
+
+    @property
+    def bytes_before(self) -> int:
+        """What all the entries take on disk."""
+        return self.freed_bytes + self.bytes_after
+
+    def execute(self, store: DiskStore) -> int:
+        """Remove the planned entries and return the bytes freed. An entry pinned since the plan was made stays.
+
+        The index rows go first: a crash between leaves files without rows, which the next listing adopts again,
+        and never a row without its file.
+
+        Raises:
+            OSError: a file cannot be removed; those before it are gone.
+        """
+        pins = store.pins()
+        doomed = [one for one in self.evict if one.record.digest not in pins]
+        return remove(store, doomed)
+
+
+def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
+    """Remove entries, index rows first, count each as evicted, and return the bytes freed.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    from trtcache.store.index import drop_rows
+
+    if not evictions:
+        return 0
+    drop_rows(store.root, [one.record.digest for one in evictions])
+    freed_bytes = 0
+    for one in evictions:
+        removed_bytes = store.remove(one.record.digest)
+        if removed_bytes:
+            store.events.append("evict", reason=one.reason, kind=one.record.kind, key=one.record.digest)
+        freed_bytes += removed_bytes
+    return freed_bytes
+
+
+def worth(record: Record, *, now_ns: int) -> float:
+    """Return the seconds of building that a byte of this entry saves, discounted for lying idle.
+
+    ``build_s / file_bytes * 2 ** (-idle / half-life)``. The first factor is what the byte buys if the entry is asked
+    for again, the second how likely that is: an entry not used for a week counts half, for a month a sixteenth. So a
+    42 s engine of 400 MB goes before a 42 s engine of 2 MB, and an old one before a fresh one. A clock that was set
+    back gives idle times below zero, which count as zero.
+    """
+    idle_s = max(0.0, (now_ns - record.used_ns) / 1e9)
+    return float(record.build_s / max(1, record.file_bytes) * 2.0 ** (-idle_s / HALF_LIFE_S))
+
+
+def plan_prune(
+    records: Iterable[Record],
+    *,
+    now_ns: int,
+    max_size_bytes: int | None = None,
+    older_than_s: float | None = None,
+    unused_for_s: float | None = None,
+    where: Predicate | None = None,
+    keep: Collection[str] = (),
+) -> PrunePlan:
+    """Return which of ``records`` to evict.
+
+    ``where`` limits which entries may go; given alone it means all of those. Entries built longer ago than
+    ``older_than_s`` or not used for ``unused_for_s`` go first; then, while the rest is larger than
+    ``max_size_bytes``, the entry of least :func:`worth`. Pinned entries and the digests in ``keep`` always stay, even
+    if the rest is then too large.
+    """
+    everything = tuple(records)
+    candidates = [
+        record
+        for record in everything
+        if not record.pinned and record.digest not in keep and (where is None or where(record))
+    ]
+    limits = (max_size_bytes, older_than_s, unused_for_s)
+    if where is not None and all(limit is None for limit in limits):
+        return _plan(everything, [Eviction(record, "filter") for record in candidates])
+    evict = _expired(candidates, now_ns, older_than_s, unused_for_s)
+    if max_size_bytes is not None:
+        total_bytes = sum(record.file_bytes for record in everything)
+        evict += _least_worth(candidates, evict, now_ns, total_bytes - max_size_bytes)
+    return _plan(everything, evict)
+
+
+def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
+    gone = {one.record.digest for one in evict}
+    return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
+
+
+def _expired(
+    candidates: list[Record], now_ns: int, older_than_s: float | None, unused_for_s: float | None
+) -> list[Eviction]:
+    evict = []
+    for record in candidates:
+        if older_than_s is not None and now_ns - record.created_ns > older_than_s * 1e9:
+            evict.append(Eviction(record, "older-than"))
+        elif unused_for_s is not None and now_ns - record.used_ns > unused_for_s * 1e9:
+            evict.append(Eviction(record, "unused-for"))
+    return evict
+
+
+def _least_worth(candidates: list[Record], already: list[Eviction], now_ns: int, excess_bytes: int) -> list[Eviction]:
+    gone = {one.record.digest for one in already}
+    excess_bytes -= sum(one.record.file_bytes for one in already)
+    evict = []
+    for record in sorted(candidates, key=lambda one: (worth(one, now_ns=now_ns), one.used_ns, one.digest)):
+        if excess_bytes <= 0:
+            break
+        if record.digest not in gone:
+            evict.append(Eviction(record, "max-size"))
+            excess_bytes -= record.file_bytes
+    return evict
+
+
+def prune_after_put(store: DiskStore, max_size_bytes: int, *, keep: Collection[str] = ()) -> int:
+    """Prune to 90 % of the limit if the store is larger than it, and return the bytes freed.
+
+    Below the limit this costs one scan of the directory and imports no SQLAlchemy. ``keep`` names what was just put,
+    which would otherwise be built again at once. One process at a time: where another prunes, this returns 0.
+
+    Raises:
+        OSError: a file cannot be removed.
+        StoreError: the entries cannot be listed.
+    """
+    if sum(stored.file_bytes for stored in store.scan()) <= max_size_bytes:
+        return 0
+    from trtcache.store.catalog import load_records
+
+    try:
+        with hold(store.root / "locks" / "prune.lock", timeout_s=0):
+            records = load_records(store)
+            limit_bytes = int(max_size_bytes * LOW_WATER)
+            return plan_prune(records, now_ns=time.time_ns(), max_size_bytes=limit_bytes, keep=keep).execute(store)
+    except LockTimeoutError:
+        return 0

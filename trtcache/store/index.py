@@ -1,0 +1,277 @@
+"""The SQLite index of a store: written here, made from the artifact files, and never the only place of anything.
+
+A missing, damaged, foreign or newer index is set aside and made anew; an older one is migrated. Both happen on open,
+under one lock file, so that two processes or threads never do it at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import URL, bindparam, create_engine, delete, event, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
+from trtcache.store.mutex import hold
+from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, IndexState, index_state, is_damage
+from trtcache.store.schema import CounterRow, EntryRow, EventLogRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+    from trtcache.store.counters import Counters
+    from trtcache.store.record import Record
+
+T = TypeVar("T")
+
+_LOCK_WAIT_S = 30.0
+_ENTRY_TABLE = EntryRow.__table__
+_VALUES = COLUMNS[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An open index of the newest schema. Every method is one transaction, and may be called in any thread."""
+
+    path: Path
+    engine: Engine
+
+    @classmethod
+    @contextmanager
+    def open(cls, root: Path) -> Iterator[Index]:
+        """Open the index of the store at ``root``, making or migrating it first where it needs that.
+
+        Raises:
+            IndexUnavailableError: it can neither be read nor be made, for a lock, the disk or permissions.
+        """
+        path = root / INDEX_NAME
+        with _translated(path):
+            _prepare(root, path)
+        index = cls(path, engine_for(path))
+        try:
+            yield index
+        finally:
+            index.engine.dispose()
+
+    def apply(self, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
+        """Add or replace the rows of ``put`` and remove those of ``drop``.
+
+        Raises:
+            CorruptBlobError: the index is damaged.
+            IndexUnavailableError: it is locked or cannot be written.
+        """
+        rows = [{column: getattr(record, column) for column in COLUMNS} for record in put]
+        gone = [{"gone": digest} for digest in drop]
+        with self._writing() as connection:
+            if gone:
+                connection.execute(delete(EntryRow).where(EntryRow.digest == bindparam("gone")), gone)
+            if rows:
+                statement = insert(EntryRow)
+                replaced = {column: statement.excluded[column] for column in _VALUES}
+                connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=replaced), rows)
+
+    def fold(self, tails: Callable[[Mapping[str, int]], tuple[Counters, dict[str, int]]]) -> Counters:
+        """Fold what the event logs have gained into the counters, and return all counters.
+
+        ``tails`` is given how far each log was folded, and returns the counts beyond that and the new offsets. Both
+        are written in one transaction, so nothing is counted twice.
+
+        Raises:
+            CorruptBlobError: the index is damaged.
+            IndexUnavailableError: it is locked or cannot be written.
+        """
+        with self._writing() as connection:
+            before: dict[str, int] = dict(
+                connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes)).tuples().all()
+            )
+            gained, offsets = tails(before)
+            _add_counters(connection, gained)
+            _set_offsets(connection, offsets)
+            return _counters(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with _translated(self.path), self.engine.begin() as connection:
+            yield connection
+
+
+def _add_counters(connection: Connection, gained: Counters) -> None:
+    rows = [
+        {"day": day, "event": what, "reason": reason, "kind": kind, "count": tally.count, "saved_s": tally.saved_s}
+        for (day, what, reason, kind), tally in gained.items()
+    ]
+    if not rows:
+        return
+    statement = insert(CounterRow)
+    summed = {
+        "count": CounterRow.count + statement.excluded.count,
+        "saved_s": CounterRow.saved_s + statement.excluded.saved_s,
+    }
+    names = ["day", "event", "reason", "kind"]
+    connection.execute(statement.on_conflict_do_update(index_elements=names, set_=summed), rows)
+
+
+def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
+    rows = [{"log": log, "offset_bytes": offset_bytes} for log, offset_bytes in offsets.items()]
+    if not rows:
+        return
+    statement = insert(EventLogRow)
+    moved = {"offset_bytes": statement.excluded.offset_bytes}
+    connection.execute(statement.on_conflict_do_update(index_elements=["log"], set_=moved), rows)
+
+
+def _counters(connection: Connection) -> Counters:
+    from trtcache.store.counters import Tally
+
+    table = CounterRow
+    rows = connection.execute(
+        select(table.day, table.event, table.reason, table.kind, table.count, table.saved_s)
+    ).tuples()
+    return {(day, what, reason, kind): Tally(count, saved_s) for day, what, reason, kind, count, saved_s in rows}
+
+
+def engine_for(path: Path) -> Engine:
+    """Return an engine on the SQLite file: no pool, transactions that begin immediately, a truncated journal.
+
+    ``docs/adr/0002-index-journal.md`` says why never WAL. The default driver would begin transactions late and not at
+    all for DDL, so it is told to begin none, and the ``begin`` event does.
+    """
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
+
+    def on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None
+        for pragma in (*PRAGMAS, "PRAGMA journal_mode=TRUNCATE", "PRAGMA synchronous=FULL"):
+            connection.execute(pragma)
+
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", on_connect)
+    event.listen(engine, "begin", on_begin)
+    return engine
+
+
+def rebuild_index(root: Path, records: Iterable[Record]) -> None:
+    """Set the index aside and make it anew with the rows of ``records``; the counters come back with the next fold.
+
+    Raises:
+        IndexUnavailableError: it cannot be made.
+    """
+    with _translated(root / INDEX_NAME), _locked(root):
+        _set_aside(root, "rebuild")
+    with Index.open(root) as index:
+        index.apply(put=records)
+
+
+def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
+    """Write rows into the index at ``root``, making it anew once where it turns out to be damaged.
+
+    Raises:
+        IndexUnavailableError: it cannot be written.
+    """
+    put, drop = list(put), list(drop)
+    on_index(root, lambda index: index.apply(put=put, drop=drop))
+
+
+def drop_rows(root: Path, digests: Iterable[str]) -> None:
+    """Remove rows from the index at ``root``, as is done before their files are removed.
+
+    Raises:
+        IndexUnavailableError: it cannot be written.
+    """
+    write_rows(root, drop=digests)
+
+
+def on_index(root: Path, work: Callable[[Index], T]) -> T:
+    """Do ``work`` on the index at ``root``; where it turns out damaged, set it aside and do it on a new one.
+
+    Raises:
+        IndexUnavailableError: it cannot be used.
+    """
+    try:
+        with Index.open(root) as index:
+            return work(index)
+    except CorruptBlobError:
+        rebuild_index(root, ())
+    with Index.open(root) as index:
+        return work(index)
+
+
+def _prepare(root: Path, path: Path) -> None:
+    if _state(path) is IndexState.CURRENT:
+        return
+    with _locked(root):
+        state = _state(path)
+        if state is IndexState.FOREIGN:
+            _set_aside(root, "foreign")
+        if state is not IndexState.CURRENT:
+            _migrate(path)
+
+
+def _state(path: Path) -> IndexState:
+    try:
+        return index_state(path)
+    except sqlite3.OperationalError:
+        _recover(path)
+        return index_state(path)
+
+
+def _recover(path: Path) -> None:
+    """Let SQLite roll back the journal of a writer that was killed: a read-only connection cannot."""
+    engine = engine_for(path)
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+    finally:
+        engine.dispose()
+
+
+def _migrate(path: Path) -> None:
+    from trtcache_migrations import upgrade
+
+    path.touch(mode=0o600)
+    engine = engine_for(path)
+    try:
+        with engine.begin() as connection:
+            upgrade(connection)
+    finally:
+        engine.dispose()
+
+
+def _set_aside(root: Path, reason: str) -> None:
+    quarantine = root / "quarantine"
+    quarantine.mkdir(mode=0o700, exist_ok=True)
+    for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
+        path = root / name
+        if path.is_symlink() or path.exists():
+            path.rename(quarantine / f"{name}.{reason}.{time.time_ns()}")
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    try:
+        with hold(root / "locks" / "index.lock", timeout_s=_LOCK_WAIT_S):
+            yield
+    except LockTimeoutError as error:
+        raise IndexUnavailableError(str(root / INDEX_NAME), "another process has been making it for 30 s") from error
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and its layers into ours: damage, or cannot be used now."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        cause: Any = error.orig if isinstance(error, DBAPIError) else error
+        if is_damage(cause):
+            raise CorruptBlobError(str(path), "index", str(cause)) from error
+        raise IndexUnavailableError(str(path), str(cause)) from error

@@ -1,0 +1,136 @@
+"""The index read with the standard library alone: its state, and its rows for a listing.
+
+Importing SQLAlchemy takes 0.2 to 0.35 s and alembic as much again (measured, 2 cores), more than half of what a whole
+``trtcache ls`` may take. So what only reads goes through here, and what writes through ``index.py``. A test holds
+:data:`COLUMNS` and the mapped table together. Rows are hints: whatever is odd about them makes the index rebuilt.
+"""
+
+from __future__ import annotations
+
+import enum
+import sqlite3
+import stat
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+INDEX_NAME = "index.sqlite"
+
+VERSIONS = ("0001",)
+"""The schema versions that migrations lead through, oldest first; the last is the one this code works with."""
+
+Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, float, int, int]"
+"""One entry as it lies in the index: the values of :data:`COLUMNS`."""
+
+COLUMNS = (
+    "digest",
+    "kind",
+    "name",
+    "file_bytes",
+    "size_bytes",
+    "created_ns",
+    "used_ns",
+    "build_s",
+    "members",
+    "inode",
+)
+_TYPES = (str, str, str, int, int, int, int, float, int, int)
+_TYPES_UNNAMED = (str, str, type(None), int, int, int, int, float, int, int)
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+
+PRAGMAS = (
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA mmap_size=0",
+)
+"""What every connection sets: a hostile file's schema runs no functions, and a torn page is an error, not a SIGBUS."""
+
+
+class IndexState(enum.Enum):
+    """What lies at the index's path."""
+
+    ABSENT = "absent"
+    OLDER = "older"
+    CURRENT = "current"
+    FOREIGN = "foreign"
+
+
+def index_state(path: Path) -> IndexState:
+    """Return what lies at ``path``, reading the schema version without alembic.
+
+    ``FOREIGN`` is anything that no migration leads on from: another program's file, a damaged one, a newer schema,
+    a link or a directory. A database without a table is ``ABSENT``: a crash while it was made leaves one.
+
+    Raises:
+        sqlite3.OperationalError: the file cannot be looked at now, for a lock or for a journal that needs writing.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return IndexState.ABSENT
+    if not stat.S_ISREG(mode):
+        return IndexState.FOREIGN
+    try:
+        with closing(_connect(path)) as connection:
+            return _state_of(connection)
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return IndexState.FOREIGN
+        raise
+
+
+def _state_of(connection: sqlite3.Connection) -> IndexState:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not tables:
+        return IndexState.ABSENT
+    if "alembic_version" not in tables:
+        return IndexState.FOREIGN
+    versions = [version for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
+    if versions == [VERSIONS[-1]]:
+        return IndexState.CURRENT
+    return IndexState.OLDER if len(versions) == 1 and versions[0] in VERSIONS else IndexState.FOREIGN
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Tell an index that is broken or of another making from one that is locked, full or not ours to write."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError)
+    primary = code & 0xFF
+    return primary in {
+        sqlite3.SQLITE_ERROR,  # no such table or column: another schema under our version's name
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_FORMAT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_TOOBIG,
+    }
+
+
+def read_rows(path: Path) -> dict[str, Row] | None:
+    """Return the index's rows by digest, or None where it has to be made anew or brought up to date first."""
+    try:
+        if index_state(path) is not IndexState.CURRENT:
+            return None
+        with closing(_connect(path)) as connection:
+            rows = connection.execute(_SELECT).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return None
+    return {row[0]: row for row in rows} if _all_sound(rows) else None
+
+
+def _all_sound(rows: Iterable[tuple[object, ...]]) -> bool:
+    kinds = {tuple(map(type, row)) for row in rows}
+    return kinds <= {_TYPES, _TYPES_UNNAMED}
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    for pragma in PRAGMAS:
+        connection.execute(pragma)
+    return connection

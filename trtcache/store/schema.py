@@ -1,0 +1,49 @@
+"""The tables of the index, as SQLAlchemy maps them. Everything in them can be made again from the store's files."""
+
+from __future__ import annotations
+
+from sqlalchemy import Integer, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Base(DeclarativeBase):
+    """The registry of the index's tables."""
+
+
+class EntryRow(Base):
+    """One artifact file, as its header and its directory entry describe it."""
+
+    __tablename__ = "entries"
+
+    digest: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text)
+    name: Mapped[str | None] = mapped_column(Text)
+    file_bytes: Mapped[int]
+    size_bytes: Mapped[int]
+    created_ns: Mapped[int]
+    used_ns: Mapped[int]
+    build_s: Mapped[float]
+    members: Mapped[int]
+    inode: Mapped[int]
+
+
+class EventLogRow(Base):
+    """How far one host's event log has been folded into the counters."""
+
+    __tablename__ = "event_logs"
+
+    log: Mapped[str] = mapped_column(Text, primary_key=True)
+    offset_bytes: Mapped[int]
+
+
+class CounterRow(Base):
+    """How often something happened on one day (UTC), and the seconds it saved."""
+
+    __tablename__ = "counters"
+
+    day: Mapped[str] = mapped_column(Text, primary_key=True)
+    event: Mapped[str] = mapped_column(Text, primary_key=True)
+    reason: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text, primary_key=True)
+    count: Mapped[int] = mapped_column(Integer)
+    saved_s: Mapped[float]
