@@ -1,1 +1,53 @@
 """An engine cache for inference: ccache for TensorRT, TensorRT-RTX and AOTInductor."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trtcache.api import compile as compile  # noqa: A004  # the front door's name
+    from trtcache.api import key as key
+    from trtcache.api import lower as lower
+    from trtcache.cache import Cache as Cache
+    from trtcache.runtime import CompiledModule as CompiledModule
+    from trtcache.settings import Settings as Settings
+    from trtcache.store.entry import Entry as Entry
+    from trtcache.values import CacheKey as CacheKey
+    from trtcache.values import Digest as Digest
+    from trtcache.values import digest as digest
+
+    __version__: str
+
+# Loaded when first used: a program that only hits needs neither SQLAlchemy nor, behind its own builder, torch.
+_EXPORTS = {
+    "Cache": "trtcache.cache",
+    "CacheKey": "trtcache.values",
+    "CompiledModule": "trtcache.runtime",
+    "Digest": "trtcache.values",
+    "Entry": "trtcache.store.entry",
+    "Settings": "trtcache.settings",
+    "compile": "trtcache.api",
+    "digest": "trtcache.values",
+    "key": "trtcache.api",
+    "lower": "trtcache.api",
+}
+
+__all__ = ["__version__", *sorted(_EXPORTS)]
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("trtcache")
+    elif name in _EXPORTS:
+        value = getattr(import_module(_EXPORTS[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,284 @@
+"""The torch-free door: keep what any builder makes, and build each thing once.
+
+``get_or_build`` is all that ``trtcache.compile`` uses of the store. Trouble with the store never becomes the caller's:
+a damaged entry is a miss with a reason, and what was built is returned even if it could not be kept. Trouble with the
+build always does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.config import Config
+from trtcache.errors import BuildForbiddenError, LockTimeoutError, StoreError
+from trtcache.quantities import parse_size
+from trtcache.store.artifact import contents_of
+from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.entry import Entry
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trtcache.store.artifact import Built, Content
+
+_logger = logging.getLogger("trtcache.cache")
+
+
+class Cache:
+    """A cache in one directory, as the configuration allows it to be used.
+
+    ``store`` is None where there is none to use: disabled, or unusable. A root that the caller names must be usable;
+    one from the environment or the default may fail, with a warning, and then everything is built.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        max_size: int | str | None = None,
+        config: Config | None = None,
+        lock_timeout_s: float | None = None,
+    ) -> None:
+        """Open the cache at ``root`` (default: ``TRTCACHE_DIR``, or the user's cache directory).
+
+        ``max_size`` (bytes, or text such as ``20GB``; 0: no limit) and ``root`` come before what ``config`` says,
+        which is read from the environment if it is not given. A caller waits ``lock_timeout_s`` for another that
+        builds the same key, and builds it too after that; None is to wait for as long as that one lives.
+
+        Raises:
+            SettingsError: ``max_size`` or a variable has an impossible value.
+            StoreError: ``root`` was given and is not a store, of a later format, or not safe.
+        """
+        self.config = config or Config.from_environ(os.environ)
+        if root is not None:
+            self.config = replace(self.config, root=Path(root).expanduser().absolute())
+        if max_size is not None:
+            self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
+        self.lock_timeout_s = lock_timeout_s
+        self._rejected: dict[str, str] = {}
+        self.store = self._open(named=root is not None)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Cache:
+        """Return the cache that the ``TRTCACHE_*`` variables describe.
+
+        Raises:
+            SettingsError: a variable has an impossible value.
+        """
+        return cls(config=Config.from_environ(environ))
+
+    def _open(self, *, named: bool) -> DiskStore | None:
+        if self.config.disable:
+            return None
+        try:
+            return DiskStore.open(self.config.root, readonly=self.config.readonly)
+        except StoreError as error:
+            if named:
+                raise
+            _logger.warning("%s; building without a cache", error)
+            return None
+
+    def key(self, parts: Mapping[str, object], *, kind: str) -> CacheKey:
+        """Return the key of the build of a ``kind`` of artifact from named ``parts``.
+
+        Raises:
+            CanonicalizationError: a part has no stable value.
+        """
+        return CacheKey.of(kind, parts)
+
+    def get(self, key: CacheKey) -> Entry | None:
+        """Return the entry of ``key``, every byte verified, or None. Counts the hit or the miss."""
+        if self.store is None:
+            return None
+        found = self._look(self.store, key)
+        if isinstance(found, Entry):
+            return found
+        self._count_miss(key, found.reason)
+        return None
+
+    def get_or_build(
+        self,
+        parts: Mapping[str, object],
+        build: Callable[[], Built],
+        *,
+        kind: str,
+        name: str | None = None,
+        provenance: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Return the entry that ``parts`` describe; call ``build`` for it if there is none.
+
+        ``parts`` is everything that the artifact depends on: named values, and ``trtcache.digest(path)`` of files.
+        ``build`` returns bytes, the ``Path`` of a file, or a mapping of member names to those. Of all threads and
+        processes that want the same entry, one builds. ``name`` is for people; ``provenance`` is kept in the entry.
+
+        Raises:
+            CanonicalizationError: a part has no stable value.
+            BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
+            BuildError: ``build`` returned what cannot be kept, or a file that is gone.
+            Exception: whatever ``build`` raises.
+        """
+        return self.fetch(self.key(parts, kind=kind), build, name=name, provenance=provenance)
+
+    def fetch(
+        self,
+        key: CacheKey,
+        build: Callable[[], Built],
+        *,
+        name: str | None = None,
+        provenance: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Do as ``get_or_build`` for a key that is already made.
+
+        Raises:
+            BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
+            BuildError: ``build`` returned what cannot be kept, or a file that is gone.
+            Exception: whatever ``build`` raises.
+        """
+        made = _Build(key, build, name, {**_circumstances(), **(provenance or {})})
+        if self.config.disable:
+            return made.run("disabled")
+        store = self.store
+        found = self._look(store, key) if store else Miss("unusable")
+        if isinstance(found, Entry):
+            return found
+        if self.config.forbid_build:
+            self._count_miss(key, found.reason)
+            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root))
+        if store is None or not store.writable:
+            return made.run("readonly" if store else found.reason)
+        with self._alone(store, key):
+            again = self._look(store, key)
+            entry = again if isinstance(again, Entry) else self._build(store, made, found.reason)
+        if entry.outcome == "built" and entry.path is not None:
+            self._tend(store, key.digest)
+        return entry
+
+    def reject(self, entry: Entry, reason: str) -> None:
+        """Put aside an entry that is sound but of no use, such as one that its loader refused; count it.
+
+        This cache does not return it again, even where the store cannot be written.
+        """
+        self._rejected[entry.key.digest] = reason
+        if self.store is None:
+            return
+        self.store.events.append("reject", reason=reason, kind=entry.kind, key=entry.key.digest)
+        try:
+            if self.store.writable:
+                self.store.quarantine(entry.key.digest, reason)
+        except OSError as error:
+            _logger.warning("entry %s cannot be moved to quarantine: %s", entry.key.digest[:16], error.strerror)
+
+    def _look(self, store: DiskStore, key: CacheKey) -> Entry | Miss:
+        if self.config.recache:
+            return Miss("recache")
+        if key.digest in self._rejected:
+            return Miss(self._rejected[key.digest])
+        found = store.get(key)
+        if isinstance(found, Entry):
+            saved_s = max(0.0, found.build_s - found.load_s)
+            store.events.append("hit", kind=found.kind, key=key.digest, saved_s=saved_s)
+        return found
+
+    def _count_miss(self, key: CacheKey, reason: str) -> None:
+        if self.store is not None:
+            self.store.events.append("miss", reason=reason, kind=key.kind, key=key.digest)
+
+    @contextmanager
+    def _alone(self, store: DiskStore, key: CacheKey) -> Iterator[None]:
+        """Hold the key's lock; where there is no lock to be had, go on without: building twice is only slow."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(store.flight(key.digest, timeout_s=self.lock_timeout_s))
+            except (OSError, LockTimeoutError) as error:
+                _logger.warning("building %s without its lock: %s", key.digest[:16], error)
+            yield
+
+    def _build(self, store: DiskStore, made: _Build, reason: str) -> Entry:
+        self._count_miss(made.key, reason)
+        entry = made.run(reason)
+        try:
+            stored = store.put(
+                made.key,
+                entry.contents,
+                kind=entry.kind,
+                name=entry.name,
+                build_s=entry.build_s,
+                provenance=entry.provenance,
+            )
+        except (OSError, StoreError) as error:
+            _logger.warning("entry %s was built but not stored: %s", made.key.digest[:16], error)
+            store.events.append("put_failed", reason=_word(error), kind=entry.kind, key=made.key.digest)
+            return entry
+        self._rejected.pop(made.key.digest, None)
+        store.events.append("put", kind=entry.kind, key=made.key.digest)
+        return replace(stored, reason=reason)
+
+    def _tend(self, store: DiskStore, digest: str) -> None:
+        """Give a new entry its index row and keep the store under its limit. A failure costs neither entry nor call."""
+        from trtcache.store.gc import prune_after_put  # a hit imports no SQLAlchemy
+        from trtcache.store.index import write_rows
+        from trtcache.store.record import Record
+
+        try:
+            record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
+            write_rows(store.root, put=[record])
+            store.sweep()
+            if self.config.max_size_bytes is not None:
+                prune_after_put(store, self.config.max_size_bytes, keep=[digest])
+        except (OSError, StoreError) as error:
+            _logger.warning("the index of %s is left behind: %s", store.root, error)
+
+
+class _Build:
+    """One build that may be wanted: its key, its function, and what is to be kept about it."""
+
+    def __init__(
+        self, key: CacheKey, build: Callable[[], Built], name: str | None, provenance: Mapping[str, str]
+    ) -> None:
+        self.key = key
+        self._build = build
+        self._name = name
+        self._provenance = provenance
+
+    def run(self, reason: str) -> Entry:
+        """Build, and return the entry as it is in memory and in the builder's files."""
+        began_s = time.perf_counter()
+        contents: dict[str, Content] = contents_of(self._build(), self.key.kind)
+        return Entry(
+            key=self.key,
+            kind=self.key.kind,
+            name=self._name,
+            build_s=time.perf_counter() - began_s,
+            created_ns=time.time_ns(),
+            provenance=self._provenance,
+            outcome="built",
+            reason=reason,
+            path=None,
+            load_s=0.0,
+            contents=contents,
+        )
+
+
+def _circumstances() -> dict[str, str]:
+    from trtcache import __version__
+
+    return {
+        "host": platform.node(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "python": platform.python_version(),
+        "trtcache": __version__,
+    }
+
+
+def _word(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return type(error).__name__

@@ -1,0 +1,395 @@
+"""A store on a file system: the artifact files are the truth.
+
+One file per entry at a path made from its key. A put is a temporary file in the same directory, written, flushed,
+checked, renamed, and its directories flushed; so an entry is there as a whole or not at all, and what ``put``
+returned survives a power cut. ``docs/format.md`` describes the directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from trtcache.errors import (
+    AmbiguousKeyError,
+    CorruptBlobError,
+    FormatVersionError,
+    ReadOnlyError,
+    UnknownKeyError,
+)
+from trtcache.store.artifact import Draft
+from trtcache.store.entry import StoredContents, entry_of
+from trtcache.store.events import EventLog
+from trtcache.store.flight import flight
+from trtcache.store.reader import ArtifactFile
+from trtcache.store.root import TEMPORARY, TemporaryFile, is_private, make_directories, prepare, sync_directory
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from trtcache.store.artifact import Content, Header
+    from trtcache.store.entry import Entry
+    from trtcache.values import Json
+
+_logger = logging.getLogger("trtcache.store")
+
+SUFFIX: Final = ".trtc"
+STALE_TEMPORARY_S: Final = 3600.0
+STALE_QUARANTINE_S: Final = 7 * 86400.0
+
+_ENTRY_NAME = re.compile(r"([0-9a-f]{64})\.trtc")
+_HEX = re.compile(r"[0-9a-f]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why there is no entry: ``absent``, ``corrupt:<reason>``, ``format`` or ``unreadable``."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a directory listing says about an entry. ``used_ns`` is the file's time of modification."""
+
+    digest: str
+    file_bytes: int
+    used_ns: int
+    inode: int
+
+
+class DiskStore:
+    """The entries below one root directory. Make it with ``open``; it holds no state but the root's."""
+
+    def __init__(self, root: Path, *, writable: bool, clock_ns: Callable[[], int]) -> None:
+        self.root = root
+        self.writable = writable
+        self.clock_ns = clock_ns
+        self.events = EventLog(root / "events", clock_ns=clock_ns, writable=writable)
+
+    @classmethod
+    def open(
+        cls, root: str | os.PathLike[str], *, readonly: bool = False, clock_ns: Callable[[], int] = time.time_ns
+    ) -> DiskStore:
+        """Open the store at ``root``, and make it if the directory is missing or empty.
+
+        A store that this user cannot write, or that is opened with ``readonly``, serves hits and is not changed at all.
+
+        Raises:
+            NotAStoreError: the directory holds something else, or cannot be made or read.
+            FormatVersionError: it is a store of a later format.
+            UnsafeStoreError: another user owns it or may write to it.
+        """
+        path = Path(root).absolute()
+        return cls(path, writable=prepare(path, readonly=readonly), clock_ns=clock_ns)
+
+    @cached_property
+    def private(self) -> bool:
+        """Whether only this user reaches the store and it is on a local disk, so that large members are mapped."""
+        return is_private(self.root)
+
+    def path(self, digest: str) -> Path:
+        """Return where the entry of a key digest is, or would be."""
+        return self.root / "entries" / digest[:2] / f"{digest}{SUFFIX}"
+
+    def get(self, key: CacheKey) -> Entry | Miss:
+        """Return the entry of ``key``, with every byte of its file verified, or why there is none.
+
+        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is.
+        """
+        began_s = time.perf_counter()
+        try:
+            file = self._open(key.digest, key.document)
+            contents = file.load(mapped=self.private)
+        except FileNotFoundError:
+            return Miss("absent")
+        except FormatVersionError as error:
+            _logger.warning("%s", error)
+            return Miss("format")
+        except CorruptBlobError as error:
+            self._set_aside(key.digest, error)
+            return Miss(f"corrupt:{error.reason}")
+        except OSError as error:
+            _logger.warning("%s cannot be read: %s", self.path(key.digest), error.strerror)
+            return Miss("unreadable")
+        if self.writable:
+            file.touch()
+        file.close()  # a mapping has its own hold on the file
+        load_s = time.perf_counter() - began_s
+        return entry_of(file.header, contents, path=file.path, outcome="hit", load_s=load_s)
+
+    def _open(self, digest: str, document: dict[str, Json] | None = None) -> ArtifactFile:
+        file = ArtifactFile(self.path(digest))
+        if file.header.key.digest != digest:
+            raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
+        if document is not None and file.header.key.document != document:
+            raise CorruptBlobError(str(file.path), "key", "it was built for another key document")
+        return file
+
+    def stored(self, digest: str) -> Stored:
+        """Return what the directory says about one entry.
+
+        Raises:
+            UnknownKeyError: there is no such entry.
+        """
+        try:
+            found = self.path(digest).lstat()
+        except FileNotFoundError as error:
+            raise UnknownKeyError(digest) from error
+        return Stored(digest, found.st_size, found.st_mtime_ns, found.st_ino)
+
+    def put(
+        self,
+        key: CacheKey,
+        contents: Mapping[str, Content],
+        *,
+        kind: str,
+        name: str | None = None,
+        build_s: float = 0.0,
+        provenance: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Store what a build made, in place of an older entry of ``key``, and return it with outcome ``built``.
+
+        When it returns, the entry is on the disk. When it raises, an older entry is as it was. A flush that failed is
+        not repeated: the kernel may have dropped the pages and report success the second time.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: the disk is full or failing.
+            CorruptBlobError: what was written does not read back.
+            BuildError: a member's file cannot be read.
+            StoreError: the key document is too large for a header.
+        """
+        self._require_writable("store an entry")
+        began_s = time.perf_counter()
+        draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
+        path = self.path(key.digest)
+        make_directories(path.parent, self.root)
+        file = self._publish(draft, path)
+        stored = StoredContents(file, mapped=self.private)
+        load_s = time.perf_counter() - began_s
+        return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
+
+    def _publish(self, draft: Draft, path: Path) -> ArtifactFile:
+        from trtcache.store.writer import write_artifact  # a hit does not need it
+
+        with TemporaryFile(path.parent) as temporary:
+            header = write_artifact(temporary.fd, draft)
+            os.fsync(temporary.fd)
+            file = ArtifactFile(temporary.path)
+            if file.header != header:
+                raise CorruptBlobError(str(temporary.path), "header", "it does not read back as it was written")
+            file.verify_stored()
+            temporary.commit(path)
+        return file
+
+    def scan(self) -> Iterator[Stored]:
+        """Yield what the directories say about each entry, in no order, opening no file."""
+        for directory in _subdirectories(self.root / "entries"):
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
+                yield from _stored_in(found)
+
+    def header(self, digest: str) -> Header:
+        """Return an entry's authenticated header; its members are not looked at.
+
+        Raises:
+            UnknownKeyError: there is no such entry.
+            CorruptBlobError: the header is damaged, or another entry's.
+            FormatVersionError: the file is of a later format.
+            OSError: the file cannot be read.
+        """
+        return self._inspect(digest, verify=False)
+
+    def check(self, digest: str) -> Header:
+        """Verify every byte of an entry's file, what its members decompress to, and its key.
+
+        Raises:
+            UnknownKeyError: there is no such entry.
+            CorruptBlobError: something is wrong.
+            FormatVersionError: the file is of a later format.
+            OSError: the file cannot be read.
+        """
+        return self._inspect(digest, verify=True)
+
+    def _inspect(self, digest: str, *, verify: bool) -> Header:
+        try:
+            file = self._open(digest)
+        except FileNotFoundError as error:
+            raise UnknownKeyError(digest) from error
+        try:
+            if verify:
+                file.verify()
+                if CacheKey.of_document(file.header.key.document).digest != digest:
+                    raise CorruptBlobError(str(file.path), "key", "its key document does not have this digest")
+        finally:
+            file.close()
+        return file.header
+
+    def remove(self, digest: str) -> int:
+        """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row before.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: it cannot be deleted.
+        """
+        self._require_writable("remove an entry")
+        return _unlink(self.path(digest))
+
+    def quarantine(self, digest: str, reason: str) -> None:
+        """Move an entry out of the way, for a person to look at, and count it. Nothing happens if it is gone.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: it cannot be moved.
+        """
+        self._require_writable("quarantine an entry")
+        directory = self.root / "quarantine"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        word = re.sub(r"[^a-z0-9-]", "-", reason.lower())[:32]
+        try:
+            self.path(digest).rename(directory / f"{digest}.{word}.{self.clock_ns()}")
+        except FileNotFoundError:
+            return
+        self.events.append("quarantine", reason=reason, key=digest)
+
+    def _set_aside(self, digest: str, error: CorruptBlobError) -> None:
+        _logger.warning("%s; it will be built again", error)
+        if self.writable:
+            with suppress(OSError):
+                self.quarantine(digest, error.reason)
+
+    def pins(self) -> frozenset[str]:
+        """Return the digests of pinned entries, which no pruning removes."""
+        try:
+            names = os.listdir(self.root / "pins")  # noqa: PTH208  # names alone are wanted
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
+
+    def pin(self, digest: str) -> None:
+        """Pin an entry. A pin is a file, so it survives the loss of the index.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: the file cannot be made.
+        """
+        self._require_writable("pin an entry")
+        pins = self.root / "pins"
+        make_directories(pins, self.root)
+        os.close(os.open(pins / digest, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        sync_directory(pins)
+
+    def unpin(self, digest: str) -> None:
+        """Remove a pin; it need not exist.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: the file cannot be removed.
+        """
+        self._require_writable("unpin an entry")
+        (self.root / "pins" / digest).unlink(missing_ok=True)
+
+    def resolve(self, prefix: str) -> str:
+        """Return the full digest of the one entry whose key begins with ``prefix`` (``b3:`` may come first).
+
+        Raises:
+            UnknownKeyError: there is none.
+            AmbiguousKeyError: there are several.
+        """
+        wanted = prefix.lower().removeprefix("b3:")
+        if not _HEX.fullmatch(wanted):
+            raise UnknownKeyError(prefix)
+        matches = sorted(found.digest for found in self._near(wanted) if found.digest.startswith(wanted))
+        if not matches:
+            raise UnknownKeyError(prefix)
+        if len(matches) > 1:
+            raise AmbiguousKeyError(wanted, tuple(matches))
+        return matches[0]
+
+    def _near(self, wanted: str) -> Iterator[Stored]:
+        if len(wanted) < 2:
+            yield from self.scan()
+            return
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.root / "entries" / wanted[:2]) as found:
+            yield from _stored_in(found)
+
+    def flight(self, digest: str, *, timeout_s: float | None = None) -> AbstractContextManager[None]:
+        """Return the lock that the builder of a key holds; its file is permanent.
+
+        Raises:
+            OSError: its directory cannot be made.
+        """
+        path = self.root / "locks" / digest[:2] / f"{digest}.lock"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return flight(path, digest, timeout_s=timeout_s)
+
+    def sweep(self, *, temporary_s: float = STALE_TEMPORARY_S, quarantine_s: float = STALE_QUARANTINE_S) -> int:
+        """Delete temporary files that writers left behind, and old quarantined files; return the bytes freed.
+
+        A living writer's file is younger than ``temporary_s`` seconds.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+        """
+        self._require_writable("sweep")
+        now_ns = self.clock_ns()
+        temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
+        freed_bytes = 0
+        for directory in (str(self.root), *_subdirectories(self.root / "entries")):
+            freed_bytes += _sweep(directory, TEMPORARY, temporary_ns)
+        return freed_bytes + _sweep(self.root / "quarantine", "", quarantine_ns)
+
+    def _require_writable(self, action: str) -> None:
+        if not self.writable:
+            raise ReadOnlyError(str(self.root), action)
+
+
+def _subdirectories(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as found:
+            return [entry.path for entry in found if len(entry.name) == 2]
+    except FileNotFoundError:
+        return []
+
+
+def _stored_in(found: Iterator[os.DirEntry[str]]) -> Iterator[Stored]:
+    for entry in found:
+        match = _ENTRY_NAME.fullmatch(entry.name)
+        if match is None:
+            continue
+        with suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int:
+    freed_bytes = 0
+    with suppress(OSError), os.scandir(directory) as found:
+        for entry in found:
+            if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_mtime_ns <= before_ns:
+                freed_bytes += _unlink(Path(entry.path))
+    return freed_bytes
+
+
+def _unlink(path: Path) -> int:
+    try:
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        return 0
+    return found.st_size

@@ -1,0 +1,128 @@
+"""One entry of the cache, as a caller gets it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from trtcache.store.artifact import DEFAULT_MEMBER, Content, Header
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from trtcache.store.reader import ArtifactFile, Buffer
+    from trtcache.values import CacheKey
+
+Outcome: TypeAlias = Literal["hit", "built"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """What a build made, fetched or fresh.
+
+    ``outcome`` says which; ``reason`` says why it was built (``absent``, ``corrupt:member``, ``recache``, ...) and is
+    None for a hit. ``path`` is the artifact file, or None if it could not be stored. ``load_s`` is what the cache
+    itself took: to find and verify a hit, or to store what was built.
+    """
+
+    key: CacheKey
+    kind: str
+    name: str | None
+    build_s: float
+    created_ns: int
+    provenance: Mapping[str, str]
+    outcome: Outcome
+    reason: str | None
+    path: Path | None
+    load_s: float
+    contents: Mapping[str, Content] = field(repr=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the members."""
+        return tuple(self.contents)
+
+    def read(self, name: str = DEFAULT_MEMBER) -> Buffer:
+        """Return a member's bytes; those of a hit are the very ones that were verified.
+
+        Raises:
+            KeyError: there is no such member.
+            OSError: the member is a file of the builder's, was not stored, and cannot be read.
+            CorruptBlobError: the entry was stored in this process and damaged since.
+        """
+        if name not in self.contents:
+            raise KeyError(f"entry {self.key.digest[:16]} has no member {name!r}; it has {', '.join(self.members)}")
+        content = self.contents[name]
+        if isinstance(content, Path):
+            return content.read_bytes()
+        return bytes(content) if isinstance(content, bytearray) else content
+
+    def write(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Write a member to a file, which appears complete or not at all.
+
+        Raises:
+            KeyError: there is no such member.
+            OSError: the file cannot be written.
+        """
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(self.read(name))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+class StoredContents(Mapping[str, "Content"]):
+    """The members of an open artifact file, each read and verified when it is first asked for."""
+
+    def __init__(self, file: ArtifactFile, *, mapped: bool) -> None:
+        self._file = file
+        self._mapped = mapped
+        self._loaded: dict[str, Buffer] = {}
+        self._members = {member.name: member for member in file.header.members}
+
+    def __getitem__(self, name: str) -> Buffer:
+        if name not in self._loaded:
+            self._loaded[name] = self._file.read(self._members[name], mapped=self._mapped)
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+def entry_of(
+    header: Header,
+    contents: Mapping[str, Content],
+    *,
+    path: Path | None,
+    outcome: Outcome,
+    reason: str | None = None,
+    load_s: float = 0.0,
+) -> Entry:
+    """Return the entry that a file's header describes."""
+    return Entry(
+        key=header.key,
+        kind=header.kind,
+        name=header.name,
+        build_s=header.build_s,
+        created_ns=header.created_ns,
+        provenance=header.provenance,
+        outcome=outcome,
+        reason=reason,
+        path=path,
+        load_s=load_s,
+        contents=contents,
+    )

@@ -1,0 +1,184 @@
+"""Read an artifact file: refuse everything that is not exactly what the format allows.
+
+The order is: sizes against bounds, digest of the header, then the header; for each member the digest of the stored
+bytes, the frame's own claims, and the digest of the uncompressed bytes. Those same bytes are what the caller gets.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import weakref
+from typing import TYPE_CHECKING, TypeAlias
+
+import zstandard
+from blake3 import blake3
+
+from trtcache.errors import CorruptBlobError
+from trtcache.store.artifact import PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
+from trtcache.values import hash_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Buffer: TypeAlias = "bytes | memoryview"
+
+MAP_FROM_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
+_MAX_WINDOW_BYTES = 8 << 20  # the window every zstd decoder must accept (RFC 8878, 3.1.1.1.2)
+_NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
+
+
+class ArtifactFile:
+    """An open artifact file with an authenticated header. Its members are not checked until they are read.
+
+    The descriptor stays open for as long as the object lives, so a file that is pruned or replaced meanwhile stays
+    readable.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path``, check that it is a plain file that no other user can change, and read its header.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            OSError: it cannot be opened or read.
+            CorruptBlobError: it is not an artifact file, or a damaged one.
+            FormatVersionError: it is an artifact file of another format.
+        """
+        self.path = path
+        self._fd = _open(path)
+        self.close = weakref.finalize(self, os.close, self._fd)
+        try:
+            self.stat = os.fstat(self._fd)
+            _check_stat(self.stat, str(path))
+            self.prelude, self.header = self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_header(self) -> tuple[Prelude, Header]:
+        raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
+        prelude = parse_prelude(raw, self.stat.st_size, str(self.path))
+        rest = self._read(PRELUDE_BYTES, prelude.members_from - PRELUDE_BYTES)
+        return prelude, parse_header(raw + rest, prelude, str(self.path))
+
+    def touch(self) -> None:
+        """Set the file's times to now, as a sign of use; a failure is of no consequence."""
+        try:
+            os.utime(self._fd)
+        except OSError:
+            return
+
+    def load(self, *, mapped: bool) -> dict[str, Buffer]:
+        """Return the verified bytes of all members, after checking every other byte of the file.
+
+        Raises:
+            CorruptBlobError: a byte is wrong.
+            OSError: the file cannot be read.
+        """
+        self._check_gaps()
+        return {member.name: self.read(member, mapped=mapped) for member in self.header.members}
+
+    def read(self, member: Member, *, mapped: bool) -> Buffer:
+        """Return the verified bytes of one member.
+
+        ``mapped`` maps a large stored member instead of reading it. It is for files that nobody else can change or
+        cut: another's write would be a swap between check and use, and another's truncation a SIGBUS.
+
+        Raises:
+            CorruptBlobError: a byte is wrong.
+            OSError: the file cannot be read.
+        """
+        large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
+        data = self._map(member) if mapped and large else self._read(member.offset, member.stored_bytes)
+        self._check_digest(data, member, member.stored_digest)
+        if member.codec == "stored":
+            return data if large else bytes(data)
+        plain = self._decompress(data, member)
+        self._check_digest(plain, member, member.digest)
+        return plain
+
+    def verify(self) -> None:
+        """Check every byte of the file, and what its members decompress to. Holds one compressed member at a time.
+
+        Raises:
+            CorruptBlobError: a byte is wrong.
+            OSError: the file cannot be read.
+        """
+        self.verify_stored()
+        for member in self.header.members:
+            if member.codec == "zstd":
+                self.read(member, mapped=False)
+
+    def verify_stored(self) -> None:
+        """Check every byte of the file as it is stored, in constant memory and without decompressing.
+
+        Raises:
+            CorruptBlobError: a byte is wrong.
+            OSError: the file cannot be read.
+        """
+        self._check_gaps()
+        for member in self.header.members:
+            hasher = blake3(max_threads=blake3.AUTO)
+            for offset in range(member.offset, member.end, _CHUNK_BYTES):
+                hasher.update(self._read(offset, min(_CHUNK_BYTES, member.end - offset)))
+            if f"b3:{hasher.hexdigest()}" != member.stored_digest:
+                raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
+
+    def _check_gaps(self) -> None:
+        for start, end in gaps(self.header, self.prelude):
+            if any(self._read(start, end - start)):
+                raise self._corrupt("padding", f"bytes {start} to {end} are not all zero")
+
+    def _check_digest(self, data: Buffer, member: Member, digest: str) -> None:
+        if f"b3:{hash_bytes(data).hex()}" != digest:
+            raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
+
+    def _decompress(self, data: Buffer, member: Member) -> bytes:
+        # python-zstandard ignores max_output_size when the frame declares a size: 8 KB declared 256 MiB and got it.
+        # So the frame's claims are compared with the authenticated header before anything is decompressed.
+        try:
+            frame = zstandard.get_frame_parameters(data)
+            if frame.content_size != member.size_bytes or frame.window_size > _MAX_WINDOW_BYTES or frame.dict_id:
+                raise self._corrupt("member", f"the frame of member {member.name!r} does not fit its header")
+            decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+            return decompressor.decompress(data, max_output_size=member.size_bytes, allow_extra_data=False)
+        except (zstandard.ZstdError, MemoryError) as error:
+            raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
+
+    def _map(self, member: Member) -> memoryview:
+        start = member.offset - member.offset % mmap.ALLOCATIONGRANULARITY
+        mapping = mmap.mmap(self._fd, member.end - start, prot=mmap.PROT_READ, offset=start)
+        return memoryview(mapping)[member.offset - start :]
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        done = 0
+        while done < size:
+            count = os.preadv(self._fd, [buffer[done:]], offset + done)
+            if count == 0:
+                raise self._corrupt("size", f"it ends at {offset + done}")
+            done += count
+        return buffer.toreadonly()
+
+    def _corrupt(self, reason: str, why: str) -> CorruptBlobError:
+        return CorruptBlobError(str(self.path), reason, why)
+
+
+def _open(path: Path) -> int:
+    try:
+        # O_NONBLOCK: opening a FIFO that was put in the file's place must not wait for its writer.
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _NOT_A_FILE:
+            raise CorruptBlobError(str(path), "file", "it is not a regular file") from error
+        raise
+
+
+def _check_stat(found: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise CorruptBlobError(path, "file", "it is not a regular file")
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o022:
+        raise CorruptBlobError(path, "file", "another user could have written it")

@@ -1,0 +1,172 @@
+"""Write an artifact file: members first, streamed; the header last."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zstandard
+from blake3 import blake3
+
+from trtcache.errors import BuildError, StoreError
+from trtcache.store.artifact import (
+    MAX_HEADER_BYTES,
+    PRELUDE_BYTES,
+    Codec,
+    Content,
+    Draft,
+    Header,
+    Member,
+    align,
+    encode_front,
+    header_of,
+    pays,
+    reserved_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES = 1 << 20
+_LEVEL = 3
+_SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
+
+
+def write_artifact(fd: int, draft: Draft) -> Header:
+    """Write ``draft`` to the empty file ``fd`` and return its header. Holds a few MiB, however large a member is.
+
+    Does not flush: the caller calls ``fsync``.
+
+    Raises:
+        OSError: the file cannot be written.
+        BuildError: a member's file cannot be read, or changed while it was read.
+        StoreError: the header would be larger than the format allows.
+    """
+    header_bytes = reserved_bytes(draft)
+    if header_bytes > MAX_HEADER_BYTES:
+        raise StoreError(f"a header of {header_bytes} bytes; the format allows {MAX_HEADER_BYTES}")
+    end = PRELUDE_BYTES + header_bytes
+    members = []
+    for name, content in draft.contents.items():
+        with _opened(content, draft.kind) as source:
+            member = _write_member(fd, name, source, align(end))
+        members.append(member)
+        end = member.end
+    os.ftruncate(fd, end)  # a last member without bytes ends the file after its padding
+    header = header_of(draft, tuple(members), end)
+    write_at(fd, encode_front(header, header_bytes), 0)
+    return header
+
+
+def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of ``data`` at ``offset``, however many calls the kernel wants for it.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A member's content, to be read in chunks and as often as needed."""
+
+    kind: str
+    size_bytes: int
+    data: memoryview | None = None
+    fd: int = -1
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        if self.data is not None:
+            return self.data[offset : offset + size]
+        try:
+            chunk = os.pread(self.fd, size, offset)
+        except OSError as error:
+            raise BuildError(self.kind, f"its file cannot be read: {error}") from error
+        if len(chunk) != min(size, self.size_bytes - offset):
+            raise BuildError(self.kind, "its file changed while it was stored")
+        return chunk
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        for offset in range(0, self.size_bytes, CHUNK_BYTES):
+            yield self.read(offset, CHUNK_BYTES)
+
+    def sample(self) -> bytes:
+        """Return all of a small content, and 16 pieces of 64 KiB from all over a large one."""
+        if self.size_bytes <= _SAMPLES * _SAMPLE_BYTES:
+            return bytes(self.read(0, self.size_bytes))
+        step = self.size_bytes // _SAMPLES
+        return b"".join(bytes(self.read(index * step, _SAMPLE_BYTES)) for index in range(_SAMPLES))
+
+
+@contextmanager
+def _opened(content: Content, kind: str) -> Iterator[_Source]:
+    if not isinstance(content, Path):
+        view = memoryview(content)
+        yield _Source(kind, len(view), view)
+        return
+    try:
+        fd = os.open(content, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BuildError(kind, f"its file {content} cannot be read: {error.strerror}") from error
+    try:
+        yield _Source(kind, os.fstat(fd).st_size, fd=fd)
+    finally:
+        os.close(fd)
+
+
+@dataclass(slots=True)
+class _Output:
+    """Appends to a file from an offset on, and knows the digest of what it appended."""
+
+    fd: int
+    offset: int
+    size_bytes: int = 0
+    hasher: blake3 = field(default_factory=lambda: blake3(max_threads=blake3.AUTO))
+
+    def write(self, data: bytes | memoryview) -> None:
+        write_at(self.fd, data, self.offset + self.size_bytes)
+        self.hasher.update(data)
+        self.size_bytes += len(data)
+
+    @property
+    def digest(self) -> str:
+        return f"b3:{self.hasher.hexdigest()}"
+
+
+def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
+    if pays_to_compress(source.sample()):
+        member = _write_compressed(fd, name, source, offset)
+        if pays(member.size_bytes, member.stored_bytes):
+            return member
+        os.ftruncate(fd, offset)  # so that nothing of the attempt is left after a shorter member
+    out = _Output(fd, offset)
+    for chunk in source.chunks():
+        out.write(chunk)
+    return _member(name, "stored", out, out.size_bytes, out.digest)
+
+
+def pays_to_compress(sample: bytes) -> bool:
+    """Return whether a member with this ``sample`` should be compressed."""
+    return pays(len(sample), len(zstandard.compress(sample, _LEVEL)))
+
+
+def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
+    out = _Output(fd, offset)
+    hasher = blake3(max_threads=blake3.AUTO)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=source.size_bytes)
+    for chunk in source.chunks():
+        hasher.update(chunk)
+        out.write(compressor.compress(chunk))
+    out.write(compressor.flush())
+    return _member(name, "zstd", out, source.size_bytes, f"b3:{hasher.hexdigest()}")
+
+
+def _member(name: str, codec: Codec, out: _Output, size_bytes: int, digest: str) -> Member:
+    return Member(name, codec, out.offset, size_bytes, digest, out.size_bytes, out.digest)
