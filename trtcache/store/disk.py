@@ -331,7 +331,8 @@ class DiskStore:
             OSError: its directory cannot be made.
         """
         path = self.root / "locks" / digest[:2] / f"{digest}.lock"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (path.parent.parent, path.parent):
+            directory.mkdir(mode=0o700, exist_ok=True)
         return flight(path, digest, timeout_s=timeout_s)
 
     def sweep(self, *, temporary_s: float = STALE_TEMPORARY_S, quarantine_s: float = STALE_QUARANTINE_S) -> int:
