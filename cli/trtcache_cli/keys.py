@@ -26,7 +26,7 @@ class KeyType(click.ParamType[str]):
     def shell_complete(
         self,
         ctx: click.Context,
-        param: click.Parameter,
+        param: click.Parameter,  # noqa: ARG002  # click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the keys that begin as typed, with kind and name as their description."""

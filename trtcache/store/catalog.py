@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore, Stored
     from trtcache.store.rows import Row
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("trtcache.store")
 _FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
 
 

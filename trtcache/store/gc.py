@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trtcache.errors import LockTimeoutError
+from trtcache.errors import IndexUnavailableError, LockTimeoutError
 from trtcache.store.mutex import hold
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
     from trtcache.store.filters import Predicate
     from trtcache.store.record import Record
+
+_LOG = logging.getLogger("trtcache.store")
 
 HALF_LIFE_S = 7 * 86400.0
 """An entry that lay idle for this long counts half."""
@@ -70,14 +73,15 @@ class PrunePlan:
 def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
     """Remove entries, index rows first, count each as evicted, and return the bytes freed.
 
+    An index that cannot be written does not keep the files: on a full disk they are what there is to free, and the
+    next listing drops rows without files.
+
     Raises:
         OSError: a file cannot be removed.
     """
-    from trtcache.store.index import drop_rows
-
     if not evictions:
         return 0
-    drop_rows(store.root, [one.record.digest for one in evictions])
+    _drop_rows(store, [one.record.digest for one in evictions])
     freed_bytes = 0
     for one in evictions:
         removed_bytes = store.remove(one.record.digest)
@@ -85,6 +89,15 @@ def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
             store.events.append("evict", reason=one.reason, kind=one.record.kind, key=one.record.digest)
         freed_bytes += removed_bytes
     return freed_bytes
+
+
+def _drop_rows(store: DiskStore, digests: Collection[str]) -> None:
+    from trtcache.store.index import write_rows
+
+    try:
+        write_rows(store.root, drop=digests)
+    except IndexUnavailableError as error:
+        _LOG.warning("%s", error)
 
 
 def worth(record: Record, *, now_ns: int) -> float:

@@ -182,15 +182,6 @@ def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = 
     on_index(root, lambda index: index.apply(put=put, drop=drop))
 
 
-def drop_rows(root: Path, digests: Iterable[str]) -> None:
-    """Remove rows from the index at ``root``, as is done before their files are removed.
-
-    Raises:
-        IndexUnavailableError: it cannot be written.
-    """
-    write_rows(root, drop=digests)
-
-
 def on_index(root: Path, work: Callable[[Index], T]) -> T:
     """Do ``work`` on the index at ``root``; where it turns out damaged, set it aside and do it on a new one.
 

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 _TYPES = (str, str, str, int, int, int, int, float, int, int)
 _TYPES_UNNAMED = (str, str, type(None), int, int, int, int, float, int, int)
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"  # noqa: S608  # constant names
 
 PRAGMAS = (
     "PRAGMA busy_timeout=5000",

@@ -1,0 +1,65 @@
+"""``trtcache doctor``: what works on this machine, and what to do about the rest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache_cli import probes
+from trtcache_cli.output import note, on_terminal, print_json, print_tsv
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from trtcache_cli.probes import Check
+
+_COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
+
+
+@click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json"))
+@click.option("--quick", is_flag=True, help="Do not build a tiny package in a child process (about 20 s).")
+@session_options
+@pass_session
+def doctor(session: Session, quick: bool) -> int:
+    """Find out what is installed, what each kind of engine can do here, and whether the cache directory is sound.
+
+    Exits with 1 if something has to be put right. What is only not installed is reported and is no failure.
+    """
+    config = session.config()
+    checks = []
+    for check in examine(config.root, readonly=config.readonly, quick=quick):
+        checks.append(check)
+        if not session.as_json:
+            _print(check)
+    sound = all(check.status != "bad" for check in checks)
+    if session.as_json:
+        print_json({"ok": sound, "checks": [asdict(check) for check in checks]})
+    return 0 if sound else 1
+
+
+def examine(root: Path, *, readonly: bool, quick: bool) -> Iterator[Check]:
+    """Yield every check, the slow one last."""
+    yield probes.interpreter()
+    yield from probes.distributions()
+    compiler, gpu = probes.compiler(), probes.gpu()
+    yield from (compiler, gpu)
+    yield from probes.backends(has_gpu=gpu.status == "ok", has_compiler=compiler.status == "ok")
+    yield from probes.store(root, readonly=readonly)
+    yield probes.temporary_directory()
+    if not quick and probes.installed(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
+        note("building a tiny package in a child process; --quick leaves this out")
+        yield probes.tiny_package()
+
+
+def _print(check: Check) -> None:
+    if not on_terminal():
+        print_tsv([(check.name, check.status, check.found, check.advice)])
+        return
+    status = click.style(check.status.ljust(7), fg=_COLOURS[check.status])
+    click.echo(f"{check.name.ljust(22)} {status} {check.found}")
+    if check.advice:
+        click.echo(f"{'':30} -> {check.advice}")

@@ -1,0 +1,206 @@
+"""What ``doctor`` looks at. Each probe returns checks and imports nothing heavy: torch is only tried in a child."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from trtcache.errors import TrtcacheError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Status: TypeAlias = Literal["ok", "missing", "bad"]
+
+DISTRIBUTIONS = {
+    "torch": ("torch",),
+    "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
+    "tensorrt_rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
+    "torch_tensorrt": ("torch-tensorrt",),
+    "triton": ("triton",),
+    "onnx": ("onnx",),
+    "onnxscript": ("onnxscript",),
+}
+"""What may be installed -> the names under which it is distributed."""
+
+_NETWORK = {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3"}
+_ASK_S = 10.0
+_TRY_S = 300.0
+_TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. ``missing`` is worth knowing, ``bad`` has to be put right and makes ``doctor`` exit with 1."""
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def interpreter() -> Check:
+    """Return the Python that runs this."""
+    return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def distributions() -> list[Check]:
+    """Return what is installed, by its metadata."""
+    return [_distribution(name, candidates) for name, candidates in DISTRIBUTIONS.items()]
+
+
+def _distribution(name: str, candidates: Sequence[str]) -> Check:
+    version = installed(candidates)
+    return Check(name, "missing", "not installed") if version is None else Check(name, "ok", version)
+
+
+def installed(candidates: Sequence[str]) -> str | None:
+    """Return the version of the first of these distributions that is installed."""
+    for candidate in candidates:
+        try:
+            return metadata.version(candidate)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def compiler() -> Check:
+    """Return the C++ compiler that AOTInductor would take."""
+    named = os.environ.get("CXX")
+    for candidate in [named] if named else ["g++", "clang++", "c++"]:
+        path = shutil.which(candidate)
+        if path is not None:
+            return Check("c++ compiler", "ok", f"{_first_line([path, '--version'])} at {path}")
+    advice = "install g++: AOTInductor builds need a C++ compiler; hits do not"
+    return Check("c++ compiler", "missing", f"{named or 'g++'} not found", advice)
+
+
+def gpu() -> Check:
+    """Return what the NVIDIA driver says there is."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return Check("gpu", "missing", "no NVIDIA driver found")
+    found = _first_line([tool, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"])
+    return Check("gpu", "ok" if found else "missing", found or "nvidia-smi finds none")
+
+
+def _first_line(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)  # noqa: S603  # a found tool
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def backends(*, has_gpu: bool, has_compiler: bool) -> list[Check]:
+    """Return what each kind of engine can do on this machine."""
+    torch, tensorrt, rtx = (installed(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
+    return [
+        _aot_inductor(has_torch=torch is not None, has_compiler=has_compiler),
+        _tensorrt("tensorrt", tensorrt, "build, load, refit" if has_gpu else ""),
+        _tensorrt("tensorrt_rtx", rtx, "build, load, refit" if has_gpu else "build for a named compute capability"),
+    ]
+
+
+def _aot_inductor(*, has_torch: bool, has_compiler: bool) -> Check:
+    name = "backend aot_inductor"
+    if not has_torch:
+        return Check(name, "missing", "can do nothing", "pip install 'trtcache[torch]'")
+    if not has_compiler:
+        return Check(name, "missing", "can load and refit, cannot build", "install a C++ compiler")
+    return Check(name, "ok", "can build, load, refit")
+
+
+def _tensorrt(kind: str, version: str | None, abilities: str) -> Check:
+    name = f"backend {kind}"
+    if util.find_spec(f"trtcache.backends.{kind}") is None:
+        return Check(name, "missing", "not in this version of trtcache")
+    if version is None:
+        return Check(name, "missing", "can do nothing", f"pip install 'trtcache[{kind.replace('_', '-')}]'")
+    if not abilities:
+        return Check(name, "missing", "can do nothing", "it needs an NVIDIA GPU")
+    return Check(name, "ok", f"can {abilities}")
+
+
+def store(root: Path, *, readonly: bool) -> list[Check]:
+    """Return whether the cache directory can be used, its permissions and its file system. Makes nothing."""
+    if not root.exists():
+        return [Check("cache directory", "ok", f"{root}, to be made by the first build")]
+    return [_opened(root, readonly=readonly), _permissions(root), _filesystem(root)]
+
+
+def _opened(root: Path, *, readonly: bool) -> Check:
+    from trtcache.store.disk import DiskStore
+
+    name = "cache directory"
+    try:
+        opened = DiskStore.open(root, readonly=True)
+    except TrtcacheError as error:
+        return Check(name, "bad", str(error))
+    if readonly or not os.access(opened.root, os.W_OK):
+        return Check(name, "ok", f"{root}, read-only: hits are served, nothing is stored")
+    return Check(name, "ok", str(root))
+
+
+def _permissions(root: Path) -> Check:
+    found = root.stat()
+    text = f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}"
+    if found.st_mode & 0o077:
+        return Check(
+            "permissions", "missing", f"{text}: not private", f"large engines are copied, not mapped; chmod 700 {root}"
+        )
+    return Check("permissions", "ok", f"{text}: private")
+
+
+def _filesystem(root: Path) -> Check:
+    from trtcache.store.root import filesystem_type
+
+    found = filesystem_type(root)
+    if found in _NETWORK:
+        return Check("file system", "missing", found, "a network file system: engines are copied, never mapped")
+    return Check("file system", "ok", found)
+
+
+def temporary_directory() -> Check:
+    """Try whether a program in the temporary directory can be run; a package is unpacked and loaded there."""
+    directory = Path(tempfile.gettempdir())
+    with tempfile.TemporaryDirectory(dir=directory) as inside:
+        program = Path(inside) / "try"
+        program.write_text("#!/bin/sh\nexit 0\n")
+        program.chmod(0o700)
+        try:
+            subprocess.run([program], check=True, timeout=_ASK_S)  # noqa: S603  # written above
+        except (OSError, subprocess.SubprocessError):
+            advice = "AOTInductor loads its library from there: set TMPDIR to a directory without noexec"
+            return Check("temporary directory", "bad", f"{directory} does not let programs run", advice)
+    return Check("temporary directory", "ok", f"{directory}, programs run there")
+
+
+def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TRY_S) -> Check:
+    """Build and run a tiny AOTInductor package in a child process, which may die."""
+    name = "tiny package"
+    try:
+        done = subprocess.run(  # noqa: S603  # this Python, this package
+            command or [sys.executable, "-m", "trtcache_cli.tiny_package"],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Check(name, "bad", f"not done after {timeout_s:.0f} s", "look at the load of the machine and its disk")
+    if done.returncode < 0:
+        died = signal.Signals(-done.returncode).name
+        return Check(name, "bad", f"the child died of {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else "")
+    last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
+    return Check(name, "bad" if done.returncode else "ok", last or f"exit code {done.returncode}")
