@@ -1,0 +1,243 @@
+"""The front door: ``compile``, ``lower`` and ``key``. It arranges the parts and decides nothing."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache import lowering
+from trtcache.backends import registry
+from trtcache.backends.members import ENGINE, members_of
+from trtcache.cache import Cache
+from trtcache.errors import BackendUnavailableError, IncompatibleEngineError
+from trtcache.keys.document import key_parts
+from trtcache.keys.graph import graph_records
+from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.signature import CallSignature
+from trtcache.settings import Settings
+from trtcache.values import CacheKey
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import Backend, Engine
+    from trtcache.lowering import LoweredProgram
+    from trtcache.store.entry import Entry
+    from trtcache.target import Target
+    from trtcache.values import Json
+
+log = logging.getLogger(__name__)
+
+Model = torch.nn.Module | torch.export.ExportedProgram
+
+
+def compile(  # noqa: A001  # the name that torch and every user of it has for this
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+) -> CompiledModule:
+    """Compile a model for inference, or take its engine from the cache and put this model's weights in.
+
+    Args:
+        model: a module, or a program that ``torch.export.export`` made (with its own example inputs).
+        args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for.
+        kwargs: example keyword arguments.
+        dynamic_shapes: which sizes may vary, as ``torch.export.export`` takes it.
+        backend: a backend's name, or ``auto``.
+        settings: ``Settings`` or a mapping of its fields.
+        target: what the engine is to run on; by default this machine.
+        cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
+        name: what people call the program (``trtcache ls`` shows it); by default the model's class.
+
+    Returns:
+        A callable with the model's signature and output structure; ``.report`` says what was done.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+        BuildError: the build failed.
+        StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
+    """
+    store = cache if isinstance(cache, Cache) else Cache(cache)
+    request = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name)
+    program, seconds = request.program, request.program.seconds
+    report = Report(
+        name=program.name,
+        backend=request.backend.name,
+        target=request.label,
+        export_s=seconds["export"],
+        decompose_s=seconds["decompose"],
+        lower_s=seconds["lower"],
+        key_s=request.key_s,
+    )
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        module, partition = _compiled(request, store, Path(folder), model)
+    report.partitions.append(partition)
+    module.report = report
+    log.info("%s", report)
+    return module
+
+
+def lower(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    name: str | None = None,
+) -> LoweredProgram:
+    """Return the lowered program that ``compile`` would build from; ``.text`` shows it.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        PassError: a lowering pass broke its contract.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+    """
+    chosen = registry.find(backend, _device_kind(model, args, kwargs))
+    return lowering.lower(model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=chosen.capabilities.keep, name=name)
+
+
+def key(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,  # noqa: ARG001  # the same arguments as compile
+    name: str | None = None,
+) -> CacheKey:
+    """Return the key that ``compile`` would use for these arguments, without building.
+
+    Models of equal architecture have equal keys whatever their weights and the names of their parameters are.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        CanonicalizationError: something in the program has no stable description.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+    """
+    return _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Everything that is known before the cache is asked."""
+
+    program: LoweredProgram
+    records: list[Json]
+    backend: Backend
+    settings: Settings
+    target: Target
+    key: CacheKey
+    key_s: float
+
+    @property
+    def label(self) -> str:
+        capability = f" sm_{self.target.capability.replace('.', '')}" if self.target.capability else ""
+        return f"{self.target.device}{capability}, {self.target.platform} {self.target.level}"
+
+
+def _request(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
+) -> _Request:
+    chosen = registry.find(backend, _device_kind(model, args, kwargs))
+    program = lowering.lower(
+        model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=chosen.capabilities.keep, name=name
+    )
+    start = time.perf_counter()
+    device = program.device
+    if why := chosen.unavailable(device.type):
+        raise BackendUnavailableError(chosen.name, why)
+    resolved = chosen.target(target, device)
+    records, graph = graph_records(program)
+    toolchain, ambient = chosen.toolchain(device.type), chosen.ambient()
+    parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
+    made = CacheKey.of(chosen.name, parts)
+    return _Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+
+
+def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
+    program = request.program
+    slots, device = program.interface.slots, program.device
+    weights = fit(slots, program.state, known=frozenset(program.state), device=device)
+    entry = _entry(request, cache, folder)
+    start = time.perf_counter()
+    try:
+        engine = _load(request, entry, weights)
+    except IncompatibleEngineError as error:
+        if entry.outcome == "built":
+            raise
+        log.warning("the entry for %s cannot be loaded and is built again: %s", request.key.digest[:16], error)
+        cache.reject(entry, "load")
+        entry = _entry(request, cache, folder)
+        start = time.perf_counter()
+        engine = _load(request, entry, weights)
+    forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
+    call = CallSignature(program.in_spec, program.out_spec, forward)
+    module = CompiledModule(program, engine, weights, call)
+    partition = PartitionReport(
+        key=request.key,
+        outcome=entry.outcome,
+        reason=entry.reason or "",
+        weights=len(weights),
+        fetch_s=entry.load_s,
+        load_s=time.perf_counter() - start,
+        build_s=entry.build_s,
+        path=str(entry.path) if entry.path else None,
+    )
+    return module, partition
+
+
+def _entry(request: _Request, cache: Cache, folder: Path) -> Entry:
+    def build() -> dict[str, bytes | Path]:
+        log.info("building %s for %s", request.program.name, request.label)
+        engine = request.backend.build(request.program, request.settings, request.target, folder)
+        return members_of(request.program, request.records, engine)
+
+    return cache.fetch(request.key, build, name=request.program.name, provenance={"torch": torch.__version__})
+
+
+def _load(request: _Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
+    program = request.program
+    return request.backend.load(entry.read(ENGINE), device=program.device, constants=program.constants, weights=weights)
+
+
+def _device_kind(model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> str:
+    """Return ``cuda`` if anything at hand is on a GPU, else ``cpu``; the lowered program has the last word."""
+    state: Mapping[str, Any] = {}
+    if isinstance(model, torch.nn.Module):
+        state = model.state_dict(keep_vars=True)
+    elif isinstance(model, torch.export.ExportedProgram):
+        state = model.state_dict
+    tensors = [*state.values(), *pytree.tree_leaves((args, kwargs))]
+    return "cuda" if any(isinstance(one, torch.Tensor) and one.is_cuda for one in tensors) else "cpu"

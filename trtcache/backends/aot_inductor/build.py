@@ -1,0 +1,130 @@
+"""Builds a package: the lowered graph with its slots as named buffers, compiled ahead of time without their values."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from trtcache.backends.aot_inductor.loader import open_loader
+from trtcache.errors import BuildError
+from trtcache.settings import PINNED_INDUCTOR_OPTIONS
+
+if TYPE_CHECKING:
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Option, Settings
+    from trtcache.target import Target
+
+# Either option alone leaves instructions of the build machine in the code (checked with objdump).
+_LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
+    "native": {},
+    "x86-64": {"cpp.march": "x86-64", "cpp.simdlen": 1},
+    "x86-64-v2": {"cpp.march": "x86-64-v2", "cpp.simdlen": 1},
+    "x86-64-v3": {"cpp.march": "x86-64-v3", "cpp.simdlen": 256},
+    "x86-64-v4": {"cpp.march": "x86-64-v4", "cpp.simdlen": 512},
+}
+
+
+def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
+    """Return the file of a new package in ``folder``.
+
+    Raises:
+        BuildError: Inductor or the C++ compiler failed, or the package does not hold exactly the program's slots.
+    """
+    from torch._inductor import aot_compile  # a second to import, and only a build needs it
+    from torch._inductor.package.package import package_aoti
+
+    module, examples = unlifted(program)
+    options = inductor_options(settings, target)
+    try:
+        files = aot_compile(module, examples, options=options)
+        package = package_aoti(str(folder / "engine.pt2"), {"model": files})  # type: ignore[dict-item]  # a list of files
+    except Exception as error:
+        raise BuildError("aot_inductor", _explained(error)) from error
+    path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
+    _prove(program, path)
+    return path
+
+
+def _prove(program: LoweredProgram, package: Path) -> None:
+    """Refuse a package that does not take every slot: one that was compiled in would not follow a refit.
+
+    Raises:
+        BuildError: a slot or a constant is not among the package's, or the package cannot be loaded.
+    """
+    try:
+        taken = set(open_loader(str(package), program.device).get_constant_fqns())
+    except RuntimeError as error:
+        raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
+    if absent := [slot for slot in program.interface.slots if slot.engine_name not in taken]:
+        names = ", ".join(slot.names[0] for slot in absent)
+        raise BuildError(
+            "aot_inductor", f"the package does not take these weights, so it could not be refitted: {names}"
+        )
+
+
+def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
+    """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
+    # With one thread Inductor writes code that has no parallel loop at all, whoever runs it later.
+    threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
+    return {**threads, **settings.inductor, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
+
+
+def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+    """Return the program as a graph module whose weights are attributes, and example inputs for it.
+
+    Nodes are in canonical order, weights are called ``w0``, ... and constants ``c0``, ..., so that equal programs give
+    equal graphs. New contents of weights are copied into them; new contents of inputs are outputs.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    root = torch.nn.Module()
+    for node in program.graph_module.graph.find_nodes(op="placeholder"):
+        if "input" in node.meta:
+            copies[node] = _kept(graph.placeholder(f"in{node.meta['input']}"), node)
+    for slot in program.interface.slots:
+        tensor = program.state[slot.names[0]].detach()
+        root.register_buffer(slot.engine_name, tensor.new_empty_strided(slot.shape, slot.stride))
+    for name, tensor in program.constants.items():
+        root.register_buffer(name, tensor)
+    for node in program.order:
+        if node in copies:
+            continue
+        if "slot" in node.meta or "constant" in node.meta:
+            name = node.meta["slot"].engine_name if "slot" in node.meta else node.meta["constant"][0]
+            copies[node] = _kept(graph.create_node("get_attr", name), node)
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    _write_output(program, graph, copies)
+    inputs = [node for node in copies if "input" in node.meta]
+    return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
+
+
+def _kept(copy: fx.Node, node: fx.Node) -> fx.Node:
+    copy.meta["val"] = node.meta["val"]
+    return copy
+
+
+def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+    output = program.graph_module.graph.output_node()
+    weights = {node.meta["slot"].names: node for node in program.order if "slot" in node.meta}
+    results = []
+    for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
+        if role.kind == "weight":
+            (weight,) = (node for names, node in weights.items() if role.target in names)
+            copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
+            copied.meta["val"] = weight.meta["val"]
+        elif role.kind != "value":
+            results.append(copies[value])
+    graph.output(tuple(results))
+
+
+def _explained(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".strip()
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        text = f"no C++ compiler was found; install g++ or set CXX. {text}"
+    return text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"

@@ -1,0 +1,93 @@
+"""Everything that touches torch's package loader.
+
+``torch._C._aoti.AOTIModelPackageLoader`` loads in 3 ms without importing ``torch._inductor``, which costs a second; it
+is private, so when it is not there the public ``torch._inductor.aoti_load_package`` is asked for the same object. torch
+checks nothing about constants: running with one unset ends the process, one of a wrong shape or stride gives wrong
+results. So nothing in this file hands out a loader before every constant is set, and ``weights.fit`` has checked them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import IncompatibleEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Package:
+    """The bytes of a package, from which any number of live engines can be made."""
+
+    def __init__(self, content: bytes | memoryview, device: torch.device) -> None:
+        """Keep the bytes; they are written to a new private folder for each load and removed after it."""
+        self._content = content
+        self.device = device
+
+    def open(self) -> Any:
+        """Return a new loader with no constants set.
+
+        The path is never used twice in a process: the dynamic linker knows libraries by path, and a recycled one
+        silently gives the previous engine.
+
+        Raises:
+            IncompatibleEngineError: torch cannot load the package.
+        """
+        with tempfile.TemporaryDirectory(prefix="trtcache-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder) / "engine.pt2"
+            try:
+                path.write_bytes(self._content)
+                return open_loader(str(path), self.device)
+            except (RuntimeError, OSError) as error:
+                raise IncompatibleEngineError("package", f"torch cannot load it: {error}") from error
+
+
+def open_loader(path: str, device: torch.device) -> Any:
+    """Return torch's loader of a package file, by the private door or else by the public one.
+
+    Raises:
+        RuntimeError: torch cannot load the package.
+    """
+    device_index = device.index if device.type == "cuda" else -1
+    try:
+        return torch._C._aoti.AOTIModelPackageLoader(path, "model", False, 1, device_index)
+    except (AttributeError, TypeError):
+        from torch._inductor import aoti_load_package
+
+        return aoti_load_package(path, device_index=device_index).loader
+
+
+class PackageEngine:
+    """A loaded package with all its constants and weights set."""
+
+    def __init__(
+        self, package: Package, constants: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Load the package and share ``constants`` and ``weights`` with it.
+
+        Raises:
+            IncompatibleEngineError: torch cannot load the package, or it wants other constants.
+        """
+        self._package = package
+        self._constants = constants
+        self._shared = {**constants, **weights}  # the package reads this memory: it must outlive the loader
+        self._loader = package.open()
+        wanted = set(self._loader.get_constant_fqns())
+        if missing := wanted - set(self._shared):
+            raise IncompatibleEngineError("package", f"it wants constants that nobody has: {sorted(missing)}")
+        given = {name: tensor for name, tensor in self._shared.items() if name in wanted}
+        self._loader.load_constants(given, False, False, True)  # the binding names no arguments
+        self.weight_names = frozenset(wanted)
+
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
+        """Load the package once more, with other weights; calls that run on this engine are not disturbed."""
+        return PackageEngine(self._package, self._constants, weights)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the package."""
+        outputs: list[torch.Tensor] = self._loader.run(inputs)
+        return outputs

@@ -1,0 +1,55 @@
+"""The members of an artifact beside the engine: all that is needed to run and refit it without its model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from safetensors.torch import save
+
+from trtcache.values import canonical
+from trtcache.weights import weight_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.lowering import LoweredProgram
+    from trtcache.values import Json
+
+ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
+    "engine",
+    "constants.safetensors",
+    "weight_map.json",
+    "interface.json",
+    "graph.json",
+)
+
+
+def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
+    """Return what is stored for a program: its engine, constants, weight map, interface and lowered graph."""
+    constants = {name: tensor.detach().cpu().contiguous() for name, tensor in program.constants.items()}
+    return {
+        ENGINE: engine,
+        CONSTANTS: save(constants),
+        WEIGHT_MAP: _json(weight_map(program.interface.slots)),
+        INTERFACE: _json(_interface(program)),
+        GRAPH: _json({"format": 1, "nodes": records}),
+    }
+
+
+def _interface(program: LoweredProgram) -> dict[str, Json]:
+    interface = program.interface
+    devices = {name: tensor.device.type for name, tensor in program.constants.items()}
+    return {
+        "format": 1,
+        "inputs": [one.document() for one in interface.inputs],
+        "values": [[one.leaf, canonical(one.value)] for one in interface.values],
+        "results": [[one.kind, one.target, canonical(one.value)] for one in interface.results],
+        "slots": [slot.document() for slot in interface.slots],
+        "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
+        "sizes": [list(bounds) for bounds in interface.ranges],
+    }
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

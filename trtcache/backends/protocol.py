@@ -1,0 +1,101 @@
+"""What an engine builder must offer, and what a live engine is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import torch
+
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do.
+
+    Attributes:
+        devices: kinds of device that its engines run on.
+        keep: operators that lowering leaves whole because the backend has better code for them.
+        refit: whether an engine takes other weights without a rebuild.
+    """
+
+    devices: frozenset[str]
+    keep: frozenset[str]
+    refit: bool
+
+
+class Engine(Protocol):
+    """A loaded artifact with weights in it."""
+
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:
+        """Return an engine of the same artifact with these weights; MUST leave this one as it is.
+
+        Args:
+            weights: all engine weights by name, in the slots' dtype, shape, strides and device. They are shared, not
+                copied, where the engine can.
+        """
+        ...
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the engine's outputs.
+
+        Args:
+            inputs: tensors that were checked against the interface; the engine MUST NOT keep them.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """Builds artifacts of one kind, and loads them.
+
+    A backend MUST be importable without its builder being installed; ``unavailable`` tells.
+    """
+
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    def unavailable(self, device: str) -> str | None:
+        """Return why this backend cannot run on this kind of device here, in a sentence that says what to do."""
+        ...
+
+    def target(self, requested: str | None, device: torch.device) -> Target:
+        """Return the target that a caller means. Raises SettingsError for one that this backend does not know."""
+        ...
+
+    def toolchain(self, device: str) -> Mapping[str, object]:
+        """Return the versions that decide whether an artifact fits this process, as a part of the key."""
+        ...
+
+    def ambient(self) -> Mapping[str, object]:
+        """Return process-wide settings, outside ``Settings``, that change what is built, as a part of the key."""
+        ...
+
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
+        """Build an artifact into ``folder`` and return its file. MUST NOT read the values of weights.
+
+        Raises:
+            BuildError: the builder failed.
+        """
+        ...
+
+    def load(
+        self,
+        artifact: bytes | memoryview,
+        *,
+        device: torch.device,
+        constants: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor],
+    ) -> Engine:
+        """Return a live engine of a verified artifact. MUST NOT return one with a constant or a weight unset.
+
+        Raises:
+            IncompatibleEngineError: the artifact cannot be loaded here.
+        """
+        ...

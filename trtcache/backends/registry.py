@@ -1,0 +1,79 @@
+"""Backends by name: ours in one table, others by the entry point ``trtcache.backends``."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from trtcache.errors import BackendUnavailableError
+from trtcache.settings import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from trtcache.backends.protocol import Backend
+
+log = logging.getLogger(__name__)
+
+_OURS: Mapping[str, str] = {"aot_inductor": "trtcache.backends.aot_inductor.backend:AotInductor"}
+
+_AUTOMATIC = ("aot_inductor",)
+"""What ``backend="auto"`` tries, in order."""
+
+
+@cache
+def known() -> Mapping[str, str]:
+    """Return every backend's ``module:attribute`` by name.
+
+    Raises:
+        BackendUnavailableError: two distributions offer a backend of one name; the message names both.
+    """
+    return _merged(_OURS, entry_points(group="trtcache.backends"))
+
+
+def _merged(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, str]:
+    table = dict(ours)
+    owners = dict.fromkeys(ours, "trtcache")
+    for point in theirs:
+        owner = point.dist.name if point.dist else point.value
+        if point.name in table:
+            raise BackendUnavailableError(point.name, f"offered by both {owners[point.name]} and {owner}; remove one")
+        table[point.name], owners[point.name] = point.value, owner
+    return table
+
+
+def find(name: str, device: str) -> Backend:
+    """Return a backend by name, or for ``auto`` the first that can run on this kind of device.
+
+    Raises:
+        BackendUnavailableError: the name is unknown, or the backend cannot run here. A backend asked for by name is
+            never replaced by another.
+    """
+    if name != "auto":
+        return _usable(name, device)
+    reasons = []
+    for candidate in _AUTOMATIC:
+        try:
+            backend = _usable(candidate, device)
+        except BackendUnavailableError as error:
+            reasons.append(str(error))
+            continue
+        log.info("backend auto: chose %s for %s", candidate, device)
+        return backend
+    raise BackendUnavailableError("auto", "; ".join(reasons))
+
+
+def _usable(name: str, device: str) -> Backend:
+    if name not in known():
+        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *known()]))
+    module, _, attribute = known()[name].partition(":")
+    try:
+        backend: Backend = getattr(import_module(module), attribute)()
+    except ImportError as error:
+        raise BackendUnavailableError(name, f"cannot be imported: {error}") from error
+    if why := backend.unavailable(device):
+        raise BackendUnavailableError(name, why)
+    return backend

@@ -1,0 +1,63 @@
+"""The named parts of the key of a compiled program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch.utils import _pytree as pytree
+
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+    from trtcache.values import Digest
+
+
+def key_parts(
+    program: LoweredProgram,
+    graph: Digest,
+    *,
+    settings: Settings,
+    target: Target,
+    toolchain: Mapping[str, object],
+    ambient: Mapping[str, object],
+) -> dict[str, object]:
+    """Return what the artifact of a lowered program depends on, by name.
+
+    Weights are in it as slots, inside the graph's digest: by number, dtype, shape, strides and kind of device. Names of
+    parameters, paths, hosts, users and device indices are not.
+    """
+    interface = program.interface
+    return {
+        "graph": graph,
+        "inputs": [one.document() for one in interface.inputs],
+        "values": [[one.leaf, one.value] for one in interface.values],
+        "structure": {"arguments": structure(program.in_spec), "output": structure(program.out_spec)},
+        "sizes": list(interface.ranges),
+        "pipeline": program.pipeline,
+        "settings": settings.document(),
+        "ambient": ambient,
+        "target": target.document(),
+        "toolchain": toolchain,
+    }
+
+
+def structure(spec: pytree.TreeSpec) -> Any:
+    """Return the shape of a pytree as lists: ``None`` for a leaf, ``[type, names or None, children...]`` for a node."""
+    if spec.is_leaf():
+        return None
+    children = spec.children() if callable(spec.children) else spec.children
+    kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
+    return [kind, _context(spec.context), *map(structure, children)]
+
+
+def _context(context: Any) -> Any:
+    if context is None or isinstance(context, (bool, int, str)):
+        return context
+    if isinstance(context, (list, tuple)):
+        return [_context(one) for one in context]
+    if isinstance(context, type):
+        return f"{context.__module__}.{context.__qualname__}"
+    return repr(context)

@@ -1,0 +1,153 @@
+"""The digest of a lowered graph: a Merkle digest for each node, and one over what the program returns.
+
+A node's digest covers its operator, every argument with defaults filled in, the digests of the nodes it uses in order,
+and dtype, shape and kind of device of what it makes. Inputs enter by their leaf in the call, weights by slot number
+with dtype, shape and strides, constants by content. Names of nodes and parameters, the order of unrelated statements
+and dead code therefore have no say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from trtcache.errors import CanonicalizationError
+from trtcache.lowering.common_subexpressions import mergeable
+from trtcache.lowering.text import operator_name
+from trtcache.values import Digest, hash_bytes
+
+if TYPE_CHECKING:
+    from trtcache.lowering.program import LoweredProgram
+    from trtcache.lowering.symbols import Symbols
+    from trtcache.values import Json
+
+
+_canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+_FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
+
+
+def graph_records(program: LoweredProgram) -> tuple[list[Json], Digest]:
+    """Return the graph as one record for each node, and its digest.
+
+    A record is ``[operator, arguments, value, uses]``: in the arguments a node is ``{"$use": k}``, the k-th of those it
+    uses, and ``uses`` are their places in the list, so that a record does not depend on where it stands. The last
+    record is the output. A node's digest is over its record without ``uses``, as canonical JSON behind its length, and
+    the digests of the nodes it uses, 32 bytes each.
+
+    Raises:
+        CanonicalizationError: a node has no stable description; the message names it.
+    """
+    places: dict[fx.Node, int] = {}
+    digests: dict[fx.Node, bytes] = {}
+    records: list[Json] = []
+    writer = _Writer(program.symbols)
+    for node in program.order:
+        head, uses = writer.record(node, program.arguments[node])
+        if not mergeable(node) and node.op == "call_function":
+            head.append(len(records))  # a random number drawn twice is not one drawn once
+        digests[node] = hash_bytes(_framed(head) + b"".join([digests[used] for used in uses]))
+        places[node] = len(records)
+        records.append([*head, [places[used] for used in uses]])
+    head, uses = writer.output(program)
+    records.append([*head, [places.get(used, -1) for used in uses]])
+    effects = [digests[node] for node in program.order if not node.users]
+    border = _framed([head, [list(bounds) for bounds in program.interface.ranges], len(effects)])
+    whole = b"".join([border, *effects, *(digests[used] for used in uses)])
+    return records, Digest(hash_bytes(whole).hex(), len(whole))
+
+
+def _framed(record: Json) -> bytes:
+    text = _canonical_json(record).encode()
+    return b"%d:%b" % (len(text), text)
+
+
+class _Writer:
+    """Writes nodes as JSON, relative to the nodes they use."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self._symbols = symbols
+        self._uses: dict[fx.Node, int] = {}
+        self._values: dict[object, Json] = {}
+
+    def record(self, node: fx.Node, arguments: list[Any]) -> tuple[list[Json], list[fx.Node]]:
+        self._uses = {}
+        meta = node.meta
+        if "input" in meta:
+            return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])], []
+        if "slot" in meta:
+            slot = meta["slot"]
+            return ["weight", [slot.index], slot.document()], []
+        if "constant" in meta:
+            return ["constant", [meta["constant"][1]], self._made(meta["val"])], []
+        self._check(node)
+        written = [self._argument(one, node) for one in arguments]
+        return [operator_name(node.target), written, self._made(meta.get("val"))], list(self._uses)
+
+    def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
+        self._uses = {}
+        node = program.graph_module.graph.output_node()
+        slots = {name: slot.index for slot in program.interface.slots for name in slot.names}
+        results: list[Json] = []
+        for role, value in zip(node.meta["roles"], node.args[0], strict=True):  # type: ignore[arg-type]
+            target = slots[role.target] if role.kind == "weight" else role.target
+            results.append([role.kind, target, self._argument(value, node)])
+        return ["output", results], list(self._uses)
+
+    @staticmethod
+    def _check(node: fx.Node) -> None:
+        if isinstance(node.target, torch._ops.OpOverload):
+            return
+        if node.op != "call_function" or getattr(node.target, "__module__", None) not in _FUNCTION_MODULES:
+            raise CanonicalizationError(
+                f"graph node {node.name}",
+                f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",
+            )
+
+    def _argument(self, argument: Any, node: fx.Node) -> Json:
+        if isinstance(argument, fx.Node):
+            return {"$use": self._uses.setdefault(argument, len(self._uses))}
+        if argument is None or type(argument) in {bool, int, str}:
+            return argument  # type: ignore[no-any-return]  # one of the JSON types just named
+        if isinstance(argument, float):
+            return {"$float": argument.hex()}
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(one, node) for one in argument]
+        if isinstance(argument, dict):
+            return {str(name): self._argument(one, node) for name, one in argument.items()}
+        return self._scalar(argument, node)
+
+    def _scalar(self, argument: Any, node: fx.Node) -> Json:
+        if isinstance(argument, (torch.dtype, torch.layout, torch.memory_format)):
+            return {"$torch": str(argument)}
+        if isinstance(argument, torch.device):
+            return {"$device": argument.type}
+        if isinstance(argument, complex):
+            return {"$complex": [argument.real.hex(), argument.imag.hex()]}
+        if isinstance(argument, slice):
+            parts = (argument.start, argument.stop, argument.step)
+            return {"$slice": [self._argument(one, node) for one in parts]}
+        if isinstance(argument, torch.SymInt):
+            return {"$size": self._symbols.write(argument)}
+        raise CanonicalizationError(f"graph node {node.name}", f"argument {argument!r} has no stable description")
+
+    def _made(self, value: Any) -> Json:
+        if isinstance(value, torch.Tensor):
+            return [
+                str(value.dtype),
+                [size if type(size) is int else self._symbols.write(size) for size in value.shape],
+                value.device.type,
+            ]
+        if isinstance(value, (list, tuple)):
+            return [self._made(one) for one in value]
+        if isinstance(value, torch.SymInt):
+            return ["size", self._symbols.write(value)]
+        return None if value is None else type(value).__name__
+
+    def _strides(self, value: torch.Tensor) -> Json:
+        return [self._symbols.write(step) for step in value.stride()]

@@ -1,0 +1,199 @@
+"""From a model to the lowered form of its graph: export, decompositions, and one flat graph that says what is what."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import ExportError
+from trtcache.lowering.constants import new_constant
+from trtcache.weights import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from torch import fx
+    from torch.export import ExportedProgram
+
+log = logging.getLogger(__name__)
+
+Model = torch.nn.Module
+"""What can be exported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What one output of a lowered graph is.
+
+    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None of it: ``value``), or
+    the new content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its leaf).
+    """
+
+    kind: str
+    target: str | int | None = None
+    value: object = None
+
+
+def export(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """Return the model's program, with example inputs in layouts that other inputs can be copied into.
+
+    Raises:
+        ExportError: ``torch.export`` cannot follow the model, or the inputs do not fit it.
+    """
+    label = type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
+    args, kwargs = pytree.tree_map_only(torch.Tensor, _laid_out, (args, dict(kwargs)))
+    try:
+        with _quiet():
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    except Exception as error:
+        raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
+
+
+def decompose(program: ExportedProgram, keep: Collection[str]) -> ExportedProgram:
+    """Return the program in core ATen operators, without mutation; operators named in ``keep`` stay whole.
+
+    Args:
+        program: an exported program.
+        keep: names of operator packets that the backend has better code for, ``aten.scaled_dot_product_attention``.
+
+    Raises:
+        ExportError: an operator cannot be decomposed or made functional.
+    """
+    table = torch.export.default_decompositions()
+    for operator in list(table):
+        if _packet(operator) in keep:
+            del table[operator]
+    try:
+        with _quiet():
+            decomposed: ExportedProgram = program.run_decompositions(table)
+            return decomposed
+    except Exception as error:
+        raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error
+
+
+def _packet(operator: object) -> str:
+    return str(operator).rpartition(".")[0]
+
+
+def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout != torch.strided or layout(tuple(tensor.shape), tensor.stride()) == tensor.stride():
+        return tensor
+    return tensor.contiguous()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # Warnings of torch about its own deprecated calls; nothing a caller can mend.
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
+
+
+def _first_lines(error: Exception, most: int = 600) -> str:
+    text = f"{type(error).__name__}: {error}".strip()
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def mark(program: ExportedProgram) -> tuple[fx.GraphModule, dict[int, object]]:
+    """Turn a decomposed program's graph, in place, into the form that ``passes.py`` describes.
+
+    Returns:
+        The graph module, and the values of those leaves of the arguments that are not tensors.
+
+    Raises:
+        ExportError: the program uses something that no engine takes, a custom object or a number that varies.
+    """
+    graph_module, signature = program.graph_module, program.graph_signature
+    mutated = {spec.target for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION}
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    values: dict[int, object] = {}
+    leaf = 0
+    for node, spec in zip(placeholders, signature.input_specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            _mark_input(node, spec, leaf, values)
+            leaf += 1
+        elif spec.kind is InputKind.PARAMETER or (
+            spec.kind is InputKind.BUFFER and (spec.persistent or spec.target in mutated)
+        ):
+            node.meta["weight"] = str(spec.target)
+        else:
+            _make_constant(graph_module, node, spec, program)
+    _mark_outputs(graph_module, signature.output_specs, {node.name: node.meta.get("input") for node in placeholders})
+    return graph_module, values
+
+
+def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, object]) -> None:
+    if isinstance(spec.arg, TensorArgument):
+        node.meta["input"] = leaf
+    elif isinstance(spec.arg, ConstantArgument):
+        values[leaf] = spec.arg.value
+        if node.users:
+            raise ExportError("the program", f"input {node.name} is a constant that the graph still uses")
+        node.graph.erase_node(node)
+    else:
+        kind = type(spec.arg).__name__
+        raise ExportError("the program", f"input {node.name} is a {kind}: only tensors can vary; pass a fixed number")
+
+
+def _make_constant(graph_module: fx.GraphModule, node: fx.Node, spec: InputSpec, program: ExportedProgram) -> None:
+    if spec.kind not in {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}:
+        raise ExportError("the program", f"{spec.target or node.name} is a {spec.kind.name}, which no engine takes")
+    if node.users:
+        value = program.constants[str(spec.target)]
+        with node.graph.inserting_before(node):
+            constant = node.graph.create_node("get_attr", new_constant(graph_module, value.detach().contiguous()))
+        fake = node.meta["val"]
+        constant.meta["val"] = fake if fake.is_contiguous() else fake.contiguous()
+        constant.meta["source"] = spec.target
+        node.replace_all_uses_with(constant)
+    node.graph.erase_node(node)
+
+
+def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:
+    output = graph_module.graph.output_node()
+    roles: list[Role] = []
+    for spec in specs:
+        target: str | int | None = spec.target
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            target = leaves[str(spec.target)]
+        roles.append(_role(spec, target))
+    output.meta["roles"] = tuple(roles)
+
+
+def _role(spec: OutputSpec, target: str | int | None) -> Role:
+    match spec.kind:
+        case OutputKind.BUFFER_MUTATION:
+            return Role("weight", target)
+        case OutputKind.USER_INPUT_MUTATION:
+            return Role("input", target)
+        case OutputKind.USER_OUTPUT if isinstance(spec.arg, TensorArgument):
+            return Role("result")
+        case OutputKind.USER_OUTPUT if isinstance(spec.arg, ConstantArgument):
+            return Role("value", value=spec.arg.value)
+        case _:
+            what = f"{spec.kind.name} of {type(spec.arg).__name__}"
+            raise ExportError("the program", f"it returns a {what}; only tensors and constants can be returned")

@@ -1,0 +1,68 @@
+"""Computes equal things once."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.passes import Pass, PassResult
+
+
+@dataclass(frozen=True, slots=True)
+class CommonSubexpressions(Pass):
+    """Replaces a node by an earlier one with the same operator and the same arguments.
+
+    Random operators, operators with side effects, and operators that leave memory unset are never merged.
+    """
+
+    name: ClassVar[str] = "common_subexpressions"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Merge equal nodes in place; what they leave unused is gone as well."""
+        first: dict[object, fx.Node] = {}
+        modified = False
+        for node in graph_module.graph.nodes:
+            if not mergeable(node):
+                continue
+            key = (node.target, frozen(node.args), frozen(node.kwargs))
+            twin = first.setdefault(key, node)
+            if twin is not node:
+                node.replace_all_uses_with(twin)
+                graph_module.graph.erase_node(node)
+                modified = True
+        return PassResult(graph_module, modified)
+
+
+def mergeable(node: fx.Node) -> bool:
+    """Say whether the node gives the same result each time it is computed."""
+    if node.op == "get_attr":
+        return True
+    return node.op == "call_function" and _repeatable(node.target)
+
+
+@functools.cache
+def _repeatable(target: object) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        random = torch.Tag.nondeterministic_seeded in target.tags
+        return not (random or target._schema.is_mutable or not target._schema.returns or "empty" in target._schema.name)
+    return getattr(target, "__module__", None) in {"_operator", "math"}
+
+
+def frozen(argument: Any) -> object:
+    """Return an argument in a form that is equal for equal arguments only: ``1``, ``1.0`` and ``True`` differ."""
+    if isinstance(argument, fx.Node):
+        return argument
+    if isinstance(argument, (list, tuple)):
+        return tuple(map(frozen, argument))
+    if isinstance(argument, dict):
+        return tuple(sorted((name, frozen(one)) for name, one in argument.items()))
+    if isinstance(argument, slice):
+        return ("slice", frozen(argument.start), frozen(argument.stop), frozen(argument.step))
+    if isinstance(argument, (float, complex)):
+        return (type(argument), repr(argument))
+    return (type(argument), argument)

@@ -1,0 +1,109 @@
+"""Computes what depends on constants alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.passes import Pass, PassResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Operators whose results are the same bits on every processor: data movement, comparison, integer arithmetic, and the
+# IEEE operations that are correctly rounded. sin, exp, pow and sums are not: they differ in the last bit between
+# instruction sets, and a constant is part of the key by content, so folding them would part equal programs.
+_EXACT_NAMES = (
+    *("alias", "cat", "clone", "constant_pad_nd", "diagonal", "expand", "flip", "gather", "index", "index_select"),
+    *("permute", "repeat", "reshape", "select", "slice", "squeeze", "stack", "t", "transpose", "unsqueeze", "view"),
+    *("_to_copy", "arange", "full", "full_like", "ones", "ones_like", "scalar_tensor", "zeros", "zeros_like"),
+    *("eq", "ge", "gt", "le", "lt", "ne", "masked_fill", "maximum", "minimum", "where"),
+    *("all", "any", "bitwise_and", "bitwise_not", "bitwise_or", "logical_and", "logical_not", "logical_or"),
+    *("abs", "add", "mul", "neg", "sub"),
+)
+
+
+def _functional(packet: torch._ops.OpOverloadPacket) -> Iterator[torch._ops.OpOverload]:
+    for name in packet._overload_names:
+        overload: torch._ops.OpOverload = getattr(packet, name)
+        if not overload._schema.is_mutable:
+            yield overload
+
+
+_EXACT: frozenset[object] = frozenset(
+    overload for name in _EXACT_NAMES for overload in _functional(getattr(torch.ops.aten, name))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldConstants(Pass):
+    """Replaces operators over constants by their results, where those are exact on every machine.
+
+    Weights are not constants: nothing that depends on one is folded. A tensor made from numbers alone (``full``,
+    ``arange``) is left to the engine, which makes it for less than a stored constant costs, and so is a result that is
+    larger than ``max_bytes`` and than what it was made from.
+    """
+
+    max_bytes: int = 1 << 16
+
+    name: ClassVar[str] = "fold_constants"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Fold in place. The nodes that only fed a folded one are left for dead code elimination."""
+        values = self._evaluate(graph_module)
+        modified = False
+        for node, value in values.items():
+            if node.op == "get_attr" or not node.all_input_nodes or all(user in values for user in node.users):
+                continue
+            _replace(graph_module, node, value)
+            modified = True
+        return PassResult(graph_module, modified)
+
+    def _evaluate(self, graph_module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
+        values: dict[fx.Node, torch.Tensor] = {}
+        for node in graph_module.graph.nodes:
+            if node.op == "get_attr":
+                value = getattr(graph_module, str(node.target), None)
+            elif node.target in _EXACT and all(used in values for used in node.all_input_nodes):
+                value = self._computed(node, values)
+            else:
+                continue
+            if isinstance(value, torch.Tensor):
+                values[node] = value
+        return values
+
+    def _computed(self, node: fx.Node, values: dict[fx.Node, torch.Tensor]) -> torch.Tensor | None:
+        fake = node.meta.get("val")
+        if not isinstance(fake, torch.Tensor) or not all(isinstance(size, int) for size in fake.shape):
+            return None
+        if fake.device.type == "meta":
+            return None
+        source_bytes = sum(values[used].nbytes for used in node.all_input_nodes)
+        if fake.numel() * fake.element_size() > max(self.max_bytes, source_bytes):
+            return None
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        with torch.no_grad():
+            result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of _EXACT
+        return result if isinstance(result, torch.Tensor) else None
+
+
+def _replace(graph_module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> None:
+    name = new_constant(graph_module, value.contiguous())
+    with graph_module.graph.inserting_before(node):
+        constant = graph_module.graph.create_node("get_attr", name)
+    fake = node.meta["val"]
+    constant.meta["val"] = fake if fake.is_contiguous() else fake.contiguous()
+    node.replace_all_uses_with(constant)
+
+
+def new_constant(graph_module: fx.GraphModule, value: torch.Tensor) -> str:
+    """Keep a constant on the graph module and return the name that a ``get_attr`` node finds it by."""
+    number = len(graph_module._buffers)
+    while hasattr(graph_module, f"constant_{number}"):
+        number += 1
+    graph_module.register_buffer(f"constant_{number}", value, persistent=False)
+    return f"constant_{number}"

@@ -1,0 +1,73 @@
+"""What goes into an engine and what comes out: leaves of the arguments, outputs, slots and constants, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trtcache.values import Json
+    from trtcache.weights import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInput:
+    """A leaf of the arguments that is a tensor. Sizes and strides are numbers or expressions (see ``symbols.py``)."""
+
+    leaf: int
+    dtype: str
+    shape: tuple[Json, ...]
+    stride: tuple[Json, ...]
+    device: str
+
+    def document(self) -> dict[str, Json]:
+        """Return the input as it stands in the key and in the artifact."""
+        return {
+            "leaf": self.leaf,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "stride": list(self.stride),
+            "device": self.device,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInput:
+    """A leaf of the arguments that is not a tensor; the program was made for this value."""
+
+    leaf: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One output of the engine or of the model.
+
+    ``kind`` is ``result``, ``value``, ``weight`` or ``input`` as in ``capture.Role``; of the engine's outputs only
+    results and new contents of inputs are left, since an engine changes its own weights itself.
+    """
+
+    kind: str
+    target: int | None = None
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The border of a lowered program.
+
+    Attributes:
+        inputs: tensors, in the order in which the engine takes them.
+        values: leaves that are not tensors.
+        results: the leaves of the model's output, in order, and new contents of inputs before them.
+        slots: weights, in the order of first use.
+        constants: digests of the constants, by the engine's names for them (``c0``, ``c1``, ...).
+        ranges: ``[least, most]`` of each symbol.
+    """
+
+    inputs: tuple[TensorInput, ...]
+    values: tuple[ValueInput, ...]
+    results: tuple[Result, ...]
+    slots: tuple[Slot, ...]
+    constants: tuple[str, ...]
+    ranges: tuple[tuple[int | None, int | None], ...]

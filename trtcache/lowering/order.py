@@ -1,0 +1,69 @@
+"""The canonical order of a lowered graph: what its results need, each node after those it uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from trtcache.lowering.arguments import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def canonical_order(
+    graph: fx.Graph,
+) -> tuple[list[fx.Node], dict[fx.Node, list[Any]]]:
+    """Return the nodes in the order of a depth-first walk from the outputs, and the arguments of each.
+
+    The walk enters arguments in the order of the operator's schema, so the order of statements, names and dead code
+    have no say in it. Nodes with side effects that no result depends on follow in their own order; inputs that nothing
+    uses and the output node itself are not in it.
+    """
+    found: dict[fx.Node, list[Any]] = {}
+    order: list[fx.Node] = []
+    output = graph.output_node()
+    effects = [node for node in graph.nodes if not node.users and node.op == "call_function"]
+    for root in (*nodes_in(output.args), *effects):
+        _walk(root, found, order)
+    return order, found
+
+
+def _walk(root: fx.Node, found: dict[fx.Node, list[Any]], order: list[fx.Node]) -> None:
+    if root in found:
+        return
+    found[root] = arguments(root)
+    stack = [(root, nodes_in(found[root]))]
+    while stack:
+        node, rest = stack[-1]
+        for used in rest:
+            if used not in found:
+                found[used] = arguments(used)
+                stack.append((used, nodes_in(found[used])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+
+
+def nodes_in(argument: Any) -> Iterator[fx.Node]:
+    """Yield the nodes in an argument, or in the lists, mappings and slices in it, in order."""
+    if isinstance(argument, fx.Node):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for one in argument:
+            yield from nodes_in(one)
+    elif isinstance(argument, dict):
+        yield from nodes_in([one for _, one in sorted(argument.items())])
+    elif isinstance(argument, slice):
+        yield from nodes_in((argument.start, argument.stop, argument.step))
+
+
+def tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Group names of tensors that are one tensor: name to all names of its group, in their order."""
+    groups: dict[object, list[str]] = {}
+    for name, tensor in names.items():
+        identity = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        groups.setdefault(identity if tensor.numel() else name, []).append(name)
+    return {name: tuple(group) for group in groups.values() for name in group}

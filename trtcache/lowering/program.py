@@ -1,0 +1,228 @@
+"""The lowered program: a graph in canonical order with numbered slots, and the model's own tensors beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import ExportError
+from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
+from trtcache.lowering.order import canonical_order, tied
+from trtcache.lowering.symbols import Symbols
+from trtcache.lowering.text import render
+from trtcache.values import Digest
+from trtcache.weights import Slot, dtype_name, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import fx
+    from torch.export import ExportedProgram
+    from torch.utils._pytree import TreeSpec
+
+    from trtcache.lowering.capture import Role
+    from trtcache.lowering.pipeline import PassRun
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredProgram:
+    """A program after lowering.
+
+    Attributes:
+        name: what people call it; not part of the key.
+        graph_module: the graph, in the form that ``passes.py`` describes.
+        order: the nodes that results depend on, in canonical order.
+        arguments: the arguments of each node of ``order``, defaults filled in.
+        interface: inputs, results, slots and constants.
+        constants: the constants' tensors, by the engine's names for them.
+        state: every weight of the model by name, live: an engine shares their memory.
+        constant_sources: the model's names of constants that are non-persistent buffers, to the engine's names.
+        in_spec, out_spec: how torch flattens the call's arguments and the model's output.
+        symbols: the symbolic sizes, numbered.
+        pipeline: the passes that made it, as they stand in the key.
+        runs: what each pass did.
+    """
+
+    name: str
+    graph_module: fx.GraphModule
+    order: tuple[fx.Node, ...]
+    arguments: Mapping[fx.Node, list[Any]]
+    interface: Interface
+    constants: Mapping[str, torch.Tensor]
+    state: Mapping[str, torch.Tensor]
+    constant_sources: Mapping[str, str]
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    symbols: Symbols
+    pipeline: tuple[str, ...]
+    runs: tuple[PassRun, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The lowered program as text: a line for each node, in canonical order, under canonical names."""
+        return render(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the program runs: the one CUDA device that its tensors are on, or the CPU.
+
+        Raises:
+            ExportError: its tensors are on several CUDA devices, or on one that is neither CPU nor CUDA.
+        """
+        devices = {value.device for node in self.graph_module.graph.nodes for value in _tensors(node.meta.get("val"))}
+        accelerators = {device for device in devices if device.type != "cpu"}
+        if len(accelerators) > 1 or any(device.type != "cuda" for device in accelerators):
+            names = ", ".join(sorted(map(str, devices)))
+            raise ExportError(self.name, f"its tensors are on {names}; an engine runs on the CPU or on one CUDA device")
+        return next(iter(accelerators), torch.device("cpu"))
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [one for one in values if isinstance(one, torch.Tensor)]
+
+
+def finish(
+    exported: ExportedProgram,
+    graph_module: fx.GraphModule,
+    values: Mapping[int, object],
+    *,
+    name: str,
+    pipeline: tuple[str, ...],
+    runs: tuple[PassRun, ...],
+) -> LoweredProgram:
+    """Number the slots and constants of a lowered graph and gather what an engine's caller must know.
+
+    Args:
+        exported: the decomposed program that the graph came from.
+        graph_module: its graph, marked and lowered.
+        values: the leaves of the arguments that are not tensors.
+        name: what people call the program.
+        pipeline: the passes' specs.
+        runs: what they did.
+
+    Raises:
+        ExportError: an output is neither a tensor nor a constant.
+    """
+    state = {**exported.constants, **exported.state_dict}
+    state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
+    _merge_tied(graph_module, state)
+    order, arguments = canonical_order(graph_module.graph)
+    output = graph_module.graph.output_node()
+    roles: tuple[Role, ...] = output.meta["roles"]
+    symbols = Symbols()
+    inputs = _inputs(graph_module, symbols)
+    slots = _slots(order, state, {str(role.target) for role in roles if role.kind == "weight"}, exported)
+    constants, digests, sources = _constants(graph_module, order)
+    call = exported.call_spec
+    return LoweredProgram(
+        name=name,
+        graph_module=graph_module,
+        order=tuple(order),
+        arguments=arguments,
+        interface=Interface(
+            inputs=inputs,
+            values=tuple(ValueInput(leaf, value) for leaf, value in sorted(values.items())),
+            results=tuple(
+                Result(role.kind, role.target if isinstance(role.target, int) else None, role.value)
+                for role in roles
+                if role.kind != "weight"
+            ),
+            slots=slots,
+            constants=digests,
+            ranges=symbols.ranges(exported.range_constraints),
+        ),
+        constants=constants,
+        state=state,
+        constant_sources=sources,
+        in_spec=call.in_spec,
+        out_spec=call.out_spec,
+        symbols=symbols,
+        pipeline=pipeline,
+        runs=runs,
+    )
+
+
+def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:
+    groups = tied(state)
+    first: dict[tuple[str, ...], fx.Node] = {}
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        if "weight" not in node.meta:
+            continue
+        twin = first.setdefault(groups[node.meta["weight"]], node)
+        if twin is not node:
+            node.replace_all_uses_with(twin)
+            graph_module.graph.erase_node(node)
+
+
+def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput, ...]:
+    inputs = []
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        if "input" in node.meta:
+            value = node.meta["val"]
+            shape = tuple(map(symbols.write, value.shape))
+            stride = tuple(map(symbols.write, value.stride()))
+            inputs.append(TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type))
+    return tuple(inputs)
+
+
+def _slots(
+    order: list[fx.Node], state: Mapping[str, torch.Tensor], mutated: set[str], exported: ExportedProgram
+) -> tuple[Slot, ...]:
+    groups = tied(state)
+    slots: list[Slot] = []
+    for node in order:
+        if "weight" not in node.meta:
+            continue
+        tensor = state[node.meta["weight"]]
+        names = groups[node.meta["weight"]]
+        shape = tuple(tensor.shape)
+        slot = Slot(
+            index=len(slots),
+            dtype=dtype_name(tensor.dtype),
+            shape=shape,
+            stride=layout(shape, tensor.stride()),
+            device=tensor.device.type,
+            names=names,
+            mutated=bool(mutated & set(names)),
+            transient=not any(name in exported.state_dict for name in names),
+        )
+        if slot.stride != tensor.stride():
+            node.meta["val"] = node.meta["val"].contiguous()
+        node.meta["slot"] = slot
+        slots.append(slot)
+    return tuple(slots)
+
+
+def _constants(
+    graph_module: fx.GraphModule, order: list[fx.Node]
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...], dict[str, str]]:
+    tensors: dict[str, torch.Tensor] = {}
+    names: dict[object, str] = {}
+    sources: dict[str, str] = {}
+    for node in order:
+        if node.op != "get_attr":
+            continue
+        tensor = getattr(graph_module, str(node.target))
+        if not isinstance(tensor, torch.Tensor):
+            raise ExportError(
+                "the program", f"it has control flow with a body ({node.target}), which is not cached yet"
+            )
+        identity = (str(digest_of(tensor)), dtype_name(tensor.dtype), tuple(tensor.shape), tensor.device.type)
+        name = names.setdefault(identity, f"c{len(names)}")
+        tensors.setdefault(name, tensor)
+        node.meta["constant"] = (name, identity[0])
+        if "source" in node.meta:
+            sources[str(node.meta["source"])] = name
+    return tensors, tuple(str(identity[0]) for identity in names), sources  # type: ignore[index]
+
+
+def digest_of(tensor: torch.Tensor) -> Digest:
+    """Return the digest of a contiguous tensor's bytes."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    if not flat.numel():
+        return Digest.of(b"")
+    return Digest.of(flat.view(torch.uint8).cpu().numpy().data)

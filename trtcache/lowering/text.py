@@ -1,0 +1,75 @@
+"""A lowered program as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from trtcache.lowering.program import LoweredProgram
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def render(program: LoweredProgram) -> str:
+    """Return a line for each node in canonical order: its name, what it makes, its operator and arguments.
+
+    Weights are ``w0``, ``w1``, ..., constants ``c0``, ..., inputs ``in0``, ... by leaf of the arguments, and other
+    nodes ``%0``, ``%1``, ...
+    """
+    names: dict[fx.Node, str] = {}
+    lines = []
+    for node in program.order:
+        names[node] = _name(node, names)
+        called = f" = {operator_name(node.target)}({_listed(program.arguments[node], names)})"
+        lines.append(f"{names[node]}: {_made(node)}{called if node.op == 'call_function' else ''}")
+    output = program.graph_module.graph.output_node()
+    roles = [role.kind for role in output.meta["roles"]]
+    results = (
+        f"{kind} {_value(value, names)}"
+        for kind, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]
+    )
+    return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"
+
+
+def operator_name(target: object) -> str:
+    """Return ``aten.add.Tensor`` for an operator and ``_operator.mul`` for a function."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)}"
+
+
+def _name(node: fx.Node, names: dict[fx.Node, str]) -> str:
+    if "slot" in node.meta:
+        return str(node.meta["slot"].engine_name)
+    if "constant" in node.meta:
+        return str(node.meta["constant"][0])
+    if "input" in node.meta:
+        return f"in{node.meta['input']}"
+    return f"%{sum(name.startswith('%') for name in names.values())}"
+
+
+def _made(node: fx.Node) -> str:
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return ", ".join(_tensor(one) if isinstance(one, torch.Tensor) else str(one) for one in values)
+
+
+def _tensor(value: torch.Tensor) -> str:
+    dtype = str(value.dtype).removeprefix("torch.")
+    letters = dtype.rstrip("0123456789")
+    return f"{_SHORT.get(letters, letters)}{dtype[len(letters) :]}[{','.join(map(str, value.shape))}]"
+
+
+def _listed(arguments: list[Any], names: dict[fx.Node, str]) -> str:
+    return ", ".join(_value(one, names) for one in arguments)
+
+
+def _value(argument: Any, names: dict[fx.Node, str]) -> str:
+    if isinstance(argument, fx.Node):
+        return names.get(argument, f"in{argument.meta['input']}" if "input" in argument.meta else argument.name)
+    if isinstance(argument, (list, tuple)):
+        return f"[{_listed(list(argument), names)}]"
+    return repr(argument)

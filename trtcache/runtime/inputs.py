@@ -1,0 +1,179 @@
+"""Checks the tensors of a call against what a program was compiled for, and lays them out as the engine reads them.
+
+torch checks none of it: a package for shape (1, 128) answered (2, 128) wrongly and aborted on (1, 64), and an input of
+the right shape in another layout gave wrong sums. So every call is checked here, in a few microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import InputError
+from trtcache.lowering.symbols import evaluate
+from trtcache.weights import aligned, contiguous, dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trtcache.lowering.interface import Interface, TensorInput
+    from trtcache.values import Json
+
+
+class InputCheck:
+    """Turns the leaves of a call's arguments into the tensors that an engine takes.
+
+    Tensors of fixed sizes that lie as the engine reads them, the usual case, are compared in one loop and passed on as
+    they are; everything else takes the slow way, which copies or raises.
+    """
+
+    def __init__(self, interface: Interface, device: torch.device, label: Callable[[int], str]) -> None:
+        """Prepare the checks.
+
+        Args:
+            interface: the program's border.
+            device: the engine's device.
+            label: the caller's name for a leaf, for messages.
+        """
+        self._label = label
+        self._inputs = interface.inputs
+        self._ranges = interface.ranges
+        self._values = tuple((one.leaf, one.value) for one in interface.values)
+        self._devices = tuple(device if one.device == device.type else torch.device(one.device) for one in self._inputs)
+        self._fixed = all(isinstance(size, int) for one in self._inputs for size in (*one.shape, *one.stride))
+        self._fast = tuple(
+            (one.leaf, getattr(torch, one.dtype), _fixed_size(one) if self._fixed else None, one.stride, where)
+            for one, where in zip(self._inputs, self._devices, strict=True)
+        )
+        self._conjugates = any(fast[1].is_complex for fast in self._fast)
+
+    def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the engine's inputs: the caller's own tensors where they lie right, else copies.
+
+        Raises:
+            InputError: a leaf is not what the program was compiled for.
+        """
+        for leaf, value in self._values:
+            given = leaves[leaf]
+            if given is not value and (type(given) is not type(value) or given != value):
+                raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
+        if self._fixed and not self._conjugates:
+            tensors = []
+            for leaf, dtype, shape, stride, device in self._fast:
+                tensor = leaves[leaf]
+                if (
+                    type(tensor) is not torch.Tensor
+                    or tensor.dtype is not dtype
+                    or tensor.shape != shape
+                    or tensor.stride() != stride
+                    or tensor.device != device
+                    or tensor.is_neg()
+                    or not aligned(tensor)
+                ):
+                    break
+                tensors.append(tensor)
+            else:
+                return tensors
+        return self._slowly(leaves)
+
+    def _slowly(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        sizes: dict[int, int] = {}
+        for one, device in zip(self._inputs, self._devices, strict=True):
+            self._check(one, leaves[one.leaf], device)
+            self._bind(one, leaves[one.leaf], sizes)
+        for one in self._inputs:
+            self._compare(one, leaves[one.leaf], sizes)
+        self._check_ranges(leaves, sizes)
+        return [_laid_out(one, leaves[one.leaf], sizes) for one in self._inputs]
+
+    def _check(self, one: TensorInput, given: Any, device: torch.device) -> None:
+        if not isinstance(given, torch.Tensor) or given.layout != torch.strided:
+            raise self._wrong(one.leaf, f"a {one.dtype} tensor", _described(given))
+        if not _plain(given):
+            raise self._wrong(one.leaf, "a plain tensor", type(given).__name__, "an engine reads memory directly")
+        if dtype_name(given.dtype) != one.dtype:
+            raise self._wrong(one.leaf, one.dtype, dtype_name(given.dtype), f"use .to(torch.{one.dtype})")
+        if given.device != device:
+            raise self._wrong(one.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
+        if given.dim() != len(one.shape):
+            raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape))
+
+    def _bind(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
+        """Learn the symbols that this input's sizes give away: itself, or the one in ``a * s + b``."""
+        for written, size in zip(one.shape, given.shape, strict=True):
+            number = _only_symbol(written)
+            if number is None or number in sizes:
+                continue
+            base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
+            if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
+                sizes[number] = (size - base) // (step - base)
+
+    def _compare(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
+        expected = [evaluate(written, sizes) for written in one.shape]
+        if expected != list(given.shape):
+            fixed = all(isinstance(size, int) for size in one.shape)
+            hint = "compile with dynamic_shapes for other sizes" if fixed else "its sizes do not fit each other"
+            raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape), hint)
+
+    def _check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
+        for number, (least, most) in enumerate(self._ranges):
+            size = sizes.get(number)
+            if size is None or ((least is None or size >= least) and (most is None or size <= most)):
+                continue
+            for one in self._inputs:
+                for place, written in enumerate(one.shape):
+                    if _only_symbol(written) == number:
+                        expected = f"size {least} to {'any' if most is None else most} in dimension {place}"
+                        raise self._wrong(one.leaf, expected, str(leaves[one.leaf].shape[place]))
+
+    def _wrong(self, leaf: int, expected: str, found: str, hint: str = "") -> InputError:
+        return InputError(self._label(leaf), expected, found, hint)
+
+
+def _fixed_size(one: TensorInput) -> torch.Size:
+    return torch.Size([size for size in one.shape if isinstance(size, int)])
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in {torch.Tensor, torch.nn.Parameter} or not hasattr(tensor, "__tensor_flatten__")
+
+
+def _only_symbol(written: Json) -> int | None:
+    """Return the number of the only symbol in an expression, or None."""
+    found = set(_symbols(written))
+    return found.pop() if len(found) == 1 else None
+
+
+def _symbols(written: Json) -> list[int]:
+    if isinstance(written, dict):
+        return [int(str(written["sym"]))]
+    return [number for one in written[1:] for number in _symbols(one)] if isinstance(written, list) else []
+
+
+def _laid_out(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+    written = [evaluate(step, sizes) for step in one.stride]
+    stride = tuple(step for step in written if step is not None)
+    if len(stride) != len(written):
+        stride = contiguous(tuple(given.shape))
+    if given.stride() == stride and aligned(given) and not (given.is_neg() or given.is_conj()):
+        return given.detach()
+    return given.new_empty_strided(given.shape, stride).copy_(given.detach())
+
+
+def _shape(sizes: Sequence[Any]) -> str:
+    return f"shape ({', '.join(str(size) if isinstance(size, int) else _expression(size) for size in sizes)})"
+
+
+def _expression(written: Json) -> str:
+    if isinstance(written, dict):
+        return f"s{written['sym']}"
+    if isinstance(written, list):
+        return f"{written[0]}({', '.join(_expression(one) for one in written[1:])})"
+    return str(written)
+
+
+def _described(given: Any) -> str:
+    if isinstance(given, torch.Tensor):
+        return f"a tensor of {_shape(given.shape)}, {dtype_name(given.dtype)}"
+    return f"{given!r} ({type(given).__name__})" if len(repr(given)) < 80 else f"a {type(given).__name__}"

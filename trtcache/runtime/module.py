@@ -1,0 +1,118 @@
+"""The compiled module: an engine behind the model's own call signature."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import RefitError
+from trtcache.runtime.inputs import InputCheck
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import Engine
+    from trtcache.lowering import LoweredProgram
+    from trtcache.runtime.report import Report
+    from trtcache.runtime.signature import CallSignature
+
+
+class CompiledModule:
+    """A model compiled for inference: called like the model, answers with its output structure, without gradients.
+
+    Weights are shared with the model where their layout allows, so an in-place update of the model shows here as well;
+    a weight that had to be copied (another layout, or one that calls change) does not follow.
+
+    Attributes:
+        report: what ``compile`` did.
+    """
+
+    def __init__(
+        self, program: LoweredProgram, engine: Engine, weights: Mapping[str, torch.Tensor], call: CallSignature
+    ) -> None:
+        """Put an engine behind a call signature.
+
+        Args:
+            program: what the engine was made from; its graph is not kept.
+            engine: a live engine with weights in it.
+            weights: those weights, by the engine's names.
+            call: how arguments and outputs are flattened.
+        """
+        self.report: Report
+        self._interface = program.interface
+        self._device = program.device
+        self._known = frozenset(program.state)
+        self._constants = {
+            name: program.constants[engine_name] for name, engine_name in program.constant_sources.items()
+        }
+        self._call = call
+        self._check = InputCheck(program.interface, self._device, call.label)
+        self._results = program.interface.results
+        self._plain = all(result.kind == "result" for result in self._results)
+        self._live = (engine, dict(weights))
+        self._refitting = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model would return.
+
+        Raises:
+            InputError: an argument is not what the module was compiled for; nothing was run.
+        """
+        leaves = self._call.flatten(args, kwargs)
+        inputs = self._check(leaves)
+        outputs = self._live[0].run(inputs)
+        if not self._plain:
+            outputs = self._completed(outputs, leaves)
+        return self._call.unflatten(outputs)
+
+    def _completed(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
+        """Write new contents back to the caller's inputs, and put constants where the model returns them."""
+        results: list[Any] = []
+        remaining = iter(outputs)
+        for result in self._results:
+            if result.kind == "value":
+                results.append(result.value)
+            elif result.kind == "input":
+                with torch.no_grad():
+                    leaves[result.target].copy_(next(remaining))
+            else:
+                results.append(next(remaining))
+        return results
+
+    def refit(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> None:
+        """Put other weights into the engine, without a build. Calls that run meanwhile keep the old ones.
+
+        Args:
+            weights: a module of the same architecture, or its state_dict. Names of weights that the program does not
+                use may be there; each that it uses must be.
+
+        Raises:
+            RefitError: a weight is missing, unknown, or of another shape, dtype or device; a module's constants differ
+                from those that are part of the program; all are named, and the old weights are still in place.
+        """
+        state = self._state(weights)
+        with self._refitting:
+            engine, current = self._live
+            slots = self._interface.slots
+            chosen = fit(slots, state, known=self._known, device=self._device, current=current)
+            self._live = (engine.refit(chosen), chosen)
+
+    def _state(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        if not isinstance(weights, torch.nn.Module):
+            return weights
+        buffers = dict(weights.named_buffers(remove_duplicate=False))
+        changed = [
+            f"{name} (a constant of the program; compile the new model instead)"
+            for name, value in self._constants.items()
+            if name in buffers and not _equal(buffers[name], value)
+        ]
+        if changed:
+            raise RefitError(mismatched=tuple(changed))
+        return weights.state_dict(keep_vars=True)
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.to(other.device), other)

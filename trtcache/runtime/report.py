@@ -1,0 +1,86 @@
+"""What ``compile`` did, and how long each part took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trtcache.quantities import format_duration
+
+if TYPE_CHECKING:
+    from trtcache.values import CacheKey
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One engine of a compiled module.
+
+    Attributes:
+        key: its cache key.
+        outcome: ``hit`` or ``built``.
+        reason: why it was built (``absent``, ``corrupt:member``, ``recache``, ...); empty for a hit.
+        weights: how many weights were put in.
+        fetch_s: seconds to find, read and verify the artifact.
+        load_s: seconds to make a live engine of it, weights and all.
+        build_s: seconds of the build: this one, or for a hit the one that was saved.
+        path: the artifact file, or None when it could not be stored.
+    """
+
+    key: CacheKey
+    outcome: str
+    reason: str
+    weights: int
+    fetch_s: float
+    load_s: float
+    build_s: float
+    path: str | None
+
+
+@dataclass(slots=True)
+class Report:
+    """What ``compile`` did for a whole model. Printing it gives a small table.
+
+    Attributes:
+        name: what the program is called.
+        backend: which backend made the engines.
+        target: what they run on.
+        partitions: one for each engine.
+        export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
+            the key.
+    """
+
+    name: str
+    backend: str
+    target: str
+    partitions: list[PartitionReport] = field(default_factory=list)
+    export_s: float = 0.0
+    decompose_s: float = 0.0
+    lower_s: float = 0.0
+    key_s: float = 0.0
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds of building that hits saved: their builds' seconds less what finding and loading them took."""
+        hits = [one for one in self.partitions if one.outcome == "hit"]
+        return sum(max(0.0, one.build_s - one.fetch_s - one.load_s) for one in hits)
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds of ``compile`` beyond export, decompositions and building: what trtcache itself took."""
+        return self.lower_s + self.key_s + sum(one.fetch_s + one.load_s for one in self.partitions)
+
+    def __str__(self) -> str:
+        rows = [f"{self.name}: {self.backend} for {self.target}"]
+        for one in self.partitions:
+            built = f"build {format_duration(one.build_s)}" + (" saved" if one.outcome == "hit" else "")
+            why = f" ({one.reason})" if one.reason else ""
+            rows.append(
+                f"  {one.key.digest[:12]}  {one.outcome}{why:<10}  {one.weights} weights  "
+                f"fetch {format_duration(one.fetch_s)}  load {format_duration(one.load_s)}  {built}"
+            )
+        rows.append(
+            f"  export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
+            f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}  "
+            f"saved {format_duration(self.saved_s)}"
+        )
+        return "\n".join(rows)

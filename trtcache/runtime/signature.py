@@ -1,0 +1,129 @@
+"""From the arguments of a call to the flat leaves of the compiled program, and from its results back to an output."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CallSignature:
+    """The call signature of a model, and the form of arguments that it was compiled with.
+
+    A call may give an argument by position or by name, and may give arguments that were left out when compiling as long
+    as they have the model's own default.
+    """
+
+    def __init__(
+        self, in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec, signature: inspect.Signature | None
+    ) -> None:
+        """Keep how torch flattens arguments and output.
+
+        Args:
+            in_spec: of ``(args, kwargs)`` as the program was exported.
+            out_spec: of the output.
+            signature: of the model's ``forward``, where there is a model.
+        """
+        self.in_spec, self.out_spec = in_spec, out_spec
+        self._signature = signature
+        positional, named = _children(in_spec)
+        self._count = len(_children(positional))
+        self._names: tuple[str, ...] = tuple(named.context)
+        self._keys = dict.fromkeys(self._names).keys()
+        self._flat = all(child.is_leaf() for child in (*_children(positional), *_children(named)))
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """Return the leaves of a call's arguments.
+
+        Raises:
+            InputError: arguments are missing, unknown, or nested otherwise than when compiling.
+        """
+        if (
+            len(args) != self._count
+            or len(kwargs) != len(self._names)
+            or not all(map(kwargs.__contains__, self._names))
+        ):
+            args, kwargs = self._arranged(args, kwargs)
+        if self._flat:
+            return (*args, *[kwargs[name] for name in self._names]) if kwargs else args
+        ordered = {name: kwargs[name] for name in self._names}
+        leaves, spec = pytree.tree_flatten((args, ordered))
+        if spec != self.in_spec:
+            raise InputError("arguments", f"the structure {self.in_spec}", str(spec))
+        return leaves
+
+    def unflatten(self, results: list[Any]) -> Any:
+        """Return an output of the model's own structure."""
+        return pytree.tree_unflatten(results, self.out_spec)
+
+    def label(self, leaf: int) -> str:
+        """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
+        paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec))[0]
+        group, first, *rest = paths[leaf][0]
+        name = getattr(first, "key", None)
+        if name is None:
+            index = int(getattr(first, "idx", 0))
+            names = list(self._signature.parameters) if self._signature else []
+            name = names[index] if index < len(names) else f"{index}"
+        del group
+        return f"argument {name}{pytree.keystr(tuple(rest))}"
+
+    def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Give a call the form that it had when compiling."""
+        expected = f"{self._count} positional arguments" + (f" and {', '.join(self._names)}" if self._names else "")
+        found = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
+        if self._signature is None:
+            raise InputError("arguments", expected, found)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError("arguments", expected, found, str(error)) from error
+        by_name = self._spread(bound)
+        positional = self._positional()
+        try:
+            arranged = tuple(by_name.pop(name) for name in positional), {n: by_name.pop(n) for n in self._names}
+        except KeyError as error:
+            raise InputError("arguments", expected, found, f"{error.args[0]} is missing") from error
+        for name, value in by_name.items():
+            if value is not (parameter := self._signature.parameters.get(name)) and not _is_default(parameter, value):
+                raise InputError(f"argument {name}", "what it was compiled with: nothing", type(value).__name__)
+        return arranged
+
+    def _spread(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        by_name: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                by_name |= {f"{name}[{index}]": one for index, one in enumerate(value)}
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                by_name |= value
+            else:
+                by_name[name] = value
+        return by_name
+
+    def _positional(self) -> list[str]:
+        """Return the names of the parameters that were given by position when compiling."""
+        names: list[str] = []
+        for parameter in self._signature.parameters.values() if self._signature else ():
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                names += [f"{parameter.name}[{index}]" for index in range(self._count - len(names))]
+            elif parameter.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+                names.append(parameter.name)
+        return names[: self._count]
+
+
+def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    children = spec.children
+    return list(children() if callable(children) else children)
+
+
+def _is_default(parameter: inspect.Parameter | None, value: Any) -> bool:
+    if parameter is None:
+        return False
+    return value is parameter.default or (isinstance(value, (bool, int, float, str)) and value == parameter.default)

@@ -1,0 +1,77 @@
+"""What a caller can say about a build. Every field enters the key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias
+
+from trtcache.errors import SettingsError
+
+Option: TypeAlias = bool | int | float | str
+
+PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
+    # Without this an LSTM was silently wrong after a refit: a small bias had been inlined as a number.
+    "always_keep_tensor_constants": True,
+    "aot_inductor.package": True,
+    "aot_inductor.package_constants_in_so": False,
+    # Folds constants at load under names that no weight map knows.
+    "aot_inductor.use_runtime_constant_folding": False,
+    # Loses every slot.
+    "freezing": False,
+    # The number of threads is a matter of the process that runs, not of the one that builds.
+    "cpp.dynamic_threads": True,
+}
+"""Inductor options that refit, sharing and the key rely on; ``Settings.inductor`` cannot name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a build.
+
+    Attributes:
+        inductor: options of ``torch._inductor.config`` for the ``aot_inductor`` backend, by dotted name
+            (``{"max_autotune": True}``).
+    """
+
+    inductor: Mapping[str, Option] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inductor, Mapping):
+            raise SettingsError("settings.inductor", f"expected a mapping of option names, got {self.inductor!r}")
+        for name, value in self.inductor.items():
+            if name in PINNED_INDUCTOR_OPTIONS:
+                raise SettingsError(f"settings.inductor[{name!r}]", "fixed by trtcache: refit relies on its value")
+            if not isinstance(value, (bool, int, float, str)):
+                raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is no boolean, number or text")
+
+    @classmethod
+    def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
+        """Return settings from settings, from a mapping of field names, or the defaults for None.
+
+        Raises:
+            SettingsError: a name is not a field (with the nearest one), or a value is impossible.
+        """
+        if given is None:
+            return cls()
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise SettingsError("settings", f"expected Settings or a mapping, got {type(given).__name__}")
+        known = [one.name for one in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise SettingsError(f"settings[{name!r}]", did_you_mean(str(name), known))
+        return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks the values
+
+    def document(self) -> dict[str, object]:
+        """Return the part of the key document that these settings are."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return the sentence that tells a misspelt ``name`` from the ``known`` ones."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown; {hint}known: {', '.join(sorted(known))}"

@@ -1,0 +1,117 @@
+"""Where an engine is to run: platform, kind of device, and the instruction sets or compute capability it needs."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.errors import SettingsError
+from trtcache.settings import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# x86-64 psABI, "Micro-architecture levels", in the names of /proc/cpuinfo. Each level holds those before it.
+_LEVELS: Mapping[str, tuple[str, ...]] = {
+    "x86-64": (),
+    "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
+    "x86-64-v3": ("abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"),
+    "x86-64-v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
+}
+
+# What g++ -march=native may use beyond the levels in vector code. Flags that only system code asks for by name
+# (clflushopt, pku, rdrnd, ...) stay out: they differ between hypervisors and would only cost hits.
+_VECTOR_FLAGS = frozenset(
+    (
+        *("adx", "aes", "gfni", "pclmulqdq", "sha_ni", "vaes", "vpclmulqdq", "fma4", "sse4a", "tbm", "xop"),
+        *("avx512_4fmaps", "avx512_4vnniw", "avx512_bf16", "avx512_bitalg", "avx512_fp16", "avx512_vbmi2"),
+        *("avx512_vnni", "avx512_vp2intersect", "avx512_vpopcntdq", "avx512er", "avx512ifma", "avx512pf", "avx512vbmi"),
+        *("avx10_1", "avx10_2", "avx_ifma", "avx_ne_convert", "avx_vnni", "avx_vnni_int16", "avx_vnni_int8"),
+        *("amx_bf16", "amx_complex", "amx_fp16", "amx_int8", "amx_tile"),
+        *("asimd", "asimddp", "asimdfhm", "asimdhp", "atomics", "bf16", "fp", "fphp", "i8mm"),
+        *("sme", "sme2", "sve", "sve2", "svebf16", "svei8mm"),
+    )
+)
+
+_CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes tens of milliseconds on 128 cores
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of machine.
+
+    Attributes:
+        platform: operating system and processor family, ``linux-x86_64``.
+        device: ``cpu`` or ``cuda``.
+        level: ``native`` (this machine's own instruction sets), or a named level such as ``x86-64-v3``.
+        instruction_sets: what the processor must have, in the names of /proc/cpuinfo, sorted.
+        capability: CUDA compute capability (``9.0``), or None for a CPU.
+    """
+
+    platform: str
+    device: str
+    level: str
+    instruction_sets: tuple[str, ...]
+    capability: str | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return the part of the key document that this target is. No path, host, user or device index is in it."""
+        return {
+            "platform": self.platform,
+            "device": self.device,
+            "level": self.level,
+            "instruction_sets": self.instruction_sets,
+            "capability": self.capability,
+        }
+
+    def lacks(self, available: Iterable[str]) -> tuple[str, ...]:
+        """Return the instruction sets that this target needs and ``available`` has not."""
+        return tuple(sorted(set(self.instruction_sets) - set(available)))
+
+
+def resolve_target(requested: str | None, *, device: str, capability: str | None = None) -> Target:
+    """Return the target that a caller means by ``None`` or ``native`` (this machine) or by a level's name.
+
+    Raises:
+        SettingsError: the name is unknown, or this machine lacks what the level needs.
+    """
+    level = requested or "native"
+    if level == "native":
+        needed = sorted(host_flags() & (_VECTOR_FLAGS | _level_flags("x86-64-v4")))
+    elif level in _LEVELS and platform.machine() == "x86_64":
+        needed = sorted(_level_flags(level))
+    else:
+        raise SettingsError(f"target {requested!r}", did_you_mean(level, ["native", *_LEVELS]))
+    target = Target(host_platform(), device, level, tuple(needed), capability)
+    if missing := target.lacks(host_flags()):
+        raise SettingsError(f"target {level!r}", f"this machine's processor lacks {', '.join(missing)}")
+    return target
+
+
+def _level_flags(level: str) -> frozenset[str]:
+    names = list(_LEVELS)
+    return frozenset(flag for name in names[: names.index(level) + 1] for flag in _LEVELS[name])
+
+
+def host_platform() -> str:
+    """Return this machine's operating system and processor family, ``linux-x86_64``."""
+    return f"{sys.platform}-{platform.machine().lower()}"
+
+
+@functools.cache
+def host_flags() -> frozenset[str]:
+    """Return the instruction sets of this machine's processor, as /proc/cpuinfo names them (none where it has none)."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as file:
+            text = file.read(_CPUINFO_BYTES)
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() in {"flags", "Features"}:
+            return frozenset(flags.split())
+    return frozenset()
