@@ -36,11 +36,18 @@ _EXPORTS = {
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trtcache")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0+source"
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from importlib.metadata import version
-
-        value: object = version("trtcache")
+        value: object = _version()
     elif name in _EXPORTS:
         value = getattr(import_module(_EXPORTS[name]), name)
     else:
