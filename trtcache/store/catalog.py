@@ -51,7 +51,7 @@ def load_records(store: DiskStore) -> list[Record]:
     records = [_joined(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
     read = _read(store, difference.unread, pins)
     if store.writable and (rows is None or read or difference.fileless):
-        _mend(store, read, difference.fileless)
+        _mend(store, read, difference.fileless, whole=rows is None)
     records += read
     records.sort(key=lambda record: (-record.used_ns, record.digest))
     return records
@@ -91,11 +91,14 @@ def _read(store: DiskStore, unread: Iterable[Stored], pins: frozenset[str]) -> l
     return records
 
 
-def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str]) -> None:
-    from trtcache.store.index import write_rows
+def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole: bool = False) -> None:
+    """Write what differs. ``whole`` says that ``put`` is everything, and that the index could not be read."""
+    from trtcache.store.index import rebuild_index, write_rows
 
     try:
         write_rows(store.root, put=put, drop=drop)
+        if whole and read_rows(store.root / INDEX_NAME) is None:
+            rebuild_index(store.root, put)  # it takes rows and gives back others: one of a wrong type, say
     except StoreError as error:
         _LOG.warning("%s", error)
 

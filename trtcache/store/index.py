@@ -90,9 +90,8 @@ class Index:
             IndexUnavailableError: it is locked or cannot be written.
         """
         with self._writing() as connection:
-            before: dict[str, int] = dict(
-                connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes)).tuples().all()
-            )
+            found = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
+            before = {row.log: row.offset_bytes for row in found}
             gained, offsets = tails(before)
             _add_counters(connection, gained)
             _set_offsets(connection, offsets)
@@ -132,11 +131,9 @@ def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
 def _counters(connection: Connection) -> Counters:
     from trtcache.store.counters import Tally
 
-    table = CounterRow
-    rows = connection.execute(
-        select(table.day, table.event, table.reason, table.kind, table.count, table.saved_s)
-    ).tuples()
-    return {(day, what, reason, kind): Tally(count, saved_s) for day, what, reason, kind, count, saved_s in rows}
+    row = CounterRow
+    found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))
+    return {(day, what, reason, kind): Tally(count, saved_s) for day, what, reason, kind, count, saved_s in found}
 
 
 def engine_for(path: Path) -> Engine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Integer, Text
+from sqlalchemy import Float, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -22,7 +22,7 @@ class EntryRow(Base):
     size_bytes: Mapped[int]
     created_ns: Mapped[int]
     used_ns: Mapped[int]
-    build_s: Mapped[float]
+    build_s: Mapped[float] = mapped_column(Float)
     members: Mapped[int]
     inode: Mapped[int]
 
@@ -45,5 +45,5 @@ class CounterRow(Base):
     event: Mapped[str] = mapped_column(Text, primary_key=True)
     reason: Mapped[str] = mapped_column(Text, primary_key=True)
     kind: Mapped[str] = mapped_column(Text, primary_key=True)
-    count: Mapped[int] = mapped_column(Integer)
-    saved_s: Mapped[float]
+    count: Mapped[int]
+    saved_s: Mapped[float] = mapped_column(Float)

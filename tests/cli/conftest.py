@@ -1,0 +1,132 @@
+"""The command line run in this process, and as a program with or without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trtcache.store.disk import DiskStore
+from trtcache.values import CacheKey
+from trtcache_cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What ``--json`` printed."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The tab-separated lines."""
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache directory that the environment names; no other variable of ours is set."""
+    for name in [name for name in os.environ if name.startswith("TRTCACHE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def store(root: Path) -> DiskStore:
+    """An empty store there."""
+    return DiskStore.open(root)
+
+
+@pytest.fixture
+def put(store: DiskStore) -> Callable[..., str]:
+    """Put an entry by number and return its digest."""
+
+    def put(number: int, **changed: Any) -> str:
+        key = CacheKey.of(changed.get("kind", "test"), {"n": number})
+        described = {"kind": "test", "name": f"model {number}", "build_s": float(number), "provenance": {"host": "h"}}
+        store.put(key, {"artifact": bytes([number]) * 1000}, **{**described, **changed})
+        return key.digest
+
+    return put
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Run a command in this process, with neither a terminal nor anything to answer with."""
+
+    def run(*args: object) -> Result:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([str(arg) for arg in args])
+        captured = capsys.readouterr()
+        return Result(int(left.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def program() -> Callable[..., Result]:
+    """Run a command as a program whose output is a pipe."""
+
+    def program(*args: object, **changed: str) -> Result:
+        command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **changed},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return program
+
+
+@pytest.fixture
+def terminal() -> Callable[..., Result]:
+    """Run a command as a program at a terminal of 140 columns, typing ``answer``; all it prints is in ``out``."""
+
+    def terminal(*args: object, answer: str = "") -> Result:
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]
+        env = {**os.environ, "COLUMNS": "140", "TERM": "xterm"}
+        child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        os.close(theirs)
+        if answer:
+            os.write(ours, answer.encode())
+        out = _read_all(ours)
+        os.close(ours)
+        return Result(child.wait(), out.replace("\r\n", "\n"), "")
+
+    return terminal
+
+
+def _read_all(fd: int) -> str:
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(fd, 1 << 16)
+        except OSError:  # how Linux says that the other side is closed
+            chunk = b""
+        if not chunk:
+            return b"".join(chunks).decode()
+        chunks.append(chunk)

@@ -1,0 +1,143 @@
+"""``trtcache doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trtcache_cli import probes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+
+def test_a_quick_look_finds_what_is_here(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """Python, what is installed, each kind of engine, and the store, in every form."""
+    put(1)
+    done = run("doctor", "--quick", "--json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert (done.code, done.json["ok"]) == (0, True)
+    assert platform.python_version() in checks["python"]["found"]
+    assert {"torch", "tensorrt", "tensorrt_rtx", "c++ compiler", "gpu", "file system"} <= set(checks)
+    assert {"backend aot_inductor", "backend tensorrt", "backend tensorrt_rtx"} <= set(checks)
+    assert "private" in checks["permissions"]["found"]
+    assert "tiny package" not in checks
+    assert [row[0] for row in run("doctor", "--quick").rows] == list(checks)
+
+
+def test_a_terminal_gets_advice_below(terminal: Callable[..., Result]) -> None:
+    """What is missing comes with what to do."""
+    assert "to be made by the first build" in terminal("doctor", "--quick").out
+
+
+def test_a_quick_look_imports_no_torch(program: Callable[..., Result]) -> None:
+    """What is installed is read from metadata."""
+    err = program("doctor", "--quick", PYTHONPROFILEIMPORTTIME="1").err
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
+    assert not imported & {"torch", "tensorrt", "sqlalchemy"}
+
+
+def test_a_bad_store_is_a_failure(run: Callable[..., Result], root: Path) -> None:
+    """Exit code 1, with the store's own message."""
+    root.mkdir()
+    (root / "photo.jpg").touch()
+    done = run("doctor", "--quick", "--json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert (done.code, checks["cache directory"]["status"]) == (1, "bad")
+    assert "is not a trtcache store" in checks["cache directory"]["found"]
+
+
+def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) -> None:
+    """It works, and the advice says what it costs."""
+    put(1)
+    root.chmod(0o755)
+    found = {check.name: check for check in probes.store(root, readonly=False)}
+    assert found["permissions"].status == "missing"
+    assert f"chmod 700 {root}" in found["permissions"].advice
+
+
+def test_a_read_only_store_is_told_as_such(put: Callable[..., str], root: Path) -> None:
+    """By the variable or by permissions."""
+    put(1)
+    assert "read-only" in probes.store(root, readonly=True)[0].found
+
+
+def test_abilities_follow_what_is_there() -> None:
+    """Each kind needs its own things."""
+    can_all = probes.backends(has_gpu=True, has_compiler=True)[0]
+    cannot_build = probes.backends(has_gpu=False, has_compiler=False)[0]
+    assert "build" in can_all.found
+    assert "cannot build" in cannot_build.found
+    assert probes._aot_inductor(has_torch=False, has_compiler=True).advice == "pip install 'trtcache[torch]'"
+
+
+def test_a_missing_compiler_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With what it means, for the one that CXX names too."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probes.compiler().status == "missing"
+    monkeypatch.setenv("CXX", "special-c++")
+    assert probes.compiler().found == "special-c++ not found"
+
+
+def test_a_graphics_card_is_asked_for_by_the_drivers_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its first line is shown; a tool that fails means there is none."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA H200, 9.0, 580.1'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert (probes.gpu().status, probes.gpu().found) == ("ok", "NVIDIA H200, 9.0, 580.1")
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    assert probes.gpu().status == "missing"
+
+
+def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A noexec mount is found by trying."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert probes.temporary_directory().status == "ok"
+    if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o noexec,size=64k none {tmp_path} 2>/dev/null"):  # noqa: S605
+        pytest.skip("cannot mount a file system with noexec here")
+    try:
+        found = probes.temporary_directory()
+    finally:
+        os.system(f"umount {tmp_path}")  # noqa: S605
+    assert found.status == "bad"
+    assert "TMPDIR" in found.advice
+
+
+CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "found", "advice"),
+    [
+        ("print('warming up'); print('built')", "ok", "built", ""),
+        ("raise SystemExit('no compiler')", "bad", "no compiler", ""),
+        ("raise SystemExit(3)", "bad", "exit code 3", ""),
+        (CRASH, "bad", "the child died of SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
+        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child died of SIGTERM", ""),
+        ("import time; time.sleep(60)", "bad", "not done after 1 s", "disk"),
+    ],
+)
+def test_a_child_that_dies_is_reported(code: str, status: str, found: str, advice: str) -> None:
+    """A segmentation fault comes with the cure that helped on a real machine."""
+    check = probes.tiny_package([sys.executable, "-c", code], timeout_s=1.0)
+    assert (check.status, check.found) == (status, found)
+    assert advice in check.advice
+
+
+@pytest.mark.slow
+def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) -> None:
+    """The real thing, in a child process."""
+    pytest.importorskip("torch")
+    done = program("doctor", "--json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert (done.code, checks["tiny package"]["status"]) == (0, "ok")
+    assert "built, loaded and run" in checks["tiny package"]["found"]

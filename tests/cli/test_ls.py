@@ -1,0 +1,159 @@
+"""``trtcache ls``."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from crowd import crowded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trtcache.store.disk import DiskStore
+
+    from .conftest import Result
+
+BUDGET_S = 0.6
+CROWD = 10_000
+
+
+def test_a_pipe_gets_tab_separated_lines(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """Key, kind, name, bytes, build seconds, times of build and use, pinned; no header, no colour."""
+    digest = put(3)
+    ((key, kind, name, size, build_s, created_s, used_s, pinned),) = run("ls").rows
+    assert (key, kind, name, build_s, pinned) == (digest, "test", "model 3", "3.000", "")
+    assert int(size) > 4096
+    assert abs(int(created_s) - time.time()) < 100 > abs(int(used_s) - time.time())
+
+
+def test_json_has_every_field_and_the_total(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """A limit shortens the list and not the total."""
+    put(1), put(2)
+    found = run("ls", "--json", "--limit", 1).json
+    assert found["total"] == 2
+    assert [entry["name"] for entry in found["entries"]] == ["model 2"]
+    assert found["entries"][0]["pinned"] is False
+
+
+def test_quiet_prints_keys_for_other_commands(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """One full key on each line."""
+    assert run("ls", "-q").out == ""
+    digests = {put(1), put(2)}
+    assert set(run("ls", "--quiet").out.split()) == digests
+
+
+def test_filters_narrow(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """The option is repeatable and takes commas."""
+    put(1, kind="aot_inductor", name="bert"), put(2, kind="aot_inductor", name="vit"), put(3, name="bert")
+    assert [row[2] for row in run("ls", "-f", "kind=aot_inductor", "-f", "name~BER").rows] == ["bert"]
+    assert len(run("ls", "--filter", "name~bert,build>2s").rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("name", ["a", "b", "c"]),
+        ("size", ["c", "a", "b"]),
+        ("build", ["b", "c", "a"]),
+        ("kind", ["c", "b", "a"]),
+        ("age", ["c", "b", "a"]),
+        ("used", ["b", "c", "a"]),
+    ],
+)
+def test_the_order_can_be_chosen(run: Callable[..., Result], store: DiskStore, sort: str, expected: list[str]) -> None:
+    """Largest, longest and latest first, names by the alphabet; --reverse turns each round."""
+    from trtcache.values import CacheKey
+
+    described = (("a", "z", 20, 1.0), ("b", "y", 10, 9.0), ("c", "x", 30, 5.0))
+    for number, (name, kind, size, build_s) in enumerate(described):
+        key = CacheKey.of(kind, {"n": number})
+        store.put(key, {"artifact": os.urandom(size * 1000)}, kind=kind, name=name, build_s=build_s)
+        used_ns = {"a": 1, "b": 3, "c": 2}[name] * 10**18
+        os.utime(store.path(key.digest), ns=(used_ns, used_ns))
+    assert [row[2] for row in run("ls", "--sort", sort).rows] == expected
+    assert [row[2] for row in run("ls", "--sort", sort, "--reverse").rows] == expected[::-1]
+
+
+def test_a_terminal_gets_a_table(terminal: Callable[..., Result], put: Callable[..., str]) -> None:
+    """With a header, short keys, and sizes as people write them."""
+    digest = put(3, name="[bold]")
+    out = terminal("ls").out
+    assert "KEY" in out
+    assert digest[:16] in out
+    assert digest not in out
+    assert "[bold]" in out
+    assert "kB" in out
+
+
+def test_an_empty_store_says_so_at_a_terminal_only(run: Callable[..., Result], terminal: Callable[..., Result]) -> None:
+    """A pipe gets nothing at all."""
+    assert "no entries" in terminal("ls").out
+    assert run("ls").out == ""
+
+
+def test_tabs_and_line_ends_in_a_name_do_not_break_the_lines(
+    run: Callable[..., Result], put: Callable[..., str]
+) -> None:
+    """A name is one field whatever is in it."""
+    put(1, name="a\tb\nc")
+    assert run("ls").rows[0][2] == "a b c"
+
+
+def test_a_listing_imports_neither_torch_nor_sqlalchemy(
+    program: Callable[..., Result], put: Callable[..., str]
+) -> None:
+    """Nor rich in a pipe: that is what makes it fast."""
+    put(1)
+    assert program("ls").code == 0
+    found = program("ls", PYTHONVERBOSE="", PYTHONPROFILEIMPORTTIME="1").err
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in found.splitlines()}
+    assert "click" in imported
+    assert not imported & {"torch", "sqlalchemy", "alembic", "rich", "tensorrt", "numpy", "filelock"}
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 10,000 entries without an index."""
+    root = tmp_path_factory.mktemp("crowd") / "cache"
+    crowded(root, CROWD)
+    return root
+
+
+@pytest.mark.slow
+def test_ten_thousand_entries_are_listed_in_time(
+    crowd: Path, program: Callable[..., Result], terminal: Callable[..., Result]
+) -> None:
+    """Each default form takes under 0.6 s as a whole process; the first one makes the lost index in under 5 s."""
+    seconds: dict[str, float] = {}
+    began_s = time.perf_counter()
+    assert len(program("ls", "--cache-dir", crowd).rows) == CROWD
+    assert time.perf_counter() - began_s < 5
+    for name, runner, args, lines in (
+        ("pipe", program, (), CROWD),
+        ("json", program, ("--json",), 1),
+        ("quiet", program, ("--quiet",), CROWD),
+        ("terminal", terminal, (), 204),
+        ("terminal --limit 0", terminal, ("--limit", 0), CROWD + 1),
+    ):
+        taken_s = []
+        for _ in range(3):
+            began_s = time.perf_counter()
+            out = runner("ls", "--cache-dir", crowd, *args).out
+            taken_s.append(time.perf_counter() - began_s)
+            assert len(out.splitlines()) >= lines
+        seconds[name] = statistics.median(taken_s)
+    assert max(seconds.values()) < BUDGET_S, seconds
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_two_hundred_and_says_so(crowd: Path, terminal: Callable[..., Result]) -> None:
+    """The rest is an option away, in plain text."""
+    out = terminal("ls", "--cache-dir", crowd).out
+    assert "200 of 10,000 entries; --limit 0 shows all" in out
+    assert out.count("model-") == 200
+    assert terminal("ls", "--cache-dir", crowd, "--limit", 0).out.count("model-") == CROWD

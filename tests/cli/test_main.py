@@ -1,0 +1,161 @@
+"""The entry point: help, errors and exit codes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+import trtcache.errors
+from trtcache.errors import TrtcacheError
+from trtcache_cli import main
+from trtcache_cli.main import COMMANDS, cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Result
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+WRITTEN_HERE = [name for name in COMMANDS if name != "demo"]
+
+
+@pytest.mark.parametrize("name", WRITTEN_HERE)
+def test_every_command_has_help_with_examples(run: Callable[..., Result], name: str) -> None:
+    """-h and --help are the same, and the first sentence says what it does."""
+    done = run(name, "-h")
+    assert done.code == 0
+    assert done.out == run(name, "--help").out
+    assert f"trtcache {name}" in done.out.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN_HERE if name != "completion"])
+def test_every_command_takes_the_common_options(name: str) -> None:
+    """--json and --cache-dir are everywhere."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    options = {option for param in command.params for option in param.opts}
+    assert {"--json", "--cache-dir"} <= options
+
+
+def test_the_help_lists_commands_and_exit_codes(run: Callable[..., Result]) -> None:
+    """In the order of use, not of the alphabet, and without importing them."""
+    out = run("--help").out
+    assert [name for name in re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE) if name in COMMANDS] == list(COMMANDS)
+    assert "Exit codes:" in out
+
+
+def test_the_version_is_printed(run: Callable[..., Result]) -> None:
+    """By its distribution's metadata."""
+    assert re.fullmatch(r"trtcache \d+\.\d+\.\d+\S*\n", run("--version").out)
+
+
+def test_the_documentation_has_every_command_and_option() -> None:
+    """docs/cli.md is kept up with the code."""
+    text = DOCS.read_text(encoding="utf-8")
+    for name in WRITTEN_HERE:
+        assert f"## trtcache {name}\n" in text or f"`trtcache {name}`" in text, name
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert f"`{param.opts[-1]}" in text, (name, param.opts)
+
+
+def _all_errors(base: type[TrtcacheError] = TrtcacheError) -> set[type[TrtcacheError]]:
+    return {base}.union(*(_all_errors(one) for one in base.__subclasses__()))
+
+
+def test_every_exit_code_is_documented(run: Callable[..., Result]) -> None:
+    """In the help and in docs/cli.md."""
+    codes = {error.exit_code for error in _all_errors() if error.__module__ == trtcache.errors.__name__} | {0, 2, 130}
+    documented = {int(code) for code in re.findall(r"^  +(\d+) ", run("--help").out, re.MULTILINE)}
+    in_docs = {int(code) for code in re.findall(r"^\| (\d+) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert codes == documented == in_docs
+
+
+def test_an_error_is_one_line(run: Callable[..., Result], tmp_path: Path) -> None:
+    """On standard error, with the program's name and no traceback."""
+    done = run("ls", "--cache-dir", tmp_path / "missing")
+    assert (done.code, done.out) == (3, "")
+    assert done.err == f"trtcache: error: {tmp_path}/missing is not a trtcache store: there is no such directory\n"
+
+
+@pytest.mark.parametrize("args", [["lss"], ["ls", "--nope"], ["ls", "--limit", "-1"], ["ls", "extra"]])
+def test_wrong_usage_exits_with_2(run: Callable[..., Result], args: list[str]) -> None:
+    """One line here too."""
+    done = run(*args)
+    assert done.code == 2
+    assert done.err.startswith("trtcache: error: ")
+
+
+def test_a_wrong_variable_exits_with_2(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names it."""
+    monkeypatch.setenv("TRTCACHE_MAX_SIZE", "plenty")
+    done = run("ls")
+    assert done.code == 2
+    assert "TRTCACHE_MAX_SIZE" in done.err
+
+
+def test_a_directory_that_is_not_ours_exits_with_3(run: Callable[..., Result], tmp_path: Path) -> None:
+    """And nothing is written into it."""
+    (tmp_path / "photo.jpg").touch()
+    done = run("clean", "--all", "-y", "--cache-dir", tmp_path)
+    assert done.code == 3
+    assert "is not a trtcache store" in done.err
+    assert (tmp_path / "photo.jpg").exists()
+
+
+def test_an_unsafe_directory_exits_with_3(run: Callable[..., Result], put: Callable[..., str], root: Path) -> None:
+    """The message has the command that helps."""
+    put(1)
+    root.chmod(0o777)
+    done = run("ls")
+    root.chmod(0o700)
+    assert done.code == 3
+    assert "chmod" in done.err
+
+
+def test_an_error_of_the_system_exits_with_1(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails has no traceback either."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", "/cache")
+
+    monkeypatch.setattr(main.cli, "main", fail)
+    done = run("ls")
+    assert done.code == 1
+    assert done.err == "trtcache: error: [Errno 5] Input/output error: '/cache'\n"
+
+
+def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
+    """Ctrl-C says nothing more than the shell does."""
+    put(1)
+    program = """
+import os, signal, trtcache.store.catalog, trtcache_cli.main
+trtcache.store.catalog.compare = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+trtcache_cli.main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "ls"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (130, "")
+
+
+def test_a_reader_that_has_enough_is_no_error(put: Callable[..., str], root: Path) -> None:
+    """A broken pipe is quiet."""
+    from crowd import crowded
+
+    crowded(root, 2000)
+    command = f"set -o pipefail; {sys.executable} -m trtcache_cli ls | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+
+
+def test_the_module_is_the_program(program: Callable[..., Result], root: Path) -> None:
+    """Python -m trtcache_cli is trtcache."""
+    assert program("dir").out == f"{root}\n"

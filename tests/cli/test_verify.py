@@ -1,0 +1,84 @@
+"""``trtcache verify``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trtcache.store.rows import INDEX_NAME, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trtcache.store.disk import DiskStore
+
+    from .conftest import Result
+
+
+def damage(store: DiskStore, digest: str) -> None:
+    """Flip the last byte of an entry's file."""
+    path = store.path(digest)
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+def test_a_sound_store_passes(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """Nothing on standard output, a summary beside it, exit code 0."""
+    put(1), put(2)
+    done = run("verify")
+    assert (done.code, done.out) == (0, "")
+    assert "2 entries" in done.err
+    assert "0 damaged" in done.err
+
+
+def test_damage_is_found_and_left(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
+    """Exit code 4, the key and the reason; the file stays where it is."""
+    good, bad = put(1), put(2)
+    damage(store, bad)
+    done = run("verify")
+    assert done.code == 4
+    assert [row[:2] for row in done.rows] == [[bad, "member"]]
+    assert run("verify", good).code == 0
+    assert store.path(bad).exists()
+
+
+def test_repair_moves_damage_aside_and_makes_the_index_anew(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore
+) -> None:
+    """The second run is clean, and the index has the sound entries."""
+    good, bad = put(1), put(2)
+    run("ls")
+    damage(store, bad)
+    found = run("verify", "--repair", "--json")
+    assert found.code == 0
+    assert found.json["damaged"][0]["key"] == bad
+    assert (found.json["checked"], found.json["repaired"]) == (2, True)
+    assert set(read_rows(store.root / INDEX_NAME) or {}) == {good}
+    assert any(path.name.startswith(bad) for path in (store.root / "quarantine").iterdir())
+    assert run("verify").code == 0
+
+
+def test_a_person_sees_progress(terminal: Callable[..., Result], put: Callable[..., str]) -> None:
+    """A bar runs on standard error and goes away."""
+    put(1)
+    done = terminal("verify")
+    assert done.code == 0
+    assert "verifying" in done.out
+    assert "0 damaged" in done.out
+
+
+def test_a_file_of_a_later_format_is_no_damage(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore
+) -> None:
+    """It is named and left alone."""
+    from trtcache.store import artifact
+
+    path = store.path(put(1))
+    raw = bytearray(path.read_bytes())
+    raw[8] = artifact.FORMAT + 1
+    front = raw[: artifact.parse_prelude(bytes(raw[:64]), len(raw), "").members_from]
+    raw[32:64] = artifact.hash_bytes(bytes(front[:32] + front[64:]))
+    path.write_bytes(raw)
+    done = run("verify")
+    assert done.code == 0
+    assert "upgrade trtcache" in done.err

@@ -1,0 +1,232 @@
+"""Pruning: what a plan evicts, and how it is carried out."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtcache.store.catalog import load_records
+from trtcache.store.gc import HALF_LIFE_S, plan_prune, prune_after_put, remove, worth
+from trtcache.store.mutex import hold
+from trtcache.store.record import Record
+from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.store.disk import DiskStore
+
+DAY_NS = 86400 * 10**9
+NOW_NS = 1000 * DAY_NS
+
+
+def record(number: int, *, size: int = 100, build_s: float = 1.0, age_days: float = 0, idle_days: float = 0) -> Record:
+    """Return a record that differs from others by its number."""
+    return Record(
+        digest=f"{number:064x}",
+        kind="test",
+        name=f"model {number}",
+        file_bytes=size,
+        size_bytes=size,
+        created_ns=NOW_NS - int(age_days * DAY_NS),
+        used_ns=NOW_NS - int(idle_days * DAY_NS),
+        build_s=build_s,
+        members=1,
+    )
+
+
+def evicted(*records: Record, **limits: object) -> list[tuple[int, str]]:
+    """Return the numbers of the records that go, with the reason."""
+    plan = plan_prune(records, now_ns=NOW_NS, **limits)  # type: ignore[arg-type]
+    return [(int(one.record.digest, 16), one.reason) for one in plan.evict]
+
+
+def test_what_saves_least_time_per_byte_goes_first() -> None:
+    """A large entry goes before a small one that took as long to build."""
+    assert evicted(record(1, size=100), record(2, size=900), max_size_bytes=500) == [(2, "max-size")]
+
+
+def test_what_took_long_to_build_stays() -> None:
+    """Of two entries of one size the cheap one goes."""
+    assert evicted(record(1, build_s=60), record(2, build_s=2), max_size_bytes=100) == [(2, "max-size")]
+
+
+def test_what_lies_idle_goes() -> None:
+    """Of two equal entries the one not used for longer goes."""
+    assert evicted(record(1, idle_days=3), record(2), max_size_bytes=100) == [(1, "max-size")]
+
+
+def test_a_week_of_idleness_halves_the_worth() -> None:
+    """The half-life is what it says, and a clock that was set back adds no worth."""
+    fresh, idle, future = record(1), record(2, idle_days=HALF_LIFE_S / 86400), record(3, idle_days=-5)
+    assert worth(idle, now_ns=NOW_NS) == pytest.approx(worth(fresh, now_ns=NOW_NS) / 2)
+    assert worth(future, now_ns=NOW_NS) == worth(fresh, now_ns=NOW_NS)
+
+
+def test_pins_stay_even_if_the_rest_is_too_large() -> None:
+    """No limit and no filter removes a pinned entry."""
+    pinned = replace(record(1, size=10**9, age_days=900, idle_days=900), pinned=True)
+    assert evicted(pinned, max_size_bytes=0, older_than_s=1, unused_for_s=1, where=lambda _: True) == []
+
+
+def test_what_was_just_put_stays() -> None:
+    """An entry larger than the whole limit is kept for now, or it would be built again and again."""
+    assert evicted(record(1, size=999), record(2), max_size_bytes=50, keep=[f"{1:064x}"]) == [(2, "max-size")]
+
+
+def test_age_and_idleness_are_limits_of_their_own() -> None:
+    """What was built or used too long ago goes whatever its worth, and the reason says which."""
+    records = record(1, age_days=40), record(2, idle_days=8, age_days=10), record(3)
+    assert evicted(*records, older_than_s=30 * 86400) == [(1, "older-than")]
+    assert evicted(*records, older_than_s=30 * 86400, unused_for_s=7 * 86400) == [(1, "older-than"), (2, "unused-for")]
+
+
+def test_a_filter_alone_means_all_that_match() -> None:
+    """With a limit the filter only says which may go."""
+    records = record(1, size=10), record(2, size=20), record(3, size=30)
+    assert evicted(*records, where=lambda one: one.file_bytes >= 20) == [(2, "filter"), (3, "filter")]
+    assert evicted(*records, where=lambda one: one.file_bytes < 20, max_size_bytes=0) == [(1, "max-size")]
+
+
+def test_expired_entries_count_towards_the_size() -> None:
+    """Nothing more goes once the expired ones have made enough room."""
+    assert evicted(record(1, age_days=9), record(2), max_size_bytes=100, older_than_s=86400) == [(1, "older-than")]
+
+
+def test_without_a_limit_nothing_goes() -> None:
+    """An empty plan keeps everything and adds up."""
+    plan = plan_prune([record(1), record(2)], now_ns=NOW_NS)
+    assert (plan.evict, len(plan.kept), plan.bytes_before, plan.bytes_after) == ((), 2, 200, 200)
+
+
+RECORDS = st.lists(
+    st.builds(
+        replace,
+        st.just(record(0)),
+        file_bytes=st.integers(0, 10**6),
+        build_s=st.floats(0, 10**4),
+        used_ns=st.integers(0, 2 * NOW_NS),
+        created_ns=st.integers(0, 2 * NOW_NS),
+        pinned=st.booleans(),
+    ),
+    max_size=12,
+).map(lambda found: [replace(one, digest=f"{number:064x}") for number, one in enumerate(found)])
+
+
+@given(records=RECORDS, limit_bytes=st.integers(0, 10**7))
+def test_a_plan_divides_the_records_and_reaches_its_limit(records: list[Record], limit_bytes: int) -> None:
+    """Each record goes or stays, pins stay, and the limit is kept as far as pins let it, with no eviction too many."""
+    plan = plan_prune(records, now_ns=NOW_NS, max_size_bytes=limit_bytes)
+    gone = [one.record for one in plan.evict]
+    assert sorted(one.digest for one in (*gone, *plan.kept)) == sorted(one.digest for one in records)
+    assert not any(one.pinned for one in gone)
+    assert plan.bytes_after <= limit_bytes or all(one.pinned for one in plan.kept)
+    if gone:
+        assert plan.bytes_after + gone[-1].file_bytes > limit_bytes
+
+
+def fill(store: DiskStore, count: int, size: int = 1000) -> list[str]:
+    """Put ``count`` entries, the later the longer to build, and return their digests."""
+    keys = [CacheKey.of("test", {"n": number}) for number in range(count)]
+    for number, key in enumerate(keys):
+        store.put(key, {"a": bytes([number]) * size}, kind="test", build_s=float(number))
+    return [key.digest for key in keys]
+
+
+def test_executing_a_plan_removes_rows_then_files_and_counts(store: DiskStore) -> None:
+    """After a prune neither row nor file is left, and each eviction is an event with its reason."""
+    digests = fill(store, 3)
+    plan = plan_prune(load_records(store), now_ns=store.clock_ns(), where=lambda one: one.digest == digests[0])
+    assert plan.execute(store) == plan.freed_bytes > 0
+    assert {stored.digest for stored in store.scan()} == set(digests[1:])
+    assert set(read_rows(store.root / INDEX_NAME) or {}) == set(digests[1:])
+    assert [(event.event, event.reason, event.key) for event in store.events.read()] == [
+        ("evict", "filter", digests[0])
+    ]
+
+
+def test_an_entry_pinned_after_the_plan_was_made_stays(store: DiskStore) -> None:
+    """Execution looks at the pins again."""
+    (digest,) = fill(store, 1)
+    plan = plan_prune(load_records(store), now_ns=store.clock_ns(), max_size_bytes=0)
+    store.pin(digest)
+    assert plan.execute(store) == 0
+    assert store.stored(digest)
+
+
+def test_a_file_that_is_gone_frees_nothing_and_is_not_counted(store: DiskStore) -> None:
+    """Two prunes at once do not count an entry twice."""
+    (digest,) = fill(store, 1)
+    plan = plan_prune(load_records(store), now_ns=store.clock_ns(), max_size_bytes=0)
+    store.remove(digest)
+    assert plan.execute(store) == 0
+    assert not list(store.events.read())
+
+
+def test_an_index_that_cannot_be_written_does_not_keep_the_files(
+    store: DiskStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full or read-only disk pruning must still free space: rows without files heal by themselves."""
+    fill(store, 2)
+    plan = plan_prune(load_records(store), now_ns=store.clock_ns(), max_size_bytes=0)
+    (store.root / "locks").rename(store.root / "locks.away")
+    (store.root / "locks").write_text("in the way of the lock file")
+    (store.root / INDEX_NAME).write_bytes(b"not a database" * 100)
+    assert plan.execute(store) > 0
+    assert not list(store.scan())
+    assert "the index cannot be used" in caplog.text
+
+
+def test_a_put_below_the_limit_prunes_nothing(store: DiskStore) -> None:
+    """The common case reads the directory only."""
+    fill(store, 2)
+    assert prune_after_put(store, 10**9) == 0
+    assert not (store.root / INDEX_NAME).exists()
+
+
+def test_a_put_above_the_limit_prunes_to_nine_tenths(store: DiskStore) -> None:
+    """There is room for some more puts afterwards, the cheapest entries are gone, and the new one is kept."""
+    digests = fill(store, 10)
+    each_bytes = store.stored(digests[0]).file_bytes
+    prune_after_put(store, 9 * each_bytes, keep=[digests[0]])
+    assert {stored.digest for stored in store.scan()} == {digests[0], *digests[3:]}
+
+
+def test_one_process_prunes_at_a_time(store: DiskStore) -> None:
+    """Where another prunes already, a put goes on at once."""
+    fill(store, 3)
+    with hold(store.root / "locks" / "prune.lock", timeout_s=0):
+        assert prune_after_put(store, 1) == 0
+    assert prune_after_put(store, 1) > 0
+
+
+def _prune_all(root: Path) -> None:
+    from trtcache.store.disk import DiskStore
+
+    prune_after_put(DiskStore.open(root), 0)
+
+
+def test_processes_that_prune_together_leave_a_sound_store(store: DiskStore) -> None:
+    """Rows and files agree after four processes pruned everything at once, and each entry was evicted once."""
+    fill(store, 20)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_prune_all, args=(store.root,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert load_records(store) == []
+    assert sum(event.event == "evict" for event in store.events.read()) == 20
+
+
+def test_removing_nothing_makes_no_index(store: DiskStore) -> None:
+    """An empty plan costs nothing."""
+    assert remove(store, []) == 0
+    assert not (store.root / INDEX_NAME).exists()
