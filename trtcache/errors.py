@@ -141,6 +141,20 @@ class FormatVersionError(StoreError):
 
 
 @dataclass(eq=False)
+class HeaderSizeError(StoreError):
+    """An entry cannot be stored: its key document and provenance are larger than an artifact's header may be."""
+
+    size_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"a header of {self.size_bytes} bytes, and the format allows {self.limit_bytes}; "
+            f"give large parts of the key as digests"
+        )
+
+
+@dataclass(eq=False)
 class LockTimeoutError(StoreError):
     """Another process held a lock for longer than the caller would wait."""
 

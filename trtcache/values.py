@@ -25,7 +25,8 @@ KEY_FORMAT = 1
 """Version of the canonical encoding. A change of it changes every key."""
 
 _HASH_PREFIX = "b3:"
-_THREADED_FROM_BYTES = 1 << 20  # BLAKE3's own advice: threads pay from about 128 KiB; 1 MiB is measured here
+_THREADED_FROM_BYTES = 8 << 20
+_THREADS = 8  # in a pool of the digest's own: a forked child waits forever for blake3.AUTO's, which is the process's
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Digest:
         Raises:
             OSError: the file cannot be read.
         """
-        hasher = blake3(max_threads=blake3.AUTO)
         with Path(path).open("rb") as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            hasher = blake3(max_threads=_threads(size_bytes))
             hasher.update_mmap(path)
-            return cls(hasher.hexdigest(), os.fstat(file.fileno()).st_size)
+            return cls(hasher.hexdigest(), size_bytes)
 
     def __str__(self) -> str:
         return _HASH_PREFIX + self.hex
@@ -97,8 +99,11 @@ class CacheKey:
 
 def hash_bytes(data: bytes | memoryview) -> bytes:
     """Return the 32 bytes of BLAKE3 of ``data``."""
-    threads = blake3.AUTO if len(data) >= _THREADED_FROM_BYTES else 1
-    return blake3(data, max_threads=threads).digest()
+    return blake3(data, max_threads=_threads(len(data))).digest()
+
+
+def _threads(size_bytes: int) -> int:
+    return _THREADS if size_bytes >= _THREADED_FROM_BYTES else 1
 
 
 def digest(path: str | os.PathLike[str]) -> Digest:

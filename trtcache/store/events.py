@@ -63,7 +63,7 @@ class EventLog:
 
     def _open(self) -> int:
         path = self.directory / self._name
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:

@@ -121,7 +121,7 @@ class ArtifactFile:
         """
         self._check_gaps()
         for member in self.header.members:
-            hasher = blake3(max_threads=blake3.AUTO)
+            hasher = blake3()
             for offset in range(member.offset, member.end, _CHUNK_BYTES):
                 hasher.update(self._read(offset, min(_CHUNK_BYTES, member.end - offset)))
             if f"b3:{hasher.hexdigest()}" != member.stored_digest:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import zstandard
 from blake3 import blake3
 
-from trtcache.errors import BuildError, StoreError
+from trtcache.errors import BuildError, HeaderSizeError
 from trtcache.store.artifact import (
     MAX_HEADER_BYTES,
     PRELUDE_BYTES,
@@ -43,11 +43,11 @@ def write_artifact(fd: int, draft: Draft) -> Header:
     Raises:
         OSError: the file cannot be written.
         BuildError: a member's file cannot be read, or changed while it was read.
-        StoreError: the header would be larger than the format allows.
+        HeaderSizeError: the header would be larger than the format allows.
     """
     header_bytes = reserved_bytes(draft)
     if header_bytes > MAX_HEADER_BYTES:
-        raise StoreError(f"a header of {header_bytes} bytes; the format allows {MAX_HEADER_BYTES}")
+        raise HeaderSizeError(header_bytes, MAX_HEADER_BYTES)
     end = PRELUDE_BYTES + header_bytes
     members = []
     for name, content in draft.contents.items():
@@ -128,7 +128,7 @@ class _Output:
     fd: int
     offset: int
     size_bytes: int = 0
-    hasher: blake3 = field(default_factory=lambda: blake3(max_threads=blake3.AUTO))
+    hasher: blake3 = field(default_factory=blake3)
 
     def write(self, data: bytes | memoryview) -> None:
         write_at(self.fd, data, self.offset + self.size_bytes)
@@ -159,7 +159,7 @@ def pays_to_compress(sample: bytes) -> bool:
 
 def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
     out = _Output(fd, offset)
-    hasher = blake3(max_threads=blake3.AUTO)
+    hasher = blake3()
     compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=source.size_bytes)
     for chunk in source.chunks():
         hasher.update(chunk)

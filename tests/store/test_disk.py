@@ -1,0 +1,428 @@
+"""The store on disk: what is put is got, and whatever is wrong is a miss with a reason."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trtcache.errors import (
+    AmbiguousKeyError,
+    CorruptBlobError,
+    FormatVersionError,
+    ReadOnlyError,
+    UnknownKeyError,
+)
+from trtcache.store.artifact import FORMAT, PRELUDE_BYTES
+from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.entry import Entry
+from trtcache.values import CacheKey, hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONTENTS: dict[str, bytes | bytearray | memoryview | Path] = {"artifact": b"engine " * 300, "map": b"{}"}
+
+
+def hit(store: DiskStore, key: CacheKey) -> Entry:
+    """Return the entry, which must be there."""
+    found = store.get(key)
+    assert isinstance(found, Entry), found
+    return found
+
+
+def files_below(root: Path) -> dict[str, tuple[int, int]]:
+    """Return every path below ``root`` with its size and time of modification."""
+    return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in [root, *root.rglob("*")]}
+
+
+def test_an_entry_comes_back(store: DiskStore, key: CacheKey) -> None:
+    """What was put is got, by another store object too, and is not marked as built."""
+    put = store.put(key, CONTENTS, kind="test", name="n", build_s=2.5, provenance={"host": "h"})
+    assert (put.outcome, put.path) == ("built", store.path(key.digest))
+    assert put.read("artifact") == CONTENTS["artifact"]
+    entry = hit(DiskStore.open(store.root), key)
+    assert (entry.outcome, entry.reason, entry.name, entry.build_s) == ("hit", None, "n", 2.5)
+    assert entry.provenance == {"host": "h"}
+    assert entry.members == ("artifact", "map")
+    assert (entry.read(), entry.read("map")) == (CONTENTS["artifact"], b"{}")
+
+
+def test_an_absent_entry_is_a_miss(store: DiskStore, key: CacheKey) -> None:
+    """No file is the reason absent."""
+    assert store.get(key) == Miss("absent")
+
+
+def test_a_put_replaces_an_entry_and_leaves_what_was_read(store: DiskStore, key: CacheKey) -> None:
+    """A second put is got from then on; entries that were got or put before keep their bytes."""
+    first = store.put(key, {"artifact": os.urandom(2 << 20), "text": b"one " * 500}, kind="test")
+    before = hit(store, key)
+    old = bytes(before.read())
+    store.put(key, {"artifact": b"new"}, kind="test")
+    assert hit(store, key).read() == b"new"
+    store.remove(key.digest)
+    assert before.read() == old == first.read()
+    assert first.read("text") == b"one " * 500
+
+
+def test_a_member_that_is_not_there_is_named(store: DiskStore, key: CacheKey) -> None:
+    """Asking for an unknown member says which there are."""
+    entry = store.put(key, CONTENTS, kind="test")
+    for one in (entry, hit(store, key)):
+        with pytest.raises(KeyError, match="no member 'engine'; it has artifact, map"):
+            one.read("engine")
+    assert len(entry.contents) == 2
+    assert "map" in entry.contents
+
+
+def test_a_member_is_written_whole_or_not_at_all(store: DiskStore, key: CacheKey, tmp_path: Path) -> None:
+    """Writing a member to a file replaces it in one step and leaves nothing else behind."""
+    entry = store.put(key, CONTENTS, kind="test")
+    target = tmp_path / "out" / "engine.plan"
+    target.parent.mkdir()
+    target.write_bytes(b"old")
+    entry.write("artifact", target)
+    assert target.read_bytes() == CONTENTS["artifact"]
+    with pytest.raises(KeyError):
+        entry.write("none", target)
+    assert target.read_bytes() == CONTENTS["artifact"]
+    assert [path.name for path in target.parent.iterdir()] == ["engine.plan"]
+
+
+def test_a_hit_marks_the_file_as_used(store: DiskStore, key: CacheKey) -> None:
+    """Use is the file's time of modification."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    os.utime(path, ns=(5, 5))
+    hit(store, key)
+    assert time.time_ns() - path.stat().st_mtime_ns < 60e9
+
+
+def test_private_stores_map_large_members(store: DiskStore, key: CacheKey) -> None:
+    """A store of mode 0700 on a local disk maps a large member; one that others can enter does not."""
+    if not store.private:
+        pytest.skip("the temporary directory is on a file system that is not known as local")
+    store.put(key, {"artifact": os.urandom(2 << 20)}, kind="test")
+    mapped = hit(store, key).read()
+    store.root.chmod(0o755)
+    shared = DiskStore.open(store.root)
+    copied = hit(shared, key).read()
+    assert isinstance(mapped, memoryview)
+    assert isinstance(copied, memoryview)
+    assert (type(mapped.obj).__name__, type(copied.obj).__name__) == ("mmap", "bytearray")
+    assert mapped == copied
+    assert not shared.private
+
+
+def test_no_descriptor_stays_open(store: DiskStore, key: CacheKey) -> None:
+    """Hits, misses and puts leave no file open once their entries are gone."""
+    store.put(key, CONTENTS, kind="test")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone are wanted
+    for _ in range(10):
+        hit(store, key)
+        store.put(key, CONTENTS, kind="test")
+        store.check(key.digest)
+        store.get(CacheKey.of("test", {"n": 2}))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  # as above
+
+
+def test_a_flip_of_every_byte_is_a_miss_that_is_set_aside_and_counted(
+    store: DiskStore, key: CacheKey, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever byte of an entry changes, it is a miss, its file is moved away once, and the reason is counted."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    whole = path.read_bytes()
+    caplog.set_level(logging.ERROR)
+    reasons = []
+    for offset in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[offset] ^= 0xFF
+        path.write_bytes(damaged)
+        path.chmod(0o600)
+        found = store.get(key)
+        assert isinstance(found, Miss), f"byte {offset} was served"
+        assert found.reason.startswith("corrupt:"), f"byte {offset}: {found.reason}"
+        assert not path.exists()
+        reasons.append(found.reason.removeprefix("corrupt:"))
+    counted = [event.reason for event in store.events.read() if event.event == "quarantine"]
+    assert counted == reasons
+    assert set(reasons) == {"magic", "header", "size", "padding", "member"}
+    quarantined = [name.name.split(".")[1] for name in (store.root / "quarantine").iterdir()]
+    assert sorted(quarantined) == sorted(reasons)
+
+
+def test_damage_is_warned_of_with_its_reason(store: DiskStore, key: CacheKey, caplog: pytest.LogCaptureFixture) -> None:
+    """A person learns which file was damaged and how."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    os.truncate(path, 100)
+    assert store.get(key) == Miss("corrupt:size")
+    assert f"{path}: damaged (size)" in caplog.text
+    assert store.get(key) == Miss("absent")
+
+
+def test_entries_in_each_others_place_are_refused(store: DiskStore) -> None:
+    """Of twelve sound entries, none is served under another's name."""
+    keys = [CacheKey.of("test", {"n": number}) for number in range(12)]
+    for number, key in enumerate(keys):
+        store.put(key, {"artifact": b"%d" % number}, kind="test")
+    files = {key.digest: store.path(key.digest).read_bytes() for key in keys}
+    for asked in keys:
+        for given in keys:
+            if asked == given:
+                continue
+            store.path(asked.digest).write_bytes(files[given.digest])
+            store.path(asked.digest).chmod(0o600)
+            assert store.get(asked) == Miss("corrupt:key")
+        store.path(asked.digest).write_bytes(files[asked.digest])
+        store.path(asked.digest).chmod(0o600)
+        assert isinstance(store.get(asked), Entry)
+
+
+def test_an_equal_digest_with_another_document_is_refused(store: DiskStore, key: CacheKey) -> None:
+    """The whole key document is compared, not only its digest."""
+    store.put(CacheKey(key.digest, CacheKey.of("test", {"n": 2}).document), CONTENTS, kind="test")
+    with pytest.raises(CorruptBlobError, match="does not have this digest"):
+        store.check(key.digest)
+    assert store.get(key) == Miss("corrupt:key")
+
+
+def put_special(path: Path, kind: str) -> None:
+    """Put something that is not a plain file of ours at ``path``."""
+    path.unlink()
+    if kind == "link":
+        target = path.with_suffix(".elsewhere")
+        target.write_bytes(b"canary")
+        path.symlink_to(target)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+        (path / "inside").write_bytes(b"x")
+    else:
+        path.write_bytes(b"engine")
+        path.chmod(0o666)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "writable by others"])
+def test_what_is_not_a_plain_file_of_ours_is_a_miss(store: DiskStore, key: CacheKey, kind: str) -> None:
+    """A link, FIFO, directory or foreign file in an entry's place is moved away, and the entry can be put again."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    put_special(path, kind)
+    assert store.get(key) == Miss("corrupt:file")
+    store.put(key, CONTENTS, kind="test")
+    assert hit(store, key).read() == CONTENTS["artifact"]
+    if kind == "link":
+        assert path.with_suffix(".elsewhere").read_bytes() == b"canary"
+    store.sweep(quarantine_s=-1)
+    assert list((store.root / "quarantine").iterdir()) == []
+
+
+def test_a_file_of_a_later_format_stays(store: DiskStore, key: CacheKey, caplog: pytest.LogCaptureFixture) -> None:
+    """An entry that a later version wrote is a miss here, and is left for that version."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    raw = bytearray(path.read_bytes())
+    raw[8:12] = (FORMAT + 1).to_bytes(4, "little")
+    header_bytes = int.from_bytes(raw[12:16], "little")
+    raw[32:64] = hash_bytes(bytes(raw[:32] + raw[PRELUDE_BYTES : PRELUDE_BYTES + header_bytes]))
+    path.write_bytes(raw)
+    assert store.get(key) == Miss("format")
+    assert path.exists()
+    assert "upgrade trtcache" in caplog.text
+    with pytest.raises(FormatVersionError):
+        store.header(key.digest)
+
+
+def test_a_file_that_cannot_be_read_is_a_miss_and_stays(store: DiskStore, key: CacheKey) -> None:
+    """Trouble of the system is not damage: a file in the place of a directory makes a miss and nothing is moved."""
+    directory = store.path(key.digest).parent
+    directory.parent.mkdir()
+    directory.write_bytes(b"")
+    assert store.get(key) == Miss("unreadable")
+    assert directory.exists()
+    assert list(store.scan()) == []
+
+
+def test_a_failed_put_leaves_the_old_entry_and_nothing_else(store: DiskStore, key: CacheKey, tmp_path: Path) -> None:
+    """A put that raises at any point leaves the old entry served and no temporary file."""
+    store.put(key, {"artifact": b"old"}, kind="test")
+    with pytest.raises(Exception, match="gone cannot be read"):
+        store.put(key, {"artifact": os.urandom(3 << 20), "more": tmp_path / "gone"}, kind="test")
+    assert hit(store, key).read() == b"old"
+    assert [path.name for path in store.path(key.digest).parent.iterdir()] == [f"{key.digest}.trtc"]
+
+
+def test_a_header_is_read_alone(store: DiskStore, key: CacheKey) -> None:
+    """A header tells all about an entry, though a member is damaged; a full check finds the damage."""
+    path = store.put(key, CONTENTS, kind="test", name="n").path
+    assert path is not None
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"!")
+    header = store.header(key.digest)
+    assert (header.key, header.name, header.file_bytes) == (key, "n", path.stat().st_size)
+    with pytest.raises(CorruptBlobError, match="member"):
+        store.check(key.digest)
+    assert path.exists()
+
+
+def test_unknown_entries_are_named(store: DiskStore, key: CacheKey) -> None:
+    """Header, check and stored say that there is no such entry; removing it frees nothing."""
+    calls: list[Callable[[str], Any]] = [store.header, store.check, store.stored, store.resolve]
+    for call in calls:
+        with pytest.raises(UnknownKeyError):
+            call(key.digest)
+    assert store.remove(key.digest) == 0
+    store.quarantine(key.digest, "gone")
+    assert list(store.events.read()) == []
+
+
+def test_a_scan_lists_entries_alone(store: DiskStore, key: CacheKey) -> None:
+    """Temporary files, links and foreign names are no entries."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    (path.parent / ".tmp-1").write_bytes(b"")
+    (path.parent / "notes.txt").write_bytes(b"")
+    (path.parent / ("0" * 64 + ".trtc")).symlink_to(path)
+    (store.root / "entries" / "README").write_bytes(b"")
+    found = list(store.scan())
+    assert found == [store.stored(key.digest)]
+    assert found[0].file_bytes == path.stat().st_size
+    assert store.remove(key.digest) == found[0].file_bytes
+    assert list(store.scan()) == []
+
+
+def test_ten_thousand_entries_are_scanned_fast(store: DiskStore) -> None:
+    """A scan opens no file, so a large store is listed in tens of milliseconds."""
+    for number in range(256):
+        (store.root / "entries" / f"{number:02x}").mkdir(parents=True)
+    for number in range(10_000):
+        store.path(hash_bytes(b"%d" % number).hex()).touch()
+    best_s = min(_seconds(lambda: sum(1 for _ in store.scan())) for _ in range(3))
+    assert sum(1 for _ in store.scan()) == 10_000
+    assert best_s < 0.25  # 0.03 s on an idle machine
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began_s = time.perf_counter()
+    call()
+    return time.perf_counter() - began_s
+
+
+def test_prefixes_resolve(store: DiskStore) -> None:
+    """A prefix of any length names the one entry that has it, with or without b3: and in capitals."""
+    keys = [CacheKey.of("test", {"n": number}) for number in range(40)]
+    for key in keys:
+        store.put(key, {"artifact": b""}, kind="test")
+    wanted = keys[0].digest
+    for prefix in (wanted, wanted[:12], f"b3:{wanted[:12]}", wanted[:12].upper()):
+        assert store.resolve(prefix) == wanted
+    with pytest.raises(AmbiguousKeyError, match="entries have keys that begin with"):
+        store.resolve(next(digit for digit in "0123456789abcdef" if sum(k.digest[0] == digit for k in keys) > 1))
+    for prefix in ("", "xyz", "../..", wanted + "0", "f" * 64):
+        with pytest.raises(UnknownKeyError):
+            store.resolve(prefix)
+
+
+def test_pins_are_files(store: DiskStore, key: CacheKey) -> None:
+    """Pinning twice is pinning; a pin needs no index; foreign names are no pins."""
+    assert store.pins() == frozenset()
+    store.pin(key.digest)
+    store.pin(key.digest)
+    (store.root / "pins" / ".hidden").touch()
+    assert DiskStore.open(store.root).pins() == {key.digest}
+    store.unpin(key.digest)
+    store.unpin(key.digest)
+    assert store.pins() == frozenset()
+
+
+def test_a_sweep_takes_what_writers_left_behind(store: DiskStore, key: CacheKey) -> None:
+    """Temporary files older than an hour and old quarantined files go; young ones and entries stay."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    old, young, marker = path.parent / ".tmp-old", path.parent / ".tmp-young", store.root / ".tmp-marker"
+    for temporary in (old, young, marker):
+        temporary.write_bytes(b"12345")
+    for temporary in (old, marker):
+        os.utime(temporary, ns=(0, 0))
+    assert store.sweep() == 10
+    assert (old.exists(), young.exists(), marker.exists(), path.exists()) == (False, True, False, True)
+    store.quarantine(key.digest, "Test: 1")
+    assert [name.name.split(".")[1] for name in (store.root / "quarantine").iterdir()] == ["test--1"]
+    assert store.sweep() == 0
+    assert store.sweep(quarantine_s=-1, temporary_s=-1) > 5
+    assert sum(1 for _ in store.root.rglob("*.test*")) == 0
+
+
+def test_a_readonly_store_serves_hits_and_writes_nothing(store: DiskStore, key: CacheKey) -> None:
+    """Opened for reading, a store serves hits, refuses every change, and not one time or file changes."""
+    store.put(key, {"artifact": b"engine", "large": os.urandom(2 << 20)}, kind="test")
+    damaged = CacheKey.of("test", {"n": 2})
+    path = store.put(damaged, CONTENTS, kind="test").path
+    assert path is not None
+    os.truncate(path, 50)
+    before = files_below(store.root)
+    reading = DiskStore.open(store.root, readonly=True)
+    assert hit(reading, key).read() == b"engine"
+    assert reading.get(damaged) == Miss("corrupt:magic")
+    reading.events.append("hit")
+    for change in (reading.remove, reading.pin, reading.unpin):
+        with pytest.raises(ReadOnlyError, match="is read-only"):
+            change(key.digest)
+    for call in (
+        lambda: reading.put(key, CONTENTS, kind="test"),
+        lambda: reading.quarantine(key.digest, "x"),
+        reading.sweep,
+    ):
+        with pytest.raises(ReadOnlyError):
+            call()
+    assert files_below(store.root) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_another_user_reads_a_store_of_root(key: CacheKey) -> None:
+    """A store that root made readable serves another user, who cannot change it and does not map its files."""
+    shared = Path("/dev/shm") / f"trtcache-test-{os.getpid()}"  # noqa: S108  # others can enter it, unlike tmp_path
+    try:
+        store = DiskStore.open(shared)
+        store.put(key, {"artifact": os.urandom(2 << 20)}, kind="test")
+        for path in [shared, *shared.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        child = os.fork()
+        if child == 0:
+            os._exit(_read_as_nobody(shared, key))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        shutil.rmtree(shared)
+
+
+def _read_as_nobody(root: Path, key: CacheKey) -> int:
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    store = DiskStore.open(root)
+    found = store.get(key)
+    mapped = isinstance(found, Entry) and type(getattr(found.read(), "obj", None)).__name__ == "mmap"
+    return 0 if isinstance(found, Entry) and not store.writable and not mapped and not store.private else 1
+
+
+def test_a_hit_imports_no_database(store: DiskStore, key: CacheKey) -> None:
+    """A process that only hits loads neither SQLAlchemy nor torch nor the command line's libraries."""
+    store.put(key, CONTENTS, kind="test")
+    code = (
+        "import sys; from trtcache import CacheKey; from trtcache.store.disk import DiskStore\n"
+        f"found = DiskStore.open({str(store.root)!r}).get(CacheKey.of('test', {{'n': 1}}))\n"
+        "assert found.outcome == 'hit'\n"
+        "names = ('sqlalchemy', 'sqlite3', 'alembic', 'torch', 'click', 'rich', 'filelock', 'ctypes')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"[]\n"

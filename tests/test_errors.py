@@ -1,0 +1,51 @@
+"""Errors: fields first, one message each, the same after a pickle, an exit code on the class."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from trtcache import errors
+
+EXAMPLES: dict[type, Any] = {str: "text", "str": "text", "int": 3, "float": 2.5, "tuple[str, ...]": ("one", "two")}
+
+
+def every_error(base: type[errors.TrtcacheError] = errors.TrtcacheError) -> list[type[errors.TrtcacheError]]:
+    """Return all error classes of the module."""
+    return [base, *(error for child in base.__subclasses__() for error in every_error(child))]
+
+
+def example(cls: type[errors.TrtcacheError]) -> errors.TrtcacheError:
+    """Return an error with a value in every field."""
+    if not dataclasses.is_dataclass(cls):
+        return cls()
+    return cls(**{field.name: EXAMPLES[field.type] for field in dataclasses.fields(cls)})
+
+
+@pytest.mark.parametrize("cls", every_error(), ids=lambda cls: cls.__name__)
+def test_an_error_survives_pickling(cls: type[errors.TrtcacheError]) -> None:
+    """Fields and message are the same in the process that gets it."""
+    error = example(cls)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
+    assert type(again) is cls
+    assert (again.__dict__, str(again)) == (error.__dict__, str(error))
+
+
+@pytest.mark.parametrize("cls", every_error(), ids=lambda cls: cls.__name__)
+def test_every_error_has_a_message_and_an_exit_code(cls: type[errors.TrtcacheError]) -> None:
+    """The message has every field's value in it, and the command line exits with 1 to 7."""
+    error = example(cls)
+    if dataclasses.is_dataclass(cls):
+        assert str(error)
+        assert "text" in str(error) or "one" in str(error) or "3" in str(error)
+    assert 1 <= cls.exit_code <= 7
+
+
+def test_long_lists_are_cut() -> None:
+    """A message that names weights or keys names a few and says how many more there are."""
+    assert "w5, and 3 more" in str(errors.RefitError(missing=tuple(f"w{index}" for index in range(9))))
+    matches = tuple("ab" + str(index) * 62 for index in range(6))
+    assert "6 entries have keys that begin with 'ab' (ab00000000, " in str(errors.AmbiguousKeyError("ab", matches))
