@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,7 +64,7 @@ def _overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
     for name, entry in entries.items():
         override = entry.user_override
-        value = override.get() if hasattr(override, "get") else override
+        value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
         if not _unset(value) and not name.startswith(ignored) and value not in _defaults(entry):
             yield name, value
 
