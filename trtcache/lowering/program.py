@@ -16,7 +16,7 @@ from trtcache.values import Digest
 from trtcache.weights import Slot, dtype_name, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import fx
     from torch.export import ExportedProgram
@@ -32,6 +32,7 @@ class LoweredProgram:
 
     Attributes:
         name: what people call it; not part of the key.
+        device: where it runs: the one CUDA device that its tensors are on, or the CPU.
         graph_module: the graph, in the form that ``passes.py`` describes.
         order: the nodes that results depend on, in canonical order.
         arguments: the arguments of each node of ``order``, defaults filled in.
@@ -46,6 +47,7 @@ class LoweredProgram:
     """
 
     name: str
+    device: torch.device
     graph_module: fx.GraphModule
     order: tuple[fx.Node, ...]
     arguments: Mapping[fx.Node, list[Any]]
@@ -65,19 +67,14 @@ class LoweredProgram:
         """The lowered program as text: a line for each node, in canonical order, under canonical names."""
         return render(self)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the program runs: the one CUDA device that its tensors are on, or the CPU.
 
-        Raises:
-            ExportError: its tensors are on several CUDA devices, or on one that is neither CPU nor CUDA.
-        """
-        devices = {value.device for node in self.graph_module.graph.nodes for value in _tensors(node.meta.get("val"))}
-        accelerators = {device for device in devices if device.type != "cpu"}
-        if len(accelerators) > 1 or any(device.type != "cuda" for device in accelerators):
-            names = ", ".join(sorted(map(str, devices)))
-            raise ExportError(self.name, f"its tensors are on {names}; an engine runs on the CPU or on one CUDA device")
-        return next(iter(accelerators), torch.device("cpu"))
+def _device(name: str, nodes: Iterable[fx.Node]) -> torch.device:
+    devices = {value.device for node in nodes for value in _tensors(node.meta.get("val"))}
+    accelerators = {device for device in devices if device.type != "cpu"}
+    if len(accelerators) > 1 or any(device.type != "cuda" for device in accelerators):
+        names = ", ".join(sorted(map(str, devices)))
+        raise ExportError(name, f"its tensors are on {names}; an engine runs on the CPU or on one CUDA device")
+    return next(iter(accelerators), torch.device("cpu"))
 
 
 def _tensors(value: object) -> list[torch.Tensor]:
@@ -105,7 +102,7 @@ def finish(
         runs: what they did.
 
     Raises:
-        ExportError: an output is neither a tensor nor a constant.
+        ExportError: an output is neither a tensor nor a constant, or the tensors are on several CUDA devices.
     """
     state = {**exported.constants, **exported.state_dict}
     state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
@@ -120,6 +117,7 @@ def finish(
     call = exported.call_spec
     return LoweredProgram(
         name=name,
+        device=_device(name, graph_module.graph.nodes),
         graph_module=graph_module,
         order=tuple(order),
         arguments=arguments,
