@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TERMINAL_ROWS = 200
 """How many rows a terminal is shown unasked: rich needs 3.5 s for 10,000."""
 
-HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "AGE", "UNUSED", "PINNED")
+HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "AGE", "UNUSED", "PIN")
 
 SORTS: dict[str, Callable[[Record], Any]] = {
     "used": lambda record: -record.used_ns,
@@ -78,7 +78,8 @@ def _print(records: list[Record], now_ns: int, *, quiet: bool) -> None:
     elif len(records) > TERMINAL_ROWS:
         print_aligned(HEADER, [_human(record, now_ns) for record in records])
     elif records:
-        print_table(HEADER, (_human(record, now_ns) for record in records), right=("SIZE", "BUILD", "AGE", "UNUSED"))
+        rows = [_human(record, now_ns) for record in records]
+        print_table(HEADER, rows, right=("SIZE", "BUILD", "AGE", "UNUSED"), flexible="NAME")
     else:
         note("no entries")
 

@@ -42,15 +42,18 @@ def print_aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     sys.stdout.write("".join(line.format(*row).rstrip() + "\n" for row in (header, *rows)))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print a rich table; the columns named in ``right`` are set to the right."""
-    from rich.box import SIMPLE_HEAD
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), flexible: str = ""
+) -> None:
+    """Print a rich table. Columns in ``right`` are set to the right; on a narrow terminal ``flexible`` is cut first."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in header:
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    rows = list(rows)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, *cells in zip(header, *rows, strict=True):
+        least = None if name == flexible else max(map(len, (name, *cells)))
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True, min_width=least)
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)

@@ -37,18 +37,14 @@ class Session:
         return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute())
 
     def store(self) -> DiskStore:
-        """Open the store that the command is about. A directory named on the command line must be there.
+        """Open the store that the command is about. One that is not there is empty, and is not made by looking.
 
         Raises:
             NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
             StoreError: it is unsafe or of a newer format.
         """
-        from trtcache.store.disk import DiskStore
-
         config = self.config()
-        if self.cache_dir is not None and not config.root.exists():
-            raise NotAStoreError(str(config.root), "there is no such directory")
-        return DiskStore.open(config.root, readonly=config.readonly)
+        return self._open(config, readonly=config.readonly or not config.root.exists())
 
     def writable_store(self, action: str) -> DiskStore:
         """Open the store for a change.
@@ -57,10 +53,18 @@ class Session:
             ReadOnlyError: it cannot be written; the message names ``action``.
             StoreError: as :meth:`store` says.
         """
-        store = self.store()
+        config = self.config()
+        store = self._open(config, readonly=config.readonly)
         if not store.writable:
             raise ReadOnlyError(str(store.root), action)
         return store
+
+    def _open(self, config: Config, *, readonly: bool) -> DiskStore:
+        from trtcache.store.disk import DiskStore
+
+        if self.cache_dir is not None and not config.root.exists():
+            raise NotAStoreError(str(config.root), "there is no such directory")
+        return DiskStore.open(config.root, readonly=readonly)
 
 
 filter_option = click.option(

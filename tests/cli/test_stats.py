@@ -52,6 +52,14 @@ def test_people_get_lines(run: Callable[..., Result], root: Path) -> None:
     assert pairs["size"].endswith("to 1)")
 
 
+def test_a_terminal_gets_aligned_lines(terminal: Callable[..., Result], root: Path) -> None:
+    """Names in one column, values in the next."""
+    use(root)
+    out = terminal("stats").out
+    assert "66.7% of look-ups" in out
+    assert "\t" not in out
+
+
 def test_evictions_are_counted(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """With the rule that asked for them."""
     put(1)

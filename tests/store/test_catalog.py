@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sqlite3
 import time
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.cache import Cache
 from trtcache.store.catalog import load_records, rebuild, refold
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME, read_rows
@@ -198,3 +200,31 @@ def test_listing_while_entries_come_and_go(tmp_path: Path) -> None:
     racing = Racing(store.root, writable=True, clock_ns=time.time_ns)
     assert len(load_records(racing)) == 4
     assert len(load_records(store)) == 4
+
+
+def _put_many(root: Path) -> None:
+    for number in range(40):
+        Cache(root, max_size=60_000).get_or_build({"n": number}, lambda: b"x" * 3000, kind="test")
+
+
+def _list_many(root: Path) -> None:
+    store = DiskStore.open(root)
+    for _ in range(40):
+        load_records(store)
+
+
+def test_processes_that_put_prune_and_list_agree_in_the_end(store: DiskStore) -> None:
+    """Whatever they met on the way, the index then has exactly the files, and nothing was taken for damaged."""
+    context = multiprocessing.get_context("spawn")
+    work = (_put_many, _put_many, _list_many)
+    processes = [context.Process(target=one, args=(store.root,)) for one in work]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    records = load_records(store)
+    assert {record.digest for record in records} == {stored.digest for stored in store.scan()}
+    assert {record.digest for record in records} == set(read_rows(store.root / INDEX_NAME) or {})
+    assert sum(record.file_bytes for record in records) <= 60_000
+    assert not (store.root / "quarantine").exists()
