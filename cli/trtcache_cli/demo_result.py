@@ -1,0 +1,88 @@
+"""What the processes of the demo report, what must be true of it, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trtcache.quantities import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOLERANCE = 1e-5
+NOTICEABLE = 1e-3
+"""A refit that changes no output by more than this has not put other weights in."""
+
+HEADER = ("STEP", "OUTCOME", "COMPILE", "EXPORT", "BUILD", "TRTCACHE", "FIRST CALL", "SPEED-UP", "OFF BY")
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one process did.
+
+    Attributes:
+        step: ``build``, ``hit`` or ``refit``.
+        outcome: ``built``, ``hit`` or ``refitted``.
+        compile_s: seconds of ``compile``, or of ``refit``.
+        export_s: those of them that ``torch.export`` and its decompositions took.
+        build_s: those of them that the build took.
+        first_s: seconds of the first call after it.
+        largest_difference: from the eager output of the model whose weights are in.
+        change: the largest difference that refit made to the output; 0 for the other steps.
+        pairs: pairs of sentences that are nearest to each other, with their cosine similarity.
+    """
+
+    step: str
+    outcome: str
+    compile_s: float
+    export_s: float
+    build_s: float
+    first_s: float
+    largest_difference: float
+    change: float
+    pairs: list[tuple[str, str, float]]
+
+    @property
+    def total_s(self) -> float:
+        """Seconds to the first output."""
+        return self.compile_s + self.first_s
+
+    @property
+    def own_s(self) -> float:
+        """Seconds of ``compile`` that are neither torch's capture of the program nor the build."""
+        return self.compile_s - self.export_s - self.build_s
+
+
+def problems(results: Sequence[StepResult]) -> list[str]:
+    """Return what is not as promised, a sentence each."""
+    found = [
+        f"{one.step}: the output is off by {one.largest_difference:.1e}, and {TOLERANCE:.0e} is allowed"
+        for one in results
+        if not one.largest_difference < TOLERANCE  # NaN is a problem
+    ]
+    for one in results:
+        if one.step == "hit" and one.outcome != "hit":
+            found.append(f"the second process did not hit: {one.outcome}")
+        if one.step == "refit" and not one.change > NOTICEABLE:
+            found.append("refit: the output is still that of the old weights")
+    return found
+
+
+def rows(results: Sequence[StepResult]) -> list[tuple[str, ...]]:
+    """Return the cells of the table, in the order of ``HEADER``."""
+    first = results[0]
+    return [
+        (
+            one.step,
+            one.outcome,
+            format_duration(one.compile_s),
+            format_duration(one.export_s) if one.export_s else "-",
+            format_duration(one.build_s) if one.build_s else "-",
+            format_duration(one.own_s),
+            format_duration(one.first_s),
+            f"{first.total_s / one.total_s:.1f}x",
+            f"{one.largest_difference:.1e}",
+        )
+        for one in results
+    ]
