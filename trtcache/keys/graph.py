@@ -57,7 +57,8 @@ def graph_records(program: LoweredProgram) -> tuple[list[Json], Digest]:
     head, uses = writer.output(program)
     records.append([*head, [places.get(used, -1) for used in uses]])
     effects = [digests[node] for node in program.order if not node.users]
-    border = _framed([head, [list(bounds) for bounds in program.interface.ranges], len(effects)])
+    ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make
+    border = _framed([head, [list(bounds) for bounds in ranges], len(effects)])
     whole = b"".join([border, *effects, *(digests[used] for used in uses)])
     return records, Digest(hash_bytes(whole).hex(), len(whole))
 

@@ -42,6 +42,7 @@ class LoweredProgram:
         constant_sources: the model's names of constants that are non-persistent buffers, to the engine's names.
         in_spec, out_spec: how torch flattens the call's arguments and the model's output.
         symbols: the symbolic sizes, numbered.
+        constraints: what is known of their ranges, by torch's names.
         pipeline: the passes that made it, as they stand in the key.
         runs: what each pass did.
     """
@@ -58,6 +59,7 @@ class LoweredProgram:
     in_spec: TreeSpec
     out_spec: TreeSpec
     symbols: Symbols
+    constraints: Mapping[Any, Any]
     pipeline: tuple[str, ...]
     runs: tuple[PassRun, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -139,6 +141,7 @@ def finish(
         in_spec=call.in_spec,
         out_spec=call.out_spec,
         symbols=symbols,
+        constraints=exported.range_constraints,
         pipeline=pipeline,
         runs=runs,
     )

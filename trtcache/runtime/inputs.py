@@ -136,7 +136,8 @@ def _fixed_size(one: TensorInput) -> torch.Size:
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in {torch.Tensor, torch.nn.Parameter} or not hasattr(tensor, "__tensor_flatten__")
+    """Say whether the tensor has memory of its own: a subclass that intercepts operators (fake, distributed) has not."""
+    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 
 def _only_symbol(written: Json) -> int | None:

@@ -37,12 +37,22 @@ _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py
 
 _OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py picks vector code by it
 
+# Inductor chooses the kernel of scaled_dot_product_attention when it builds.
+_ATTENTION_KERNELS = {
+    "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
+    "flash": torch.backends.cuda.flash_sdp_enabled,
+    "math": torch.backends.cuda.math_sdp_enabled,
+    "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
+}
+
 
 def ambient() -> dict[str, object]:
     """Return the part of the key that process-wide state is."""
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "mkldnn": torch.backends.mkldnn.enabled,
+        "attention": {name: bool(enabled()) for name, enabled in _ATTENTION_KERNELS.items()},
         "environment": environment(os.environ),
         "inductor": dict(sorted(_overrides(sys.modules.get("torch._inductor.config")))),
     }
