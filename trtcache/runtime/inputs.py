@@ -136,7 +136,7 @@ def _fixed_size(one: TensorInput) -> torch.Size:
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    """Say whether the tensor has memory of its own: a subclass that intercepts operators (fake, distributed) has not."""
+    """Say whether the tensor has memory of its own: one that intercepts operators (fake, distributed) has not."""
     return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
 _PREFIX = "TORCHINDUCTOR_"
@@ -38,7 +38,7 @@ _WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py
 _OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py picks vector code by it
 
 # Inductor chooses the kernel of scaled_dot_product_attention when it builds.
-_ATTENTION_KERNELS = {
+_ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
     "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
     "flash": torch.backends.cuda.flash_sdp_enabled,
     "math": torch.backends.cuda.math_sdp_enabled,
