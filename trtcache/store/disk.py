@@ -169,7 +169,7 @@ class DiskStore:
             OSError: the disk is full or failing.
             CorruptBlobError: what was written does not read back.
             BuildError: a member's file cannot be read.
-            StoreError: the key document is too large for a header.
+            HeaderSizeError: the key document is too large for a header.
         """
         self._require_writable("store an entry")
         began_s = time.perf_counter()
