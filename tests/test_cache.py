@@ -180,6 +180,25 @@ def test_disabled_is_building_and_nothing_else(config: Config) -> None:
     assert not config.root.exists()
 
 
+def test_an_entry_that_cannot_be_moved_away_is_passed_over(config: Config, caplog: pytest.LogCaptureFixture) -> None:
+    """Where quarantine fails, a rejected entry is still not returned again, and its successor takes its place."""
+    cache = Cache(config=config)
+    entry = fetch(cache)
+    (config.root / "quarantine").write_bytes(b"")
+    cache.reject(entry, "load")
+    assert "cannot be moved to quarantine" in caplog.text
+    assert fetch(cache, b"better").reason == "load"
+    assert fetch(cache, never).read() == b"better"
+
+
+def test_a_key_too_large_to_store_costs_the_entry_alone(config: Config) -> None:
+    """A key document beyond the format's bound is built and returned, and the failure is counted by its name."""
+    cache = Cache(config=config)
+    entry = cache.get_or_build({"text": "x" * (17 << 20)}, lambda: b"engine", kind="test")
+    assert (entry.read(), entry.path) == (b"engine", None)
+    assert counts(cache)["put_failed", "HeaderSizeError"] == 1
+
+
 def test_recache_builds_and_replaces(config: Config) -> None:
     """TRTCACHE_RECACHE=1 builds although there is an entry; the new one is found from then on."""
     fetch(Cache(config=config), b"old")
@@ -441,10 +460,10 @@ def test_a_hit_of_the_whole_door_imports_no_database(config: Config) -> None:
     """A process that hits loads neither SQLAlchemy nor torch, and building is not needed."""
     fetch(Cache(config=config))
     code = (
-        "import sys, trtcache\n"
+        "import sys; before = set(sys.modules); import trtcache\n"
         "entry = trtcache.Cache(sys.argv[1]).get_or_build({'graph': 'g', 'level': 3}, None, kind='test')\n"
         "names = ('sqlalchemy', 'sqlite3', 'alembic', 'torch', 'click', 'rich', 'filelock')\n"
-        "print(entry.outcome, [name for name in names if name in sys.modules])"
+        "print(entry.outcome, [name for name in names if name in sys.modules and name not in before])"
     )
     assert run(code, config.root, TRTCACHE_FORBID_BUILD="1") == "hit []\n"
 

@@ -142,7 +142,7 @@ class Cache:
             BuildError: ``build`` returned what cannot be kept, or a file that is gone.
             Exception: whatever ``build`` raises.
         """
-        made = _Build(key, build, name, {**_circumstances(), **(provenance or {})})
+        made = _Build(key, build, name, provenance or {})
         if self.config.disable:
             return made.run("disabled")
         store = self.store
@@ -258,7 +258,7 @@ class _Build:
             name=self._name,
             build_s=time.perf_counter() - began_s,
             created_ns=time.time_ns(),
-            provenance=self._provenance,
+            provenance={**_circumstances(), **self._provenance},
             outcome="built",
             reason=reason,
             path=None,
@@ -268,13 +268,13 @@ class _Build:
 
 
 def _circumstances() -> dict[str, str]:
-    from trtcache import __version__
+    from importlib.metadata import version  # 10 ms that a hit does not pay
 
     return {
         "host": platform.node(),
         "platform": f"{platform.system()}-{platform.machine()}",
         "python": platform.python_version(),
-        "trtcache": __version__,
+        "trtcache": version("trtcache"),
     }
 
 

@@ -169,6 +169,15 @@ def test_damage_is_warned_of_with_its_reason(store: DiskStore, key: CacheKey, ca
     assert store.get(key) == Miss("absent")
 
 
+def test_a_sound_file_that_took_the_place_of_a_damaged_one_stays(store: DiskStore, key: CacheKey) -> None:
+    """A reader that found damage does not move away what another process has put there since."""
+    path = store.put(key, CONTENTS, kind="test").path
+    assert path is not None
+    error = CorruptBlobError(str(path), "member", "seen in an earlier file")
+    store._set_aside(key.digest, error, path.stat().st_ino + 1)
+    assert hit(store, key).read() == CONTENTS["artifact"]
+
+
 def test_entries_in_each_others_place_are_refused(store: DiskStore) -> None:
     """Of twelve sound entries, none is served under another's name."""
     keys = [CacheKey.of("test", {"n": number}) for number in range(12)]
@@ -419,10 +428,11 @@ def test_a_hit_imports_no_database(store: DiskStore, key: CacheKey) -> None:
     """A process that only hits loads neither SQLAlchemy nor torch nor the command line's libraries."""
     store.put(key, CONTENTS, kind="test")
     code = (
-        "import sys; from trtcache import CacheKey; from trtcache.store.disk import DiskStore\n"
+        "import sys; before = set(sys.modules)\n"
+        "from trtcache import CacheKey; from trtcache.store.disk import DiskStore\n"
         f"found = DiskStore.open({str(store.root)!r}).get(CacheKey.of('test', {{'n': 1}}))\n"
         "assert found.outcome == 'hit'\n"
         "names = ('sqlalchemy', 'sqlite3', 'alembic', 'torch', 'click', 'rich', 'filelock', 'ctypes')\n"
-        "print([name for name in names if name in sys.modules])"
+        "print([name for name in names if name in sys.modules and name not in before])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"[]\n"

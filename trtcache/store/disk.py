@@ -109,6 +109,7 @@ class DiskStore:
         A damaged file is moved to quarantine, with a warning. One of a later format is left where it is.
         """
         began_s = time.perf_counter()
+        inode = _inode(self.path(key.digest))
         try:
             file = self._open(key.digest, key.document)
             contents = file.load(mapped=self.private)
@@ -118,7 +119,7 @@ class DiskStore:
             _logger.warning("%s", error)
             return Miss("format")
         except CorruptBlobError as error:
-            self._set_aside(key.digest, error)
+            self._set_aside(key.digest, error, inode)
             return Miss(f"corrupt:{error.reason}")
         except OSError as error:
             _logger.warning("%s cannot be read: %s", self.path(key.digest), error.strerror)
@@ -263,9 +264,10 @@ class DiskStore:
             return
         self.events.append("quarantine", reason=reason, key=digest)
 
-    def _set_aside(self, digest: str, error: CorruptBlobError) -> None:
+    def _set_aside(self, digest: str, error: CorruptBlobError, inode: int) -> None:
         _logger.warning("%s; it will be built again", error)
-        if self.writable:
+        # Another process may have found the same damage and put a sound file in its place by now.
+        if self.writable and _inode(self.path(digest)) == inode:
             with suppress(OSError):
                 self.quarantine(digest, error.reason)
 
@@ -382,6 +384,13 @@ def _sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> in
             if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_mtime_ns <= before_ns:
                 freed_bytes += _unlink(Path(entry.path))
     return freed_bytes
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
 
 
 def _unlink(path: Path) -> int:
