@@ -13,11 +13,11 @@ import stat
 import weakref
 from typing import TYPE_CHECKING, TypeAlias
 
-import zstandard
 from blake3 import blake3
 
 from trtcache.errors import CorruptBlobError
 from trtcache.store.artifact import PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
+from trtcache.store.compression import decompress
 from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ Buffer: TypeAlias = "bytes | memoryview"
 
 MAP_FROM_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 20
-_MAX_WINDOW_BYTES = 8 << 20  # the window every zstd decoder must accept (RFC 8878, 3.1.1.1.2)
 _NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
 
 
@@ -137,15 +136,9 @@ class ArtifactFile:
             raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
 
     def _decompress(self, data: Buffer, member: Member) -> bytes:
-        # python-zstandard ignores max_output_size when the frame declares a size: 8 KB declared 256 MiB and got it.
-        # So the frame's claims are compared with the authenticated header before anything is decompressed.
         try:
-            frame = zstandard.get_frame_parameters(data)
-            if frame.content_size != member.size_bytes or frame.window_size > _MAX_WINDOW_BYTES or frame.dict_id:
-                raise self._corrupt("member", f"the frame of member {member.name!r} does not fit its header")
-            decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
-            return decompressor.decompress(data, max_output_size=member.size_bytes, allow_extra_data=False)
-        except (zstandard.ZstdError, MemoryError) as error:
+            return decompress(data, member.size_bytes)
+        except ValueError as error:
             raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
 
     def _map(self, member: Member) -> memoryview:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import zstandard
 from blake3 import blake3
 
 from trtcache.errors import BuildError, HeaderSizeError
@@ -26,12 +25,12 @@ from trtcache.store.artifact import (
     pays,
     reserved_bytes,
 )
+from trtcache.store.compression import compressed_size, compressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK_BYTES = 1 << 20
-_LEVEL = 3
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
@@ -154,17 +153,17 @@ def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
 
 def pays_to_compress(sample: bytes) -> bool:
     """Return whether a member with this ``sample`` should be compressed."""
-    return pays(len(sample), len(zstandard.compress(sample, _LEVEL)))
+    return pays(len(sample), compressed_size(sample))
 
 
 def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
     out = _Output(fd, offset)
     hasher = blake3()
-    compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=source.size_bytes)
+    frame = compressor(source.size_bytes)
     for chunk in source.chunks():
         hasher.update(chunk)
-        out.write(compressor.compress(chunk))
-    out.write(compressor.flush())
+        out.write(frame.compress(chunk))
+    out.write(frame.flush())
     return _member(name, "zstd", out, source.size_bytes, f"b3:{hasher.hexdigest()}")
 
 
