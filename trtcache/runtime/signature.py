@@ -84,6 +84,7 @@ class CallSignature:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError("arguments", expected, found, str(error)) from error
+        bound.apply_defaults()  # what the call leaves out may have been given when compiling, as its default
         by_name = self._spread(bound)
         positional = self._positional()
         try:
@@ -91,7 +92,7 @@ class CallSignature:
         except KeyError as error:
             raise InputError("arguments", expected, found, f"{error.args[0]} is missing") from error
         for name, value in by_name.items():
-            if value is not (parameter := self._signature.parameters.get(name)) and not _is_default(parameter, value):
+            if not _is_default(self._signature.parameters.get(name), value):
                 raise InputError(f"argument {name}", "what it was compiled with: nothing", type(value).__name__)
         return arranged
 
