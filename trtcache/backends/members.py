@@ -27,7 +27,8 @@ ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
 
 def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
     """Return what is stored for a program: its engine, constants, weight map, interface and lowered graph."""
-    constants = {name: tensor.detach().cpu().contiguous() for name, tensor in program.constants.items()}
+    # safetensors refuses tensors that share memory, as a buffer and a slice of it do.
+    constants = {name: tensor.detach().cpu().clone() for name, tensor in program.constants.items()}
     return {
         ENGINE: engine,
         CONSTANTS: save(constants),
