@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from trtcache.errors import RefitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import torch
 
     from trtcache.values import Json
 
@@ -103,18 +103,21 @@ def fit(
         if not given:
             missing.append(slot.names[0] if slot.names else slot.engine_name)
             continue
-        name, tensor = given[0]
-        if why := _mismatch(slot, tensor, device) or _untied(given):
-            mismatched.append(f"{name} ({why})")
-        else:
-            chosen[slot.engine_name] = _laid_out(slot, tensor)
+        faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
+        if not faults and (why := _untied(given)):
+            faults = [f"{given[0][0]} ({why})"]
+        mismatched += faults
+        if not faults:
+            chosen[slot.engine_name] = _laid_out(slot, given[0][1])
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
     return chosen
 
 
-def _mismatch(slot: Slot, tensor: torch.Tensor, device: torch.device) -> str | None:
+def _mismatch(slot: Slot, tensor: object, device: torch.device) -> str | None:
+    if not isinstance(tensor, torch.Tensor):
+        return f"a {type(tensor).__name__}, not a tensor"
     if tuple(tensor.shape) != slot.shape:
         return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
     if dtype_name(tensor.dtype) != slot.dtype:
