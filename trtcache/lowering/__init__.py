@@ -51,11 +51,11 @@ def lower(
     exported = decompose(exported, keep)
     seconds["decompose"] = time.perf_counter() - start
     start = time.perf_counter()
-    graph_module, values = mark(exported)
+    marked = mark(exported)
     pipeline = default_pipeline()
-    runs = pipeline.run(graph_module)
+    runs = pipeline.run(marked.graph_module)
     specs = (*pipeline.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
-    program = finish(exported, graph_module, values, name=name or label, pipeline=specs, runs=runs)
+    program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs)
     seconds["lower"] = time.perf_counter() - start
     program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict that is still ours
     return program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,8 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.constants import new_constant
+from trtcache.lowering.constants import Content, new_constant
+from trtcache.lowering.order import tied
 from trtcache.weights import layout
 
 if TYPE_CHECKING:
@@ -118,11 +119,22 @@ def _first_lines(error: Exception, most: int = 600) -> str:
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
-def mark(program: ExportedProgram) -> tuple[fx.GraphModule, dict[int, object]]:
-    """Turn a decomposed program's graph, in place, into the form that ``passes.py`` describes.
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A lowered graph, and what is known of the program beside it.
 
-    Returns:
-        The graph module, and the values of those leaves of the arguments that are not tensors.
+    ``state`` is every weight of the model by name, ``values`` the leaves of the arguments that are not tensors, and
+    ``constants`` the constants that the program uses, by the model's names for them.
+    """
+
+    graph_module: fx.GraphModule
+    state: dict[str, torch.Tensor]
+    values: dict[int, object]
+    constants: dict[str, Content]
+
+
+def mark(program: ExportedProgram) -> Marked:
+    """Turn a decomposed program's graph, in place, into the form that ``passes.py`` describes.
 
     Raises:
         ExportError: the program uses something that no engine takes, a custom object or a number that varies.
@@ -131,6 +143,7 @@ def mark(program: ExportedProgram) -> tuple[fx.GraphModule, dict[int, object]]:
     mutated = {spec.target for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION}
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     values: dict[int, object] = {}
+    constants: dict[str, Content] = {}
     leaf = 0
     for node, spec in zip(placeholders, signature.input_specs, strict=True):
         if spec.kind is InputKind.USER_INPUT:
@@ -141,9 +154,12 @@ def mark(program: ExportedProgram) -> tuple[fx.GraphModule, dict[int, object]]:
         ):
             node.meta["weight"] = str(spec.target)
         else:
-            _make_constant(graph_module, node, spec, program)
+            _make_constant(graph_module, node, spec, program, constants)
     _mark_outputs(graph_module, signature.output_specs, {node.name: node.meta.get("input") for node in placeholders})
-    return graph_module, values
+    state = {**program.constants, **program.state_dict}
+    state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
+    _merge_tied(graph_module, state)
+    return Marked(graph_module, state, values, constants)
 
 
 def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, object]) -> None:
@@ -159,18 +175,38 @@ def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, obj
         raise ExportError("the program", f"input {node.name} is a {kind}: only tensors can vary; pass a fixed number")
 
 
-def _make_constant(graph_module: fx.GraphModule, node: fx.Node, spec: InputSpec, program: ExportedProgram) -> None:
+def _make_constant(
+    graph_module: fx.GraphModule,
+    node: fx.Node,
+    spec: InputSpec,
+    program: ExportedProgram,
+    constants: dict[str, Content],
+) -> None:
     if spec.kind not in {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}:
         raise ExportError("the program", f"{spec.target or node.name} is a {spec.kind.name}, which no engine takes")
     if node.users:
         value = program.constants[str(spec.target)]
-        with node.graph.inserting_before(node):
-            constant = node.graph.create_node("get_attr", new_constant(graph_module, value.detach().contiguous()))
-        fake = node.meta["val"]
-        constant.meta["val"] = fake if fake.is_contiguous() else fake.contiguous()
-        constant.meta["source"] = spec.target
+        constant = new_constant(graph_module, value, before=node)
+        constant.meta["content"] = constants[str(spec.target)] = Content.of(value)
         node.replace_all_uses_with(constant)
     node.graph.erase_node(node)
+
+
+def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:
+    groups = tied(state)
+    first: dict[tuple[str, ...], fx.Node] = {}
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        if "weight" not in node.meta:
+            continue
+        twin = first.setdefault(groups[node.meta["weight"]], node)
+        if twin is not node:
+            node.replace_all_uses_with(twin)
+            graph_module.graph.erase_node(node)
+    output = graph_module.graph.output_node()
+    output.meta["roles"] = tuple(
+        replace(role, target=first[groups[str(role.target)]].meta["weight"]) if role.kind == "weight" else role
+        for role in output.meta["roles"]
+    )
 
 
 def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:

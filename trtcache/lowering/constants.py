@@ -9,6 +9,8 @@ import torch
 from torch import fx
 
 from trtcache.lowering.passes import Pass, PassResult
+from trtcache.values import Digest
+from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,18 +94,39 @@ class FoldConstants(Pass):
 
 
 def _replace(graph_module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> None:
-    name = new_constant(graph_module, value.contiguous())
-    with graph_module.graph.inserting_before(node):
-        constant = graph_module.graph.create_node("get_attr", name)
-    fake = node.meta["val"]
-    constant.meta["val"] = fake if fake.is_contiguous() else fake.contiguous()
-    node.replace_all_uses_with(constant)
+    node.replace_all_uses_with(new_constant(graph_module, value, before=node))
 
 
-def new_constant(graph_module: fx.GraphModule, value: torch.Tensor) -> str:
-    """Keep a constant on the graph module and return the name that a ``get_attr`` node finds it by."""
+def new_constant(graph_module: fx.GraphModule, value: torch.Tensor, *, before: fx.Node) -> fx.Node:
+    """Keep a constant, laid out contiguously, on the graph module and return a ``get_attr`` node that finds it.
+
+    The node has the fake value of ``before``, which it stands in for.
+    """
     number = len(graph_module._buffers)
     while hasattr(graph_module, f"constant_{number}"):
         number += 1
-    graph_module.register_buffer(f"constant_{number}", value, persistent=False)
-    return f"constant_{number}"
+    graph_module.register_buffer(f"constant_{number}", _laid_out(value), persistent=False)
+    with graph_module.graph.inserting_before(before):
+        constant = graph_module.graph.create_node("get_attr", f"constant_{number}")
+    constant.meta["val"] = _laid_out(before.meta["val"])
+    return constant
+
+
+def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a constant is: the digest of its bytes, and how they are read."""
+
+    digest: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Content:
+        """Return the content of a tensor, whatever its layout and device."""
+        flat = _laid_out(tensor).reshape(-1)
+        data = flat.view(torch.uint8).cpu().numpy().data if flat.numel() else b""
+        return cls(str(Digest.of(data)), dtype_name(tensor.dtype), tuple(tensor.shape))

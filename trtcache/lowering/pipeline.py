@@ -11,6 +11,7 @@ from trtcache.lowering.assertions import Assertions
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
+from trtcache.lowering.dead_stores import DeadStores
 from trtcache.lowering.passes import Pass, spec
 
 if TYPE_CHECKING:
@@ -77,4 +78,4 @@ def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bo
 
 def default_pipeline() -> Pipeline:
     """Return the passes that every program goes through."""
-    return Pipeline((Assertions(), DeadCode(), FoldConstants(), CommonSubexpressions(), DeadCode()))
+    return Pipeline((Assertions(), DeadStores(), DeadCode(), FoldConstants(), CommonSubexpressions(), DeadCode()))

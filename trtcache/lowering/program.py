@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError
+from trtcache.lowering.constants import Content
 from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
 from trtcache.lowering.order import canonical_order, tied
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.text import render
-from trtcache.values import Digest
 from trtcache.weights import Slot, dtype_name, layout
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 
-    from trtcache.lowering.capture import Role
+    from trtcache.lowering.capture import Marked, Role
     from trtcache.lowering.pipeline import PassRun
 
 
@@ -39,7 +39,7 @@ class LoweredProgram:
         interface: inputs, results, slots and constants.
         constants: the constants' tensors, by the engine's names for them.
         state: every weight of the model by name, live: an engine shares their memory.
-        constant_sources: the model's names of constants that are non-persistent buffers, to the engine's names.
+        sources: what the model's own constants (non-persistent buffers, tensors that are plain attributes) are.
         in_spec, out_spec: how torch flattens the call's arguments and the model's output.
         symbols: the symbolic sizes, numbered.
         constraints: what is known of their ranges, by torch's names.
@@ -55,7 +55,7 @@ class LoweredProgram:
     interface: Interface
     constants: Mapping[str, torch.Tensor]
     state: Mapping[str, torch.Tensor]
-    constant_sources: Mapping[str, str]
+    sources: Mapping[str, Content]
     in_spec: TreeSpec
     out_spec: TreeSpec
     symbols: Symbols
@@ -86,8 +86,7 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 def finish(
     exported: ExportedProgram,
-    graph_module: fx.GraphModule,
-    values: Mapping[int, object],
+    marked: Marked,
     *,
     name: str,
     pipeline: tuple[str, ...],
@@ -97,8 +96,7 @@ def finish(
 
     Args:
         exported: the decomposed program that the graph came from.
-        graph_module: its graph, marked and lowered.
-        values: the leaves of the arguments that are not tensors.
+        marked: its graph, marked and lowered.
         name: what people call the program.
         pipeline: the passes' specs.
         runs: what they did.
@@ -106,16 +104,14 @@ def finish(
     Raises:
         ExportError: an output is neither a tensor nor a constant, or the tensors are on several CUDA devices.
     """
-    state = {**exported.constants, **exported.state_dict}
-    state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
-    _merge_tied(graph_module, state)
+    graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
     output = graph_module.graph.output_node()
     roles: tuple[Role, ...] = output.meta["roles"]
     symbols = Symbols()
     inputs = _inputs(graph_module, symbols)
     slots = _slots(order, state, {str(role.target) for role in roles if role.kind == "weight"}, exported)
-    constants, digests, sources = _constants(graph_module, order)
+    constants, digests = _constants(graph_module, order)
     call = exported.call_spec
     return LoweredProgram(
         name=name,
@@ -125,7 +121,7 @@ def finish(
         arguments=arguments,
         interface=Interface(
             inputs=inputs,
-            values=tuple(ValueInput(leaf, value) for leaf, value in sorted(values.items())),
+            values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
             results=tuple(
                 Result(role.kind, role.target if isinstance(role.target, int) else None, role.value)
                 for role in roles
@@ -137,7 +133,7 @@ def finish(
         ),
         constants=constants,
         state=state,
-        constant_sources=sources,
+        sources=marked.constants,
         in_spec=call.in_spec,
         out_spec=call.out_spec,
         symbols=symbols,
@@ -145,18 +141,6 @@ def finish(
         pipeline=pipeline,
         runs=runs,
     )
-
-
-def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:
-    groups = tied(state)
-    first: dict[tuple[str, ...], fx.Node] = {}
-    for node in graph_module.graph.find_nodes(op="placeholder"):
-        if "weight" not in node.meta:
-            continue
-        twin = first.setdefault(groups[node.meta["weight"]], node)
-        if twin is not node:
-            node.replace_all_uses_with(twin)
-            graph_module.graph.erase_node(node)
 
 
 def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput, ...]:
@@ -198,12 +182,9 @@ def _slots(
     return tuple(slots)
 
 
-def _constants(
-    graph_module: fx.GraphModule, order: list[fx.Node]
-) -> tuple[dict[str, torch.Tensor], tuple[str, ...], dict[str, str]]:
+def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     tensors: dict[str, torch.Tensor] = {}
-    names: dict[object, str] = {}
-    sources: dict[str, str] = {}
+    names: dict[tuple[Content, str], str] = {}
     for node in order:
         if node.op != "get_attr":
             continue
@@ -212,18 +193,8 @@ def _constants(
             raise ExportError(
                 "the program", f"it has control flow with a body ({node.target}), which is not cached yet"
             )
-        identity = (str(digest_of(tensor)), dtype_name(tensor.dtype), tuple(tensor.shape), tensor.device.type)
-        name = names.setdefault(identity, f"c{len(names)}")
+        content = node.meta.get("content") or Content.of(tensor)
+        name = names.setdefault((content, tensor.device.type), f"c{len(names)}")
         tensors.setdefault(name, tensor)
-        node.meta["constant"] = (name, identity[0])
-        if "source" in node.meta:
-            sources[str(node.meta["source"])] = name
-    return tensors, tuple(str(identity[0]) for identity in names), sources  # type: ignore[index]
-
-
-def digest_of(tensor: torch.Tensor) -> Digest:
-    """Return the digest of a contiguous tensor's bytes."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    if not flat.numel():
-        return Digest.of(b"")
-    return Digest.of(flat.view(torch.uint8).cpu().numpy().data)
+        node.meta["constant"] = (name, content.digest)
+    return tensors, tuple(content.digest for content, _ in names)

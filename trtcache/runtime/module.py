@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.errors import RefitError
+from trtcache.lowering.constants import Content
 from trtcache.runtime.inputs import InputCheck
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trtcache.backends.protocol import Engine
     from trtcache.lowering import LoweredProgram
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
+
+_EXTRA_STATE = "_extra_state"  # torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX
 
 
 class CompiledModule:
@@ -45,9 +47,7 @@ class CompiledModule:
         self._interface = program.interface
         self._device = program.device
         self._known = frozenset(program.state)
-        self._constants = {
-            name: program.constants[engine_name] for name, engine_name in program.constant_sources.items()
-        }
+        self._constants = program.sources
         self._call = call
         self._check = InputCheck(program.interface, self._device, call.label)
         self._results = program.interface.results
@@ -101,18 +101,26 @@ class CompiledModule:
             self._live = (engine.refit(chosen), chosen)
 
     def _state(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        if not isinstance(weights, torch.nn.Module):
-            return weights
-        buffers = dict(weights.named_buffers(remove_duplicate=False))
+        if isinstance(weights, torch.nn.Module):
+            self._check_constants(weights)
+            weights = weights.state_dict(keep_vars=True)
+        if not isinstance(weights, Mapping):
+            raise TypeError(f"refit takes a torch.nn.Module or its state_dict, not {type(weights).__name__}")
+        # What a module's get_extra_state returned is no weight.
+        return {name: one for name, one in weights.items() if name in self._known or not name.endswith(_EXTRA_STATE)}
+
+    def _check_constants(self, module: torch.nn.Module) -> None:
         changed = [
             f"{name} (a constant of the program; compile the new model instead)"
-            for name, value in self._constants.items()
-            if name in buffers and not _equal(buffers[name], value)
+            for name, content in self._constants.items()
+            if isinstance(value := _attribute(module, name), torch.Tensor) and Content.of(value) != content
         ]
         if changed:
             raise RefitError(mismatched=tuple(changed))
-        return weights.state_dict(keep_vars=True)
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.to(other.device), other)
+def _attribute(module: torch.nn.Module, name: str) -> object:
+    value: object = module
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
