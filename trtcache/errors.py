@@ -6,6 +6,7 @@ a caller only where there is no way on.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -299,3 +300,10 @@ class ExportError(TrtcacheError):
 def _some(names: tuple[str, ...], most: int = 6) -> str:
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return the sentence that tells a misspelt ``name`` from the ``known`` ones."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown; {hint}known: {', '.join(sorted(known))}"

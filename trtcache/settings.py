@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
-from trtcache.errors import SettingsError
+from trtcache.errors import SettingsError, did_you_mean
 
 Option: TypeAlias = bool | int | float | str
 
@@ -68,10 +67,3 @@ class Settings:
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """Return the sentence that tells a misspelt ``name`` from the ``known`` ones."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"unknown; {hint}known: {', '.join(sorted(known))}"

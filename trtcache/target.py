@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.errors import SettingsError
-from trtcache.settings import did_you_mean
+from trtcache.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,8 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from trtcache.errors import BackendUnavailableError
-from trtcache.settings import did_you_mean
+from trtcache.errors import BackendUnavailableError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
