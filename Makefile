@@ -1,5 +1,4 @@
 # Each target sets up .venv by itself: nothing else has to be typed, activated or installed before.
-# On Linux, PyPI's torch comes with gigabytes of CUDA. For a CPU-only build, which is enough for all of this:
 
 PYTHON ?= python3
 ONLY ?=
