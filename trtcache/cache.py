@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -268,7 +267,8 @@ class _Build:
 
 
 def _circumstances() -> dict[str, str]:
-    from importlib.metadata import version  # 10 ms that a hit does not pay
+    import platform  # a hit does not pay for these two
+    from importlib.metadata import version
 
     return {
         "host": platform.node(),

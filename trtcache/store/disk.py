@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import stat
 import time
 from contextlib import suppress
@@ -397,7 +396,9 @@ def _unlink(path: Path) -> int:
     try:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode):
-            shutil.rmtree(path, ignore_errors=True)
+            from shutil import rmtree  # three compression libraries that a hit does not need
+
+            rmtree(path, ignore_errors=True)
         else:
             path.unlink()
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from trtcache.store.artifact import DEFAULT_MEMBER, Content, Header
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from trtcache.store.reader import ArtifactFile, Buffer
@@ -69,7 +68,7 @@ class Entry:
             OSError: the file cannot be written.
         """
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
         try:
             with temporary.open("xb") as file:
                 file.write(self.read(name))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -122,7 +121,7 @@ class TemporaryFile:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / f"{TEMPORARY}{secrets.token_hex(8)}"
+        self.path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.fd = os.open(self.path, flags, 0o600)
 
