@@ -1,19 +1,22 @@
-"""Kill a process before each of its mutating calls, and look at the store that it leaves.
+"""Kill a process before each of its mutating calls, or let them fail, and look at the store that it leaves.
 
-Run under the shim: ``LD_PRELOAD=shim.so python fork_server.py SHIM DIRECTORY SCENARIO...``. Everything is imported
+Run under the shim: ``LD_PRELOAD=shim.so python fork_server.py SHIM DIRECTORY MODE SCENARIO...``. Everything is imported
 once; each point is a forked child. A child tells an oracle pipe what the store has acknowledged. Prints one JSON
 object: for each scenario the number of points and what was wrong.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import json
 import logging
 import os
 import random
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +32,10 @@ from trtcache.values import CacheKey
 
 Ack: TypeAlias = Callable[[str], None]
 
+Arm: TypeAlias = Callable[[int], None]
+
 MAX_POINTS = 2000
+REACHED, NOT_REACHED = 0, 3
 
 
 def key_of(name: str) -> CacheKey:
@@ -42,12 +48,13 @@ def content_of(name: str) -> bytes:
     return random.Random(name).randbytes(4500) + name.encode() * (4500 // len(name))
 
 
-def fetch(root: Path, name: str, *, more: Mapping[str, bytes] | None = None, **config: object) -> None:
-    """Get or build one entry, with ``more`` members, through the whole door."""
+def fetch(root: Path, name: str, *, more: Mapping[str, bytes] | None = None, **config: object) -> bool:
+    """Get or build one entry, with ``more`` members, through the whole door; return whether it was stored."""
     base = replace(Config.from_environ({}), root=root, **config)  # type: ignore[arg-type]  # fields by name
     contents = {"artifact": content_of(name), **(more or {})}
     entry = Cache(config=base).fetch(key_of(name), lambda: contents, name=name)
-    assert entry.path is not None
+    assert entry.read() == content_of(name)
+    return entry.path is not None
 
 
 @dataclass(frozen=True)
@@ -59,36 +66,37 @@ class Scenario:
     wanted: tuple[str, ...] = ()
     may_go: tuple[str, ...] = ()
     pin: str = ""
+    damage: str = ""
 
 
 def first_put(root: Path, ack: Ack) -> None:
     """Put into a directory that is not there: store, entry and index are made."""
-    fetch(root, "one")
-    ack("one")
+    if fetch(root, "one"):
+        ack("one")
 
 
 def second_put(root: Path, ack: Ack) -> None:
     """Put a second entry."""
-    fetch(root, "two")
-    ack("two")
+    if fetch(root, "two"):
+        ack("two")
 
 
 def replace_entry(root: Path, ack: Ack) -> None:
     """Build an entry again and put it in place of the old one."""
-    fetch(root, "one:new", recache=True)
-    ack("one:new")
+    if fetch(root, "one:new", recache=True):
+        ack("one:new")
 
 
 def several_members(root: Path, ack: Ack) -> None:
     """Put an entry of six members."""
-    fetch(root, "many", more={f"member-{index}": os.urandom(5000) for index in range(5)})
-    ack("many")
+    if fetch(root, "many", more={f"member-{index}": os.urandom(5000) for index in range(5)}):
+        ack("many")
 
 
 def put_that_prunes(root: Path, ack: Ack) -> None:
     """Put an entry that makes the store too large, so that unpinned ones go."""
-    fetch(root, "two", max_size_bytes=30_000)
-    ack("two")
+    if fetch(root, "two", max_size_bytes=30_000):
+        ack("two")
 
 
 def pin_entry(root: Path, ack: Ack) -> None:
@@ -99,12 +107,8 @@ def pin_entry(root: Path, ack: Ack) -> None:
 
 def damaged_entry(root: Path, ack: Ack) -> None:
     """Find an entry damaged, move it to quarantine and build it again."""
-    path = DiskStore.open(root).path(key_of("one").digest)
-    fd = os.open(path, os.O_WRONLY)
-    os.pwrite(fd, b"damage", 5000)
-    os.close(fd)
-    fetch(root, "one")
-    ack("one")
+    if fetch(root, "one"):
+        ack("one")
 
 
 def written_in_place(root: Path, ack: Ack) -> None:
@@ -128,7 +132,7 @@ SCENARIOS = {
     "several members": Scenario(several_members, before=("one",), wanted=("many",)),
     "put that prunes": Scenario(put_that_prunes, before=OLD, wanted=("two",), may_go=OLD[:2], pin=OLD[2]),
     "pin": Scenario(pin_entry, before=("one",)),
-    "damaged entry": Scenario(damaged_entry, before=("one",), wanted=("one",), may_go=("one",)),
+    "damaged entry": Scenario(damaged_entry, before=("one",), wanted=("one",), may_go=("one",), damage="one"),
     "written in place": Scenario(written_in_place, wanted=("one",)),
 }
 
@@ -139,22 +143,35 @@ def prepare(root: Path, scenario: Scenario) -> None:
         fetch(root, name)
     if scenario.pin:
         DiskStore.open(root).pin(key_of(scenario.pin).digest)
+    if scenario.damage:
+        path = DiskStore.open(root).path(key_of(scenario.damage).digest)
+        with path.open("r+b") as file:
+            file.seek(5000)
+            file.write(b"damage")
 
 
-def run_child(crash_at: Callable[[int], None], point: int, scenario: Scenario, root: Path) -> tuple[set[str], bool]:
-    """Run a scenario in a child that is killed before call ``point``; return what it acknowledged, and if it ended."""
+def run_child(arm: Arm, calls: Callable[[], int], point: int, scenario: Scenario, root: Path) -> tuple[set[str], int]:
+    """Run a scenario in a child that is armed for call ``point``; return what it acknowledged and how it ended."""
     oracle, told = os.pipe()
     child = os.fork()
     if child == 0:
-        crash_at(point)
-        scenario.run(root, lambda name: os.write(told, name.encode() + b"\n") and None)
-        os._exit(0)
+        os.close(oracle)
+        arm(point)
+        try:
+            scenario.run(root, lambda name: _tell(told, name))
+        except BaseException:  # noqa: BLE001  # the parent counts it
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(REACHED if calls() >= point else NOT_REACHED)
     os.close(told)
     with os.fdopen(oracle) as lines:
         acknowledged = set(lines.read().split("\n")) - {""}
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, -9), f"the child ended with {status}"
-    return acknowledged, status == 0
+    return acknowledged, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _tell(told: int, name: str) -> None:
+    with contextlib.suppress(OSError):  # this write may be the one that fails
+        os.write(told, name.encode() + b"\n")
 
 
 def problems(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str]:
@@ -162,6 +179,7 @@ def problems(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str
     store = DiskStore.open(root)
     found = [*_entries(store, scenario, acknowledged), *_pins(store, scenario, acknowledged)]
     listed, there = {record.digest for record in load_records(store)}, {stored.digest for stored in store.scan()}
+    load_records(store)  # a commit that failed half-way is rolled back by the first listing, its rows go with this one
     rows = read_rows(root / INDEX_NAME)
     if not there == listed == set(rows or {}):
         found.append(f"{len(there)} entries, {len(listed)} listed, {len(rows or {})} in the index")
@@ -183,7 +201,7 @@ def _entries(store: DiskStore, scenario: Scenario, acknowledged: set[str]) -> li
             allowed = (versions & acknowledged) or versions
             if entry.read() not in [content_of(name) for name in allowed]:
                 found.append(f"{key_name}: wrong bytes served")
-        elif must or (entry.reason != "absent" and scenario.run is not damaged_entry):
+        elif must or (entry.reason != "absent" and not scenario.damage):
             found.append(f"{key_name}: {entry.reason}")
     return found
 
@@ -195,7 +213,7 @@ def _pins(store: DiskStore, scenario: Scenario, acknowledged: set[str]) -> list[
     return [] if wanted <= store.pins() else ["a pin is lost"]
 
 
-def explore(crash_at: Callable[[int], None], directory: Path, scenario: Scenario) -> tuple[int, list[str]]:
+def explore(arm: Arm, calls: Callable[[], int], directory: Path, scenario: Scenario) -> tuple[int, list[str]]:
     """Run a scenario once for each call that it makes; return how many those are, and what was wrong."""
     template, root = directory / "template", directory / "root"
     prepare(template, scenario)
@@ -205,12 +223,14 @@ def explore(crash_at: Callable[[int], None], directory: Path, scenario: Scenario
         if scenario.before:
             shutil.copytree(template, root)
             root.chmod(0o700)
-        acknowledged, ended = run_child(crash_at, point, scenario, root)
+        acknowledged, status = run_child(arm, calls, point, scenario, root)
+        if status not in (REACHED, NOT_REACHED, -9):
+            wrong.append(f"point {point}: the child ended with {status}")
         try:
             wrong += [f"point {point}: {problem}" for problem in problems(root, scenario, acknowledged)]
         except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
             wrong.append(f"point {point}: {type(error).__name__}: {error}")
-        if ended:
+        if status == NOT_REACHED:
             return point - 1, wrong
     raise AssertionError(f"no end after {MAX_POINTS} points")
 
@@ -220,12 +240,19 @@ def main() -> None:
     logging.disable()
     shim = ctypes.CDLL(sys.argv[1])
     shim.crash_at.argtypes = [ctypes.c_long]
+    shim.fail_at.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int]
+    shim.crash_calls.restype = ctypes.c_long
+    modes: dict[str, Arm] = {
+        "kill": shim.crash_at,
+        "one fails": lambda point: shim.fail_at(point, point, errno.ENOSPC),
+        "all fail": lambda point: shim.fail_at(point, 1 << 30, errno.EIO),
+    }
     fetch(Path(sys.argv[2]) / "warm", "warm", max_size_bytes=1)  # imports all that is imported on the way
     results = {}
-    for name in sys.argv[3:]:
+    for name in sys.argv[4:]:
         directory = Path(sys.argv[2]) / name.replace(" ", "-")
         directory.mkdir()
-        results[name] = explore(shim.crash_at, directory, SCENARIOS[name])
+        results[name] = explore(modes[sys.argv[3]], shim.crash_calls, directory, SCENARIOS[name])
     sys.stdout.write(json.dumps(results))
 
 

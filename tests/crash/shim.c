@@ -1,10 +1,12 @@
-/* Kill the process before its n-th call that changes a file system.
+/* Kill the process before its n-th call that changes a file system, or let that call fail.
  *
  * Preloaded into a process. crash_at(n) arms it: the n-th of the calls below from then on is not made, and the process
- * gets SIGKILL instead, as if it had been killed between two system calls. crash_calls() says how many were made.
+ * gets SIGKILL instead, as if it had been killed between two system calls. fail_at(n, last, error) lets the n-th to the
+ * last call return -1 with that errno instead. crash_calls() says how many were made. strace counts the same calls.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,21 +15,27 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static long limit = 0, calls = 0;
+static long limit = 0, last_failing = 0, calls = 0;
+static int error = 0;
 
-void crash_at(long n) { limit = n; calls = 0; }
+void crash_at(long n) { limit = n; calls = 0; error = 0; }
+void fail_at(long n, long last, int with) { limit = n; last_failing = last; calls = 0; error = with; }
 long crash_calls(void) { return calls; }
 
-static void count(void) {
-    if (limit && ++calls == limit) {
-        kill(getpid(), SIGKILL);
-        for (;;) pause();
+/* Count a call; return whether it must fail. */
+static int fails(void) {
+    if (!limit || ++calls < limit) return 0;
+    if (error) {
+        errno = error;
+        return calls <= last_failing;
     }
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define WRAP(type, name, parameters, arguments) \
-    type name parameters { count(); return NEXT(name) arguments; }
+    type name parameters { return fails() ? -1 : NEXT(name) arguments; }
 
 WRAP(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))
 WRAP(ssize_t, pwrite, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
@@ -61,7 +69,7 @@ WRAP(int, utimensat, (int fd, const char *path, const struct timespec times[2], 
             va_start(rest, flags); \
             mode = va_arg(rest, mode_t); \
             va_end(rest); \
-            count(); \
+            if (fails()) return -1; \
         } \
         return NEXT(name) arguments; \
     }
