@@ -65,7 +65,7 @@ def export(
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
-    args, kwargs = pytree.tree_map_only(torch.Tensor, _laid_out, (args, dict(kwargs)))
+    args, kwargs = _examples(model, (args, dict(kwargs)))
     try:
         with _quiet():
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -99,10 +99,30 @@ def _packet(operator: object) -> str:
     return str(operator).rpartition(".")[0]
 
 
-def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.layout != torch.strided or layout(tuple(tensor.shape), tensor.stride()) == tensor.stride():
-        return tensor
-    return tensor.contiguous()
+def _examples(model: torch.nn.Module, arguments: Any) -> Any:
+    """Return example arguments in layouts that others can be copied into, each with memory of its own.
+
+    torch.export takes a tensor that is given twice, or that is also a weight, for one thing: the program would then
+    ignore what a later call gives in its second place.
+    """
+    taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
+
+    def example(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout != torch.strided:
+            return tensor
+        kept = layout(tuple(tensor.shape), tensor.stride()) == tensor.stride()
+        made = tensor if kept else tensor.contiguous()
+        if _memory(made) in taken:
+            made = made.detach().clone()
+        taken.add(_memory(made))
+        return made
+
+    return pytree.tree_map_only(torch.Tensor, example, arguments)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
 
 
 @contextmanager
