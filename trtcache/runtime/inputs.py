@@ -12,6 +12,7 @@ import torch
 
 from trtcache.errors import InputError
 from trtcache.lowering.symbols import evaluate
+from trtcache.runtime.aliasing import overlap
 from trtcache.weights import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class InputCheck:
             (one.leaf, getattr(torch, one.dtype), _fixed_size(one) if self._fixed else None, one.stride, where)
             for one, where in zip(self._inputs, self._devices, strict=True)
         )
+        self._mutated = frozenset(
+            one.target for one in interface.results if one.kind == "input" and one.target is not None
+        )
         self._conjugates = any(fast[1].is_complex for fast in self._fast)
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
@@ -56,14 +60,21 @@ class InputCheck:
         """
         for leaf, value in self._values:
             given = leaves[leaf]
-            if given is not value and (type(given) is not type(value) or given != value):
+            if given is not value and not _same(given, value):
                 raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
+        tensors = self._tensors(leaves)
+        if self._mutated:
+            self._check_apart(leaves)
+        return tensors
+
+    def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         if self._fixed and not self._conjugates:
             tensors = []
             for leaf, dtype, shape, stride, device in self._fast:
                 tensor = leaves[leaf]
                 if (
                     type(tensor) is not torch.Tensor
+                    or tensor.layout is not torch.strided
                     or tensor.dtype is not dtype
                     or tensor.shape != shape
                     or tensor.stride() != stride
@@ -88,8 +99,10 @@ class InputCheck:
         return [_laid_out(one, leaves[one.leaf], sizes) for one in self._inputs]
 
     def _check(self, one: TensorInput, given: Any, device: torch.device) -> None:
-        if not isinstance(given, torch.Tensor) or given.layout != torch.strided:
+        if not isinstance(given, torch.Tensor):
             raise self._wrong(one.leaf, f"a {one.dtype} tensor", _described(given))
+        if given.layout != torch.strided:
+            raise self._wrong(one.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
         if not _plain(given):
             raise self._wrong(one.leaf, "a plain tensor", type(given).__name__, "an engine reads memory directly")
         if dtype_name(given.dtype) != one.dtype:
@@ -127,8 +140,22 @@ class InputCheck:
                         expected = f"size {least} to {'any' if most is None else most} in dimension {place}"
                         raise self._wrong(one.leaf, expected, str(leaves[one.leaf].shape[place]))
 
+    def _check_apart(self, leaves: Sequence[Any]) -> None:
+        """Refuse inputs of which one is changed and shares memory with another: the engine reads before it writes."""
+        for changed in self._mutated:
+            for one in self._inputs:
+                if one.leaf != changed and overlap(leaves[changed], leaves[one.leaf]):
+                    expected = f"memory of its own: a call changes {self._label(changed)}"
+                    raise self._wrong(one.leaf, expected, "a tensor that shares it")
+
     def _wrong(self, leaf: int, expected: str, found: str, hint: str = "") -> InputError:
         return InputError(self._label(leaf), expected, found, hint)
+
+
+def _same(given: object, value: object) -> bool:
+    if type(given) is not type(value):
+        return False
+    return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan
 
 
 def _fixed_size(one: TensorInput) -> torch.Size:
