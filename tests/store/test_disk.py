@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -269,6 +270,43 @@ def test_a_failed_put_leaves_the_old_entry_and_nothing_else(store: DiskStore, ke
         store.put(key, {"artifact": os.urandom(3 << 20), "more": tmp_path / "gone"}, kind="test")
     assert hit(store, key).read() == b"old"
     assert [path.name for path in store.path(key.digest).parent.iterdir()] == [f"{key.digest}.trtc"]
+
+
+def test_a_flush_that_failed_is_final(store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed flush of the file nothing is flushed again or renamed: the kernel may have dropped its pages."""
+    store.put(key, {"artifact": b"old"}, kind="test")
+    calls: list[str] = []
+
+    def fsync(fd: int) -> None:
+        regular = Path(f"/proc/self/fd/{fd}").is_file()
+        calls.append("file" if regular else "directory")
+        if regular:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        store.put(key, {"artifact": b"new"}, kind="test")
+    assert calls[-1] == "file"
+    assert calls.count("file") == 1
+    assert hit(store, key).read() == b"old"
+
+
+def test_short_writes_are_continued(store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that takes a hundred bytes a call gets the rest in the next."""
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, memoryview(data)[:100], offset))
+    store.put(key, CONTENTS, kind="test")
+    assert hit(store, key).read() == CONTENTS["artifact"]
+
+
+def test_writes_that_lie_are_not_acknowledged(store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written is read back before it gets its name; a disk that loses a write makes no entry."""
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(len(data)), offset))
+    with pytest.raises(CorruptBlobError):
+        store.put(key, CONTENTS, kind="test")
+    assert store.get(key) == Miss("absent")
+    assert list(store.path(key.digest).parent.iterdir()) == []
 
 
 def test_a_header_is_read_alone(store: DiskStore, key: CacheKey) -> None:

@@ -1,0 +1,63 @@
+"""Many processes on one store, some of them killed and some stopped: no wrong byte, no deadlock, nothing left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from trtcache.store.catalog import load_records
+from trtcache.store.disk import DiskStore
+
+SOAK = Path(__file__).with_name("soak.py")
+DURATION_S = float(os.environ.get("TRTCACHE_SOAK_S", "6"))
+
+
+def start(root: Path, seed: int, duration_s: float) -> subprocess.Popen[str]:
+    """Start one process."""
+    command = [sys.executable, "-W", "error", SOAK, root, str(seed), str(duration_s)]
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("TRTCACHE_")}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def disturb(processes: list[subprocess.Popen[str]], root: Path, until_s: float) -> int:
+    """Kill or stop a process at random times, and start another for each that was killed; return how many were."""
+    chance, killed = random.Random(7), 0
+    while time.monotonic() < until_s:
+        time.sleep(chance.uniform(0.05, 0.25))
+        victim = chance.randrange(1, len(processes))  # the first is left alone
+        if chance.random() < 0.5:
+            processes[victim].send_signal(signal.SIGSTOP)
+            time.sleep(chance.uniform(0.0, 0.1))
+            processes[victim].send_signal(signal.SIGCONT)
+            continue
+        processes[victim].kill()
+        processes[victim].communicate()
+        killed += 1
+        processes[victim] = start(root, killed + 100, until_s - time.monotonic())
+    return killed
+
+
+def test_processes_that_are_killed_and_stopped_share_a_store(tmp_path: Path) -> None:
+    """Four processes put, get, prune and damage; whatever is served is right, and what is left is sound."""
+    root = tmp_path / "cache"
+    until_s = time.monotonic() + DURATION_S
+    processes = [start(root, seed, DURATION_S) for seed in range(4)]
+    killed = disturb(processes, root, until_s)
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [
+        (process.returncode, errors)
+        for process, (_, errors) in zip(processes, outputs, strict=True)
+        if process.returncode
+    ] == []
+    assert int(outputs[0][0]) > 20
+    assert killed > 3
+    store = DiskStore.open(root)
+    records = load_records(store)
+    assert {record.digest for record in records} == {stored.digest for stored in store.scan()}
+    store.sweep(temporary_s=-1)
+    assert not list(root.rglob(".tmp-*"))
