@@ -7,11 +7,18 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SOAK = Path(__file__).with_name("soak.py")
 DURATION_S = float(os.environ.get("TRTCACHE_SOAK_S", "6"))
@@ -42,9 +49,16 @@ def disturb(processes: list[subprocess.Popen[str]], root: Path, until_s: float) 
     return killed
 
 
-def test_processes_that_are_killed_and_stopped_share_a_store(tmp_path: Path) -> None:
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory in memory where there is such, so that four processes wait for each other and not for a disk."""
+    memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory) / "cache"
+
+
+def test_processes_that_are_killed_and_stopped_share_a_store(root: Path) -> None:
     """Four processes put, get, prune and damage; whatever is served is right, and what is left is sound."""
-    root = tmp_path / "cache"
     until_s = time.monotonic() + DURATION_S
     processes = [start(root, seed, DURATION_S) for seed in range(4)]
     killed = disturb(processes, root, until_s)

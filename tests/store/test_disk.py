@@ -73,6 +73,19 @@ def test_a_put_replaces_an_entry_and_leaves_what_was_read(store: DiskStore, key:
     assert first.read("text") == b"one " * 500
 
 
+def test_damage_after_a_put_does_not_cost_what_was_built(store: DiskStore, key: CacheKey, tmp_path: Path) -> None:
+    """Members built in memory stay right whatever becomes of the file; one built as a file is found to be damaged."""
+    (tmp_path / "source").write_bytes(b"from a file")
+    entry = store.put(key, {"artifact": b"in memory", "file": tmp_path / "source"}, kind="test")
+    path = store.path(key.digest)
+    raw = bytearray(path.read_bytes())
+    raw[4096:] = bytes(len(raw) - 4096)
+    path.write_bytes(raw)
+    assert entry.read() == b"in memory"
+    with pytest.raises(CorruptBlobError, match="member 'file' does not fit"):
+        entry.read("file")
+
+
 def test_a_member_that_is_not_there_is_named(store: DiskStore, key: CacheKey) -> None:
     """Asking for an unknown member says which there are."""
     entry = store.put(key, CONTENTS, kind="test")

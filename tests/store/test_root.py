@@ -11,7 +11,7 @@ import pytest
 
 from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
 from trtcache.store.disk import DiskStore
-from trtcache.store.root import MARKER, TAG, TemporaryFile, filesystem_type
+from trtcache.store.root import MARKER, TAG, filesystem_type
 
 
 def mode(path: Path) -> int:
@@ -155,18 +155,3 @@ def test_the_file_system_is_known() -> None:
     """The type comes from the kernel's table of mounts, the deepest mount that holds the path."""
     assert filesystem_type(Path("/proc/self")) == "proc"
     assert filesystem_type(Path("/")) != "unknown"
-
-
-def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
-    """When a commit fails after its close, the descriptor's number, by then another's, is left alone."""
-    (tmp_path / "taken").mkdir()
-    temporary = TemporaryFile(tmp_path)
-    number = temporary.fd
-    temporary.close()
-    other = os.open("/dev/null", os.O_RDONLY)
-    assert other == number
-    with pytest.raises(IsADirectoryError), temporary:
-        temporary.commit(tmp_path / "taken")
-    os.fstat(other)
-    os.close(other)
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

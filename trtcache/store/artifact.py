@@ -126,10 +126,10 @@ def _member_name(name: object, kind: str) -> str:
 
 
 def _content(name: str, content: object, kind: str) -> Content:
-    if isinstance(content, memoryview):
-        return content.cast("B") if content.c_contiguous else bytes(content)
-    if isinstance(content, (bytes, bytearray)):
-        return content
+    if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
+        return content.cast("B")
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)  # of a buffer that can change a copy, of bytes the same object
     if not isinstance(content, Path):
         found = type(content).__name__
         raise BuildError(kind, f"member {name!r} is of type {found}; return bytes or the pathlib.Path of a file")

@@ -28,9 +28,10 @@ from trtcache.errors import (
 from trtcache.store.artifact import Draft
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
+from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_directories, sweep, sync_directory
 from trtcache.store.flight import flight
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.root import TEMPORARY, TemporaryFile, is_private, make_directories, prepare, sync_directory
+from trtcache.store.root import is_private, prepare
 from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class DiskStore:
         path = self.path(key.digest)
         make_directories(path.parent, self.root)
         file = self._publish(draft, path)
-        stored = StoredContents(file, mapped=self.private)
+        stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
 
@@ -244,7 +245,7 @@ class DiskStore:
             OSError: it cannot be deleted.
         """
         self._require_writable("remove an entry")
-        return _unlink(self.path(digest))
+        return delete(self.path(digest))
 
     def quarantine(self, digest: str, reason: str) -> None:
         """Move an entry out of the way, for a person to look at, and count it. Nothing happens if it is gone.
@@ -349,8 +350,8 @@ class DiskStore:
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
         freed_bytes = 0
         for directory in (str(self.root), *_subdirectories(self.root / "entries")):
-            freed_bytes += _sweep(directory, TEMPORARY, temporary_ns)
-        return freed_bytes + _sweep(self.root / "quarantine", "", quarantine_ns)
+            freed_bytes += sweep(directory, TEMPORARY, temporary_ns)
+        return freed_bytes + sweep(self.root / "quarantine", "", quarantine_ns)
 
     def _require_writable(self, action: str) -> None:
         if not self.writable:
@@ -376,31 +377,8 @@ def _stored_in(found: Iterator[os.DirEntry[str]]) -> Iterator[Stored]:
                 yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int:
-    freed_bytes = 0
-    with suppress(OSError), os.scandir(directory) as found:
-        for entry in found:
-            if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_mtime_ns <= before_ns:
-                freed_bytes += _unlink(Path(entry.path))
-    return freed_bytes
-
-
 def _inode(path: Path) -> int:
     try:
         return path.lstat().st_ino
     except OSError:
         return 0
-
-
-def _unlink(path: Path) -> int:
-    try:
-        found = path.lstat()
-        if stat.S_ISDIR(found.st_mode):
-            from shutil import rmtree  # three compression libraries that a hit does not need
-
-            rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
-    except FileNotFoundError:
-        return 0
-    return found.st_size

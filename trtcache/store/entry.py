@@ -51,7 +51,7 @@ class Entry:
         Raises:
             KeyError: there is no such member.
             OSError: the member is a file of the builder's, was not stored, and cannot be read.
-            CorruptBlobError: the entry was stored in this process and damaged since.
+            CorruptBlobError: the member was built as a file, and the artifact was damaged since it was stored.
         """
         if name not in self.contents:
             raise KeyError(f"entry {self.key.digest[:16]} has no member {name!r}; it has {', '.join(self.members)}")
@@ -79,15 +79,19 @@ class Entry:
 
 
 class StoredContents(Mapping[str, "Content"]):
-    """The members of an open artifact file, each read and verified when it is first asked for."""
+    """The members of an artifact that was just stored.
 
-    def __init__(self, file: ArtifactFile, *, mapped: bool) -> None:
+    Those that were built in memory are those very bytes, so that no damage to the file since can cost the build. Those
+    that were built as files, which may be gone, are read from the artifact and verified when they are first asked for.
+    """
+
+    def __init__(self, file: ArtifactFile, built: Mapping[str, Content], *, mapped: bool) -> None:
         self._file = file
         self._mapped = mapped
-        self._loaded: dict[str, Buffer] = {}
+        self._loaded = {name: content for name, content in built.items() if not isinstance(content, Path)}
         self._members = {member.name: member for member in file.header.members}
 
-    def __getitem__(self, name: str) -> Buffer:
+    def __getitem__(self, name: str) -> Content:
         if name not in self._loaded:
             self._loaded[name] = self._file.read(self._members[name], mapped=self._mapped)
         return self._loaded[name]

@@ -12,17 +12,14 @@ import re
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
-
-if TYPE_CHECKING:
-    from typing import Self
+from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
 
 MARKER: Final = "trtcache-store.json"
 TAG: Final = "CACHEDIR.TAG"
 STORE_FORMAT: Final = 1
-TEMPORARY: Final = ".tmp-"
 
 _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This is the cache of trtcache: everything in it can be built again.
@@ -111,90 +108,6 @@ def _format_of(raw: bytes) -> int | None:
     except (KeyError, TypeError, ValueError):
         return None
     return found if type(found) is int and found > 0 else None
-
-
-class TemporaryFile:
-    """A new file in ``directory`` that gets its name when it is complete, and else is gone at the end of the block.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self.fd = os.open(self.path, flags, 0o600)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def close(self) -> None:
-        """Close it once: a second close could hit a descriptor that another thread has opened since.
-
-        Raises:
-            OSError: the kernel could not write; a network file system may report a full disk only here.
-        """
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def commit(self, path: Path) -> None:
-        """Give the written and flushed file its name, such that the name survives a power cut.
-
-        Raises:
-            OSError: a step failed.
-        """
-        self.close()
-        self.path.rename(path)
-        sync_directory(path.parent)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            with suppress(OSError):
-                self.close()
-            with suppress(OSError):
-                self.path.unlink()
-
-
-def publish_bytes(path: Path, data: bytes) -> None:
-    """Make the small file ``path`` with this content: after a crash it is there as a whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with TemporaryFile(path.parent) as temporary:
-        os.write(temporary.fd, data)
-        os.fsync(temporary.fd)
-        temporary.commit(path)
-
-
-def make_directories(directory: Path, root: Path) -> None:
-    """Make ``directory`` below ``root`` and flush each name on the way, whoever made it.
-
-    A directory that another process made an instant ago may not be on the disk yet.
-
-    Raises:
-        OSError: one cannot be made.
-    """
-    path = root
-    for part in directory.relative_to(root).parts:
-        parent, path = path, path / part
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        sync_directory(parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Flush a directory's names to the disk.
-
-    Raises:
-        OSError: the kernel could not.
-    """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def is_private(root: Path) -> bool:

@@ -1,0 +1,67 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trtcache.store.files import TemporaryFile, delete, publish_bytes, sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
+    """When a commit fails after its close, the descriptor's number, by then another's, is left alone."""
+    (tmp_path / "taken").mkdir()
+    temporary = TemporaryFile(tmp_path)
+    number = temporary.fd
+    temporary.close()
+    other = os.open("/dev/null", os.O_RDONLY)
+    assert other == number
+    with pytest.raises(IsADirectoryError), temporary:
+        temporary.commit(tmp_path / "taken")
+    os.fstat(other)
+    os.close(other)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_small_file_replaces_another_in_one_step(tmp_path: Path) -> None:
+    """What is published is there with mode 0600, and nothing else is."""
+    for data in (b"one", b"two"):
+        publish_bytes(tmp_path / "marker", data)
+        assert (tmp_path / "marker").read_bytes() == data
+    assert (tmp_path / "marker").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["marker"]
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """An error between making a temporary file and naming it deletes the file and closes it once."""
+    with pytest.raises(ZeroDivisionError), TemporaryFile(tmp_path):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_deleting_frees_bytes(tmp_path: Path) -> None:
+    """Deleting tells the bytes, of a link its own and not its target's, and takes a directory as well."""
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").write_bytes(b"x" * 1000)
+    (tmp_path / "directory" / "below").mkdir(parents=True)
+    assert delete(tmp_path / "file") == 5
+    assert delete(tmp_path / "link") < 1000
+    assert delete(tmp_path / "directory") > 0
+    assert delete(tmp_path / "absent") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_sweep_takes_what_is_old_and_named(tmp_path: Path) -> None:
+    """Age and prefix decide; a directory that is not there is empty."""
+    for name, time_ns in ((".tmp-old", 5), (".tmp-new", 10**18), ("entry", 5)):
+        (tmp_path / name).write_bytes(b"123")
+        os.utime(tmp_path / name, ns=(time_ns, time_ns))
+    assert sweep(tmp_path, ".tmp-", 1000) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-new", "entry"]
+    assert sweep(tmp_path / "absent", "", 1000) == 0
