@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
+
 Model = torch.nn.Module
 """What can be exported."""
 
@@ -128,9 +130,10 @@ def _memory(tensor: torch.Tensor) -> int:
 @contextmanager
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        # Warnings of torch about its own deprecated calls; nothing a caller can mend.
+        # Warnings of torch about its own calls and its own LSTM; nothing a caller can mend.
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
         yield
 
 
