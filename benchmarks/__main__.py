@@ -1,0 +1,59 @@
+"""Run the benchmarks: ``python -m benchmarks [--only model,checks] [--rounds 5]``, or ``make bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import machine, plot, report
+from benchmarks.timing import summarised
+
+if TYPE_CHECKING:
+    from benchmarks.report import Document
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+SUBJECTS = {
+    "model": "from a model to its first output, in six ways (about 6 min)",
+    "checks": "the input checks of a call",
+    "key": "passes and key of a graph",
+    "ls": "trtcache ls of 10,000 entries",
+    "footprint": "import time and size of an install",
+}
+"""Module of this package, which has ``measure`` -> what it measures."""
+
+
+def main() -> None:
+    """Measure all subjects and write the figures, or some and print them."""
+    arguments = _arguments()
+    chosen = arguments.only.split(",") if arguments.only else list(SUBJECTS)
+    if unknown := [name for name in chosen if name not in SUBJECTS]:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
+    document: Document = {"machine": machine.describe(), "subjects": {}}
+    for name in chosen:
+        sys.stderr.write(f"{name}: {SUBJECTS[name]}\n")
+        with tempfile.TemporaryDirectory(prefix=f"trtcache-bench-{name}-") as folder:
+            samples = import_module(f"benchmarks.{name}").measure(Path(folder), arguments.rounds)
+        document["subjects"][name] = summarised(samples)
+    text = report.markdown(document)
+    print(text)
+    if not arguments.only:
+        (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
+        (DOCS / "benchmarks.md").write_text(text)
+        plot.draw(document, DOCS / "benchmarks.svg")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure; without --only, write docs/benchmarks.*")
+    parser.add_argument("--only", default="", help=f"some of {','.join(SUBJECTS)}; they are printed, not written")
+    parser.add_argument("--rounds", type=int, default=5, help="new processes for each way (default: 5)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What machine this is, so that figures can be compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+
+
+def describe() -> dict[str, str]:
+    """Return the processor, its cores, the system, the versions that matter, and how busy the machine is."""
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "transformers": metadata.version("transformers"),
+        "trtcache": metadata.version("trtcache"),
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

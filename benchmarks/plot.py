@@ -1,0 +1,52 @@
+"""``docs/benchmarks.svg``: seconds to the first output, a bar for each way, a hit split into its parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.report import PARTS, WAYS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from benchmarks.report import Document, Figures
+
+_CAPTURE = ("export_s", "decompose_s")
+_OWN_COLOUR, _CAPTURE_COLOUR, _OTHER_COLOUR = "#76b900", "#c9d6b0", "#8a8f98"
+
+
+def draw(document: Document, path: Path) -> None:
+    """Write the plot, the same bytes for the same figures."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "trtcache", "svg.fonttype": "none", "font.size": 9})
+    from matplotlib import pyplot
+
+    figures = document["subjects"]["model"]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 3.0), layout="constrained")
+    _ways(left, figures)
+    _parts(right, figures)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _ways(axes: Axes, figures: Figures) -> None:
+    """Draw the ways on a logarithmic scale: they differ by a thousand."""
+    names = list(reversed(WAYS))
+    seconds = [figures[f"{name}.total_s"]["median"] for name in names]
+    colours = [_OWN_COLOUR if name in {"cold", "hit"} else _OTHER_COLOUR for name in names]
+    bars = axes.barh([WAYS[name].replace("`", "") for name in names], seconds, color=colours)
+    axes.bar_label(bars, [f"{value:.3g} s" for value in seconds], padding=3)
+    axes.set(xscale="log", xlim=(min(seconds) / 2, max(seconds) * 5), title="Seconds to the first output")
+
+
+def _parts(axes: Axes, figures: Figures) -> None:
+    names = list(reversed(PARTS))
+    milliseconds = [figures[f"hit.{name}"]["median"] * 1e3 for name in names]
+    colours = [_CAPTURE_COLOUR if name in _CAPTURE else _OWN_COLOUR for name in names]
+    bars = axes.barh([PARTS[name].replace("`", "") for name in names], milliseconds, color=colours)
+    axes.bar_label(bars, [f"{value:.3g}" for value in milliseconds], padding=3)
+    axes.set(xscale="log", xlim=(1, max(milliseconds) * 5), title="A hit, milliseconds")

@@ -1,0 +1,190 @@
+"""``docs/benchmarks.md``, written from the figures of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Figures = dict[str, dict[str, Any]]
+
+
+class Document(TypedDict):
+    """What one run found, as it stands in ``docs/benchmarks.json``."""
+
+    machine: dict[str, str]
+    subjects: dict[str, Figures]
+
+
+WAYS = {
+    "cold": "`trtcache.compile`, cold: it builds",
+    "hit": "`trtcache.compile`, hit",
+    "raw": "torch's package loader, the same package",
+    "torch_compile_cold": "`torch.compile`, cold",
+    "torch_compile_warm": "`torch.compile`, its own caches warm",
+    "eager": "eager",
+}
+
+PARTS = {
+    "export_s": "`torch.export`",
+    "decompose_s": "its decompositions",
+    "lower_s": "passes and slots",
+    "key_s": "key",
+    "fetch_s": "fetch: find, read, verify",
+    "load_s": "load, weights put in",
+    "rest_s": "everything else in `compile`",
+    "first_s": "first output",
+}
+
+_INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench`; `benchmarks/` has one file per subject, `benchmarks.json` beside this file every sample. Times
+are medians, with the least and the most in brackets. Other work on the machine moves all of them; ratios within one run
+move little.
+"""
+
+_MODEL = """\
+## From a model to its first output
+
+all-MiniLM-L6-v2 (6 layers, 22.7 million weights), 8 sentences of 16 tokens, float32, CPU. Each figure is from new
+processes which took turns. The clock runs from the call of `compile` (or of the loader) to the first output; importing
+torch and reading the weights come before it.
+
+![Seconds to the first output](benchmarks.svg)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A figure that the project promises, and how it came out."""
+
+    what: str
+    found: str
+    promised: str
+    kept: bool
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cells of the table."""
+        return self.what, self.found, self.promised, "yes" if self.kept else "**no**"
+
+
+def markdown(document: Document) -> str:
+    """Return the page."""
+    machine = _table(("machine", ""), document["machine"].items())
+    sections = [SECTIONS[name](figures) for name, figures in document["subjects"].items()]
+    return "\n".join([_INTRODUCTION, machine, *sections])
+
+
+def _model(figures: Figures) -> str:
+    ways = [
+        (label, _span(figures[f"{way}.total_s"]), _seconds(_median(figures, f"{way}.call_s")))
+        for way, label in WAYS.items()
+    ]
+    parts = [(label, _span(figures[f"hit.{part}"])) for part, label in PARTS.items()]
+    parts.append(("**without export and decompositions**", _span(figures["hit.own_s"])))
+    return "\n".join(
+        [
+            _MODEL,
+            _table(("way", "to the first output", "a later call"), ways),
+            "Where a hit spends it:\n",
+            _table(("part", "time"), parts),
+            _table(("promise", "found", "promised", "kept"), (promise.row for promise in promises(figures))),
+        ]
+    )
+
+
+def promises(figures: Figures) -> list[Promise]:
+    """Return what is promised of a hit without export and decompositions, from the medians of one run."""
+    own_s = _median(figures, "hit.own_s")
+    torch_ratio = _median(figures, "torch_compile_warm.total_s") / own_s
+    raw_ratio = own_s / _median(figures, "raw.total_s")
+    hit = "a hit to its first output, export and decompositions aside"
+    return [
+        Promise(hit, _seconds(own_s), "at most 60 ms", own_s <= 0.060),
+        Promise("`torch.compile` with warm caches takes", f"{torch_ratio:.0f}x that", "50x or more", torch_ratio >= 50),
+        Promise("it takes, of the raw load and first run", f"{raw_ratio:.2f}x", "at most 2x", raw_ratio <= 2),
+    ]
+
+
+def _checks(figures: Figures) -> str:
+    fixed_s = _median(figures, "fixed_s")
+    rows = [
+        ("fixed sizes", _span(figures["fixed_s"])),
+        ("a dynamic size", _span(figures["dynamic_s"])),
+        ("fixed sizes in another layout, all copied", _span(figures["copied_s"])),
+    ]
+    promise = Promise("checks of a call with 8 inputs", _seconds(fixed_s), "at most 20 us", fixed_s <= 20e-6)
+    return "\n".join(["## The checks of a call\n", _table(("8 tensors", "time of a call"), rows), _promise(promise)])
+
+
+def _key(figures: Figures) -> str:
+    rows = [
+        ("passes and slots", _span(figures["lower_s"]), _seconds(_median(figures, "lower_node_s"))),
+        ("digest of the graph", _span(figures["graph_s"]), _seconds(_median(figures, "graph_node_s"))),
+    ]
+    title = f"## Lowering and key\n\nThe model above, {_median(figures, 'nodes_count'):.0f} nodes after the passes.\n"
+    return "\n".join([title, _table(("part", "time", "for each node"), rows)])
+
+
+def _ls(figures: Figures) -> str:
+    labels = {
+        "terminal_s": "on a terminal: the first 200",
+        "terminal_all_s": "on a terminal, `--limit 0`: all",
+        "pipe_s": "in a pipe: all",
+        "json_s": "`--json`: all",
+        "index_lost_s": "in a pipe, after `rm index.sqlite`",
+    }
+    rows = [(label, _span(figures[name])) for name, label in labels.items()]
+    worst_s = max(_median(figures, name) for name in labels if name != "index_lost_s")
+    promise = Promise("the slowest default form", _seconds(worst_s), "under 0.6 s", worst_s < 0.6)
+    return "\n".join(
+        ["## `trtcache ls` of 10,000 entries\n", _table(("form", "whole process"), rows), _promise(promise)]
+    )
+
+
+def _footprint(figures: Figures) -> str:
+    import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
+    rows = [
+        Promise("`import trtcache`", _seconds(import_s), "under 50 ms", import_s < 0.050).row,
+        ("`from trtcache import Cache`", _seconds(_median(figures, "import_cache_s")), "", ""),
+        Promise("base install", f"{install_bytes / 1e6:.0f} MB", "under 60 MB", install_bytes < 60e6).row,
+    ]
+    return "\n".join(["## Footprint without torch\n", _table(("what", "found", "promised", "kept"), rows)])
+
+
+SECTIONS: Mapping[str, Callable[[Figures], str]] = {
+    "model": _model,
+    "checks": _checks,
+    "key": _key,
+    "ls": _ls,
+    "footprint": _footprint,
+}
+
+
+def _promise(promise: Promise) -> str:
+    return _table(("promise", "found", "promised", "kept"), [promise.row])
+
+
+def _median(figures: Figures, name: str) -> float:
+    return float(figures[name]["median"])
+
+
+def _span(figure: Mapping[str, Any]) -> str:
+    median, least, most = figure["median"], figure["least"], figure["most"]
+    return _seconds(median) if least == most else f"{_seconds(median)} ({_seconds(least)} to {_seconds(most)})"
+
+
+def _seconds(value_s: float) -> str:
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(value_s) >= scale:
+            return f"{value_s / scale:.3g} {unit}"
+    return f"{value_s / 1e-6:.2g} us"
+
+
+def _table(header: tuple[str, ...], rows: Any) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
