@@ -355,9 +355,8 @@ def test_a_large_file_is_written_in_little_memory(tmp_path: Path) -> None:
         from trtcache.store.disk import DiskStore
         source = Path(sys.argv[1]) / "source"
         with source.open("wb") as file:
-            block = os.urandom(1 << 20)
             for _ in range(300):
-                file.write(block)
+                file.write(os.urandom(1 << 20))
         store = DiskStore.open(Path(sys.argv[1]) / "cache")
         key = CacheKey.of("test", {})
         store.put(key, {"small": b"1"}, kind="test")
