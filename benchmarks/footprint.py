@@ -22,7 +22,7 @@ def measure(folder: Path, _rounds: int) -> Samples:
 def _install_bytes(environment: Path) -> int:
     """Return what ``pip install`` of the base puts into a new environment, with the .pyc files that it makes."""
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    pip = [environment / "bin" / "pip", "install", "-qq", "--disable-pip-version-check"]
+    pip: list[str | Path] = [environment / "bin" / "pip", "install", "-qq", "--disable-pip-version-check"]
     subprocess.run([*pip, _sources(environment / "sources")], check=True)
     (packages,) = (environment / "lib").glob("python*/site-packages")
     counted = [found for found in packages.iterdir() if not found.name.startswith(_PYTHON_ITSELF)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import trtcache
 from benchmarks.timing import per_call_s, timed
@@ -69,23 +69,21 @@ def torch_compile_process(model: SentenceEmbedder, inputs: Inputs, _folder: Path
 
 
 def extract_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Figures:
-    """Write what the raw process needs: the package out of the cache, its constants, and which weight is which."""
-    entry = trtcache.Cache().get(trtcache.key(model, inputs))
+    """Write what the raw process needs: the package out of the cache, and all that is put into it."""
+    compiled = trtcache.compile(model, inputs)
+    entry = trtcache.Cache().get(compiled.report.partitions[0].key)
     if entry is None:
         raise SystemExit("the cache has no entry for the model")
     entry.write("engine", folder / "engine.pt2")
     entry.write("constants.safetensors", folder / "constants.safetensors")
-    slots = trtcache.lower(model, inputs).interface.slots
-    (folder / "weights.json").write_text(json.dumps({slot.engine_name: slot.names[0] for slot in slots}))
+    _, weights = compiled._live  # the raw process is to be given just these, under the same names
+    save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, folder / "weights.safetensors")
     return {}
 
 
 def raw_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Figures:
     """Load the very same package by torch's own loader, give it the weights, and call it."""
-    state = model.state_dict(keep_vars=True)
-    names = json.loads((folder / "weights.json").read_text())
-    weights = {engine_name: state[name].detach() for engine_name, name in names.items()}
-    weights |= load_file(folder / "constants.safetensors")
+    weights = load_file(folder / "weights.safetensors") | load_file(folder / "constants.safetensors")
 
     def load() -> Any:
         package = torch._C._aoti.AOTIModelPackageLoader(str(folder / "engine.pt2"), "model", False, 1, -1)
