@@ -188,8 +188,8 @@ def _request(
 
 def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
     program = request.program
-    slots, device = program.interface.slots, program.device
-    weights = fit(slots, program.state, known=frozenset(program.state), device=device)
+    known = frozenset(program.state)
+    weights = fit(program.interface.weights, program.state, known=known, device=program.device)
     entry = _entry(request, cache, folder)
     start = time.perf_counter()
     try:

@@ -1,8 +1,9 @@
-"""Slots, the weight map, and the check that a set of weights fits.
+"""Slots, engine weights, the weight map, and the check that a set of weights fits.
 
-A *slot* is one parameter or persistent buffer of a lowered program, numbered by first use from its outputs. An engine's
-weights are named after slots (``w0``, ``w1``, ...), never after the model's parameters, so a renamed model finds the
-same engine. The *weight map* says how each engine weight is made from slots; the identity is the only recipe so far.
+A *slot* is one parameter or persistent buffer of a lowered program, an *engine weight* one tensor that an engine is
+given at load. Both are numbered by first use from the program's outputs, and engine weights are called by their number
+(``w0``, ``w1``, ...), never after the model's parameters, so a renamed model finds the same engine. The *weight map*
+says by what recipe each engine weight is made from slots. Nearly all are a slot as it is, and then nothing is copied.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.errors import RefitError
+from trtcache.recipes import Recipe, Source, document, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One weight that an engine is given at load.
+    """One weight of a model that engine weights are made from.
 
     Attributes:
         index: place in the order of first use from the outputs.
         dtype: as torch prints it without its module, ``float32``.
         shape: sizes.
-        stride: strides in elements; an engine reads memory by them, so a weight in another layout is copied.
+        stride: strides in elements, of the engine weight that is this slot; contiguous if none is.
         device: ``cpu`` or ``cuda``, without an index.
         names: the names of this weight in the model at hand, tied names together, in the order of its state_dict.
             Not part of the key or the artifact.
@@ -46,11 +48,6 @@ class Slot:
     mutated: bool = False
     transient: bool = False
 
-    @property
-    def engine_name(self) -> str:
-        """The name of the engine weight that is this slot."""
-        return f"w{self.index}"
-
     def document(self) -> dict[str, Json]:
         """Return the slot as stored in an artifact: all but the names of the model at hand."""
         return {
@@ -63,26 +60,71 @@ class Slot:
         }
 
 
-def weight_map(slots: Iterable[Slot]) -> dict[str, Json]:
-    """Return the weight map of an engine that takes each slot as it is: engine weight name to recipe."""
-    return {slot.engine_name: {"slot": slot.index} for slot in slots}
+@dataclass(frozen=True, slots=True)
+class EngineWeight:
+    """One weight that an engine is given at load.
+
+    Attributes:
+        index: place in the order of first use from the outputs.
+        recipe: how it is made from slots, by their numbers.
+        dtype: as torch prints it without its module.
+        shape: sizes.
+        stride: strides in elements; an engine reads memory by them, so a weight in another layout is copied.
+        device: ``cpu`` or ``cuda``, without an index.
+        slots: what the recipe uses, in the order in which it names them.
+    """
+
+    index: int
+    recipe: Recipe
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str
+    slots: tuple[Slot, ...]
+
+    @property
+    def name(self) -> str:
+        """What the engine calls it."""
+        return f"w{self.index}"
+
+    @property
+    def slot(self) -> Slot | None:
+        """The slot that this weight is, if it is one as it is."""
+        return self.slots[0] if isinstance(self.recipe, Source) else None
+
+    def document(self) -> dict[str, Json]:
+        """Return the weight as it stands in the key, without its number and its recipe."""
+        if self.slot:
+            return self.slot.document()
+        return {
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "stride": list(self.stride),
+            "device": self.device,
+            "slots": [slot.document() for slot in self.slots],
+        }
+
+
+def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
+    """Return the weight map of an engine: the name of each of its weights, and the recipe."""
+    return {weight.name: document(weight.recipe) for weight in weights}
 
 
 def fit(
-    slots: Iterable[Slot],
+    weights: Iterable[EngineWeight],
     state: Mapping[str, torch.Tensor],
     *,
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return engine weights, by name, taken from ``state``: shared where layout and device allow, else copied.
+    """Return engine weights, by name, made from ``state``: shared where layout and device allow, else copied.
 
-    A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is. Names in
-    ``known`` that no slot uses are passed over.
+    A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is, and what a
+    recipe makes of several shares nothing with them. Names in ``known`` that no slot uses are passed over.
 
     Args:
-        slots: what the engine needs.
+        weights: what the engine needs.
         state: the model's names to tensors.
         known: every name that the compiled model has.
         device: where the engine runs.
@@ -92,27 +134,42 @@ def fit(
         RefitError: a slot has no tensor, or one of another shape, dtype or device, or tied names differ, or ``state``
             has names that the compiled model has not. It names them all; nothing has been changed.
     """
+    weights = tuple(weights)
+    slots = {slot.index: slot for weight in weights for slot in weight.slots}
+    kept = {weight.name: current[weight.name] for weight in weights if _stays(weight, state)} if current else {}
+    needed = {slot.index for weight in weights if weight.name not in kept for slot in weight.slots}
+    tensors = _checked([slots[index] for index in sorted(needed)], state, known, device)
+    with torch.no_grad():
+        return {
+            weight.name: kept[weight.name].clone() if weight.name in kept else _made(weight, tensors)
+            for weight in weights
+        }
+
+
+def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
+    return all(slot.transient and not any(name in state for name in slot.names) for slot in weight.slots)
+
+
+def _checked(
+    slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device
+) -> dict[str | int, torch.Tensor]:
     missing: list[str] = []
     mismatched: list[str] = []
-    chosen: dict[str, torch.Tensor] = {}
+    tensors: dict[str | int, torch.Tensor] = {}
     for slot in slots:
         given = [(name, state[name]) for name in slot.names if name in state]
-        if not given and slot.transient and current:
-            chosen[slot.engine_name] = current[slot.engine_name].clone()
-            continue
         if not given:
-            missing.append(slot.names[0] if slot.names else slot.engine_name)
+            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
             continue
         faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
         if not faults and (why := _untied(given)):
             faults = [f"{given[0][0]} ({why})"]
         mismatched += faults
-        if not faults:
-            chosen[slot.engine_name] = _laid_out(slot, given[0][1])
+        tensors[slot.index] = given[0][1]
     unexpected = sorted(set(state) - known)
     if missing or mismatched or unexpected:
         raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
-    return chosen
+    return tensors
 
 
 def _mismatch(slot: Slot, tensor: object, device: torch.device) -> str | None:
@@ -138,12 +195,13 @@ def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
     return None
 
 
-def _laid_out(slot: Slot, tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach()
+def _made(weight: EngineWeight, tensors: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
+    tensor = evaluate(weight.recipe, tensors).detach()
     plain = not (tensor.is_conj() or tensor.is_neg())
-    if plain and not slot.mutated and tensor.stride() == slot.stride and aligned(tensor):
+    private = bool(weight.slot and weight.slot.mutated)
+    if plain and not private and tensor.stride() == weight.stride and aligned(tensor):
         return tensor
-    copy = tensor.new_empty_strided(slot.shape, slot.stride)
+    copy = tensor.new_empty_strided(weight.shape, weight.stride)
     return copy.copy_(tensor)
 
 

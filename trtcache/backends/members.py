@@ -32,7 +32,7 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
     return {
         ENGINE: engine,
         CONSTANTS: save(constants),
-        WEIGHT_MAP: _json(weight_map(program.interface.slots)),
+        WEIGHT_MAP: _json(weight_map(program.interface.weights)),
         INTERFACE: _json(_interface(program)),
         GRAPH: _json({"format": 1, "nodes": records}),
     }

@@ -38,8 +38,8 @@ class Engine(Protocol):
         """Return an engine of the same artifact with these weights; MUST leave this one as it is.
 
         Args:
-            weights: all engine weights by name, in the slots' dtype, shape, strides and device. They are shared, not
-                copied, where the engine can.
+            weights: all engine weights by name, in the dtype, shape, strides and device that the program says. They are
+                shared, not copied, where the engine can.
         """
         ...
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from trtcache import recipes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.common_subexpressions import mergeable
 from trtcache.lowering.text import operator_name
@@ -81,9 +82,9 @@ class _Writer:
         meta = node.meta
         if "input" in meta:
             return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])], []
-        if "slot" in meta:
-            slot = meta["slot"]
-            return ["weight", [slot.index], slot.document()], []
+        if "engine_weight" in meta:
+            weight = meta["engine_weight"]
+            return ["weight", [recipes.document(weight.recipe)], weight.document()], []
         if "constant" in meta:
             return ["constant", [meta["constant"][1]], self._made(meta["val"])], []
         self._check(node)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.values import Json
-    from trtcache.weights import Slot
+    from trtcache.weights import EngineWeight, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Interface:
         inputs: tensors, in the order in which the engine takes them.
         values: leaves that are not tensors.
         results: the leaves of the model's output, in order, and new contents of inputs before them.
-        slots: weights, in the order of first use.
+        slots: weights of the model, in the order of first use.
+        weights: weights of the engine, which are made from slots, in the order of first use.
         constants: digests of the constants, by the engine's names for them (``c0``, ``c1``, ...).
         ranges: ``[least, most]`` of each symbol.
     """
@@ -69,5 +70,6 @@ class Interface:
     values: tuple[ValueInput, ...]
     results: tuple[Result, ...]
     slots: tuple[Slot, ...]
+    weights: tuple[EngineWeight, ...]
     constants: tuple[str, ...]
     ranges: tuple[tuple[int | None, int | None], ...]

@@ -10,10 +10,11 @@ import torch
 from trtcache.errors import ExportError
 from trtcache.lowering.constants import Content
 from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
-from trtcache.lowering.order import canonical_order, tied
+from trtcache.lowering.order import canonical_order
+from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.text import render
-from trtcache.weights import Slot, dtype_name, layout
+from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -110,7 +111,8 @@ def finish(
     roles: tuple[Role, ...] = output.meta["roles"]
     symbols = Symbols()
     inputs = _inputs(graph_module, symbols)
-    slots = _slots(order, state, {str(role.target) for role in roles if role.kind == "weight"}, exported)
+    mutated = {str(role.target) for role in roles if role.kind == "weight"}
+    slots, weights = number_weights(order, state, mutated=mutated, saved=exported.state_dict)
     constants, digests = _constants(graph_module, order)
     call = exported.call_spec
     return LoweredProgram(
@@ -128,6 +130,7 @@ def finish(
                 if role.kind != "weight"
             ),
             slots=slots,
+            weights=weights,
             constants=digests,
             ranges=symbols.ranges(exported.range_constraints),
         ),
@@ -152,34 +155,6 @@ def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput
             stride = tuple(map(symbols.write, value.stride()))
             inputs.append(TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type))
     return tuple(inputs)
-
-
-def _slots(
-    order: list[fx.Node], state: Mapping[str, torch.Tensor], mutated: set[str], exported: ExportedProgram
-) -> tuple[Slot, ...]:
-    groups = tied(state)
-    slots: list[Slot] = []
-    for node in order:
-        if "weight" not in node.meta:
-            continue
-        tensor = state[node.meta["weight"]]
-        names = groups[node.meta["weight"]]
-        shape = tuple(tensor.shape)
-        slot = Slot(
-            index=len(slots),
-            dtype=dtype_name(tensor.dtype),
-            shape=shape,
-            stride=layout(shape, tensor.stride()),
-            device=tensor.device.type,
-            names=names,
-            mutated=bool(mutated & set(names)),
-            transient=not any(name in exported.state_dict for name in names),
-        )
-        if slot.stride != tensor.stride():
-            node.meta["val"] = node.meta["val"].contiguous()
-        node.meta["slot"] = slot
-        slots.append(slot)
-    return tuple(slots)
 
 
 def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from trtcache import recipes
+
 if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram
 
@@ -23,8 +25,7 @@ def render(program: LoweredProgram) -> str:
     lines = []
     for node in program.order:
         names[node] = _name(node, names)
-        called = f" = {operator_name(node.target)}({_listed(program.arguments[node], names)})"
-        lines.append(f"{names[node]}: {_made(node)}{called if node.op == 'call_function' else ''}")
+        lines.append(f"{names[node]}: {_made(node)}{_how(node, program.arguments[node], names)}")
     output = program.graph_module.graph.output_node()
     roles = [role.kind for role in output.meta["roles"]]
     results = (
@@ -42,13 +43,20 @@ def operator_name(target: object) -> str:
 
 
 def _name(node: fx.Node, names: dict[fx.Node, str]) -> str:
-    if "slot" in node.meta:
-        return str(node.meta["slot"].engine_name)
+    if "engine_weight" in node.meta:
+        return str(node.meta["engine_weight"].name)
     if "constant" in node.meta:
         return str(node.meta["constant"][0])
     if "input" in node.meta:
         return f"in{node.meta['input']}"
     return f"%{sum(name.startswith('%') for name in names.values())}"
+
+
+def _how(node: fx.Node, arguments: list[Any], names: dict[fx.Node, str]) -> str:
+    if node.op == "call_function":
+        return f" = {operator_name(node.target)}({_listed(arguments, names)})"
+    weight = node.meta.get("engine_weight")
+    return f" = {recipes.text(weight.recipe)}" if weight and weight.slot is None else ""
 
 
 def _made(node: fx.Node) -> str:

@@ -26,7 +26,8 @@ class CompiledModule:
     """A model compiled for inference: called like the model, answers with its output structure, without gradients.
 
     Weights are shared with the model where their layout allows, so an in-place update of the model shows here as well;
-    a weight that had to be copied (another layout, or one that calls change) does not follow.
+    a weight that had to be copied (another layout, or one that calls change) does not follow, and neither does one that
+    was made from several, as those of a convolution with the BatchNorm after it folded in: ``refit`` makes it anew.
 
     Attributes:
         report: what ``compile`` did.
@@ -96,8 +97,8 @@ class CompiledModule:
         state = self._state(weights)
         with self._refitting:
             engine, current = self._live
-            slots = self._interface.slots
-            chosen = fit(slots, state, known=self._known, device=self._device, current=current)
+            needed = self._interface.weights
+            chosen = fit(needed, state, known=self._known, device=self._device, current=current)
             self._live = (engine.refit(chosen), chosen)
 
     def _state(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
+    from trtcache.weights import EngineWeight, Slot
 
 # Either option alone leaves instructions of the build machine in the code (checked with objdump).
 _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
@@ -51,17 +52,20 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
 
 
 def _prove(program: LoweredProgram, package: Path) -> None:
-    """Refuse a package that does not take every slot: one that was compiled in would not follow a refit.
+    """Refuse a package that does not take every weight: one that was compiled in would not follow a refit.
 
     Raises:
-        BuildError: a slot or a constant is not among the package's, or the package cannot be loaded.
+        BuildError: a weight is not among the package's, or the package cannot be loaded.
     """
     try:
         taken = set(open_loader(str(package), program.device).get_constant_fqns())
     except RuntimeError as error:
         raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
-    if absent := [slot for slot in program.interface.slots if slot.engine_name not in taken]:
-        names = ", ".join(slot.names[0] for slot in absent)
+    absent = [
+        slot.names[0] for weight in program.interface.weights if weight.name not in taken for slot in weight.slots
+    ]
+    if absent:
+        names = ", ".join(absent)
         raise BuildError(
             "aot_inductor", f"the package does not take these weights, so it could not be refitted: {names}"
         )
@@ -86,22 +90,31 @@ def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tenso
     for node in program.graph_module.graph.find_nodes(op="placeholder"):
         if "input" in node.meta:
             copies[node] = _kept(graph.placeholder(f"in{node.meta['input']}"), node)
-    for slot in program.interface.slots:
-        tensor = program.state[slot.names[0]].detach()
-        root.register_buffer(slot.engine_name, tensor.new_empty_strided(slot.shape, slot.stride))
+    for weight in program.interface.weights:
+        root.register_buffer(weight.name, _unset(weight, program.device))
     for name, tensor in program.constants.items():
         root.register_buffer(name, tensor)
     for node in program.order:
         if node in copies:
             continue
-        if "slot" in node.meta or "constant" in node.meta:
-            name = node.meta["slot"].engine_name if "slot" in node.meta else node.meta["constant"][0]
+        if "engine_weight" in node.meta or "constant" in node.meta:
+            name = node.meta["engine_weight"].name if "engine_weight" in node.meta else node.meta["constant"][0]
             copies[node] = _kept(graph.create_node("get_attr", name), node)
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     _write_output(program, graph, copies)
     inputs = [node for node in copies if "input" in node.meta]
     return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
+
+
+def _unset(weight: EngineWeight, device: torch.device) -> torch.Tensor:
+    place = device if weight.device == device.type else torch.device(weight.device)
+    return torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
+
+
+def _slot(node: fx.Node) -> Slot | None:
+    weight: EngineWeight | None = node.meta.get("engine_weight")
+    return weight.slot if weight else None
 
 
 def _kept(copy: fx.Node, node: fx.Node) -> fx.Node:
@@ -111,11 +124,11 @@ def _kept(copy: fx.Node, node: fx.Node) -> fx.Node:
 
 def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
     output = program.graph_module.graph.output_node()
-    weights = {node.meta["slot"].names: node for node in program.order if "slot" in node.meta}
+    weights = [(slot.names, node) for node in program.order if (slot := _slot(node))]
     results = []
     for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
         if role.kind == "weight":
-            (weight,) = (node for names, node in weights.items() if role.target in names)
+            (weight,) = (node for names, node in weights if role.target in names)
             copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
             copied.meta["val"] = weight.meta["val"]
         elif role.kind != "value":
