@@ -1,0 +1,289 @@
+"""AOTInductor packages: every case in one build, state that calls change, varying sizes, targets and failures."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+import zipfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests import models
+from tests.models import Affine, Together, difference, retrained
+from trtcache.backends.aot_inductor import loader
+from trtcache.errors import BuildError, IncompatibleEngineError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trtcache.store.entry import Entry
+
+pytestmark = pytest.mark.slow
+
+CPU = torch.device("cpu")
+X = torch.randn(3, 4)
+
+
+def calls(cases: dict[str, models.Case], *, chosen: int = 0) -> dict[str, models.Call]:
+    """Return one call of each case: the given one of those it has, in turn."""
+    return {name: case.calls[chosen % len(case.calls)] for name, case in cases.items()}
+
+
+@pytest.fixture(scope="module")
+def together(engines: Path) -> tuple[dict[str, models.Case], Together, trtcache.CompiledModule]:
+    """All cases, their one module, and its package."""
+    cases = models.cases()
+    # Calls of another form than the compiled one are tests/test_api.py's.
+    cases = {name: replace(case, others=_of_one_form(case)) for name, case in cases.items()}
+    module = Together(cases)
+    return cases, module, trtcache.compile(module, (calls(cases),), cache=engines, name="together")
+
+
+def _of_one_form(case: models.Case) -> tuple[models.Call, ...]:
+    form = (len(case.args), list(case.kwargs))
+    return tuple((args, kwargs) for args, kwargs in case.others if (len(args), list(kwargs)) == form)
+
+
+@pytest.mark.parametrize("chosen", range(9))
+def test_a_package_answers_as_the_models_do_in_every_layout(together: Any, chosen: int) -> None:
+    """Transposed, sliced, expanded, conjugated and negated inputs give what eager gives."""
+    cases, module, compiled = together
+    call = calls(cases, chosen=chosen)
+    assert difference(module(call), compiled(call)) is None
+
+
+def test_a_refitted_package_is_the_other_model_and_then_the_first_again(together: Any) -> None:
+    """Every weight of every layout and dtype follows a refit, and going back is bit by bit the same."""
+    cases, module, compiled = together
+    other = retrained(copy.deepcopy(module))
+    call = calls(cases)
+    first = compiled(call)
+    compiled.refit(other)
+    assert difference(other(call), compiled(call)) is None
+    compiled.refit(module.state_dict())
+    assert difference(first, compiled(call), tolerance=0.0) is None
+
+
+def test_weights_are_the_models_own_memory(engines: Path) -> None:
+    """A change of the model in place is seen by its package, before and after a refit."""
+    one, two = Affine(1.0), Affine(2.0)
+    compiled = trtcache.compile(one, (X,), cache=engines)
+    for model in (one, two):
+        compiled.refit(model)
+        with torch.no_grad():
+            model.a.mul_(3)
+        assert difference(model(X), compiled(X)) is None
+
+
+def test_results_outlive_the_weights_they_are_views_of(together: Any) -> None:
+    """What a call returned stays right after the weights behind it were replaced and freed."""
+    cases, module, compiled = together
+    state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    name = "cases.weight_out.lin.weight"
+    state[name] = torch.randn(8, 8)[::2, ::2]
+    compiled.refit(state)
+    expected = state.pop(name).clone()
+    found = compiled(calls(cases))["weight_out"][0]
+    compiled.refit(module)
+    filler = [torch.zeros(4, 4) for _ in range(64)]
+    assert torch.equal(found, expected)
+    del filler
+
+
+class Stateful(nn.Module):
+    """Modules whose calls change their buffers, in one program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = models.BatchNorm().train()
+        self.cache = models.KeyValue()
+        self.changing = models.Changing()
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor, changed: torch.Tensor, more: torch.Tensor) -> Any:
+        return self.norm(x), self.cache(x, position), self.changing(changed, {"k": more})
+
+
+def state_call(offset: int, *, transposed: bool = False) -> tuple[torch.Tensor, ...]:
+    """Return arguments for one call of ``Stateful``."""
+    changed = torch.arange(12.0).reshape(4, 3).t() if transposed else torch.arange(12.0).reshape(3, 4)
+    return X + offset, (torch.arange(3) + offset) % 8, changed, torch.ones(4)
+
+
+@torch.no_grad()
+def test_state_evolves_as_in_the_model_and_in_private(engines: Path) -> None:
+    """Calls change copies: outputs follow eager's call by call, before and after a refit, and the model's own stay."""
+    torch.manual_seed(1)
+    model = Stateful()
+    eager, kept = copy.deepcopy(model), copy.deepcopy(dict(model.named_buffers()))
+    compiled = trtcache.compile(model, state_call(0), cache=engines)
+    for offset in range(3):
+        ours, theirs = state_call(offset, transposed=offset == 1), state_call(offset, transposed=offset == 1)
+        assert difference(eager(*theirs), compiled(*ours)) is None
+        assert difference(theirs, ours) is None
+    assert all(torch.equal(kept[name], buffer) for name, buffer in model.named_buffers())
+    compiled.refit(eager)
+    assert difference(eager(*state_call(5)), compiled(*state_call(5))) is None
+
+
+def test_random_numbers_are_drawn_at_each_call_by_torchs_generator(engines: Path) -> None:
+    """Two calls differ, two draws in a call differ, and a seed gives the same numbers again."""
+    compiled = trtcache.compile(models.Random(), (X,), cache=engines)
+    first, second = compiled(X), compiled(X)
+    assert not any(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    assert not torch.equal(first[0], first[1])
+    torch.manual_seed(3)
+    third = compiled(X)
+    torch.manual_seed(3)
+    assert difference(third, compiled(X), tolerance=0.0) is None
+
+
+class Growing(nn.Module):
+    """A batch of ``b`` rows and a vector of ``2 * b``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.lin(x), y * 2, torch.cat([x, x]).sum(1) + y
+
+
+def test_sizes_vary_in_their_range_and_nowhere_else(engines: Path) -> None:
+    """A dynamic batch and a size derived from it work from least to most, in any layout; others are refused."""
+    rows = torch.export.Dim("rows", min=1, max=16)
+    model = Growing()
+    shapes = ({0: rows}, {0: 2 * rows})
+    compiled = trtcache.compile(model, (X, torch.randn(6)), dynamic_shapes=shapes, cache=engines)
+    for size in (1, 2, 5, 16):
+        x, y = torch.randn(4, size).t(), torch.randn(4 * size)[::2]
+        assert difference(model(x, y), compiled(x, y)) is None
+    for size, double in ((0, 0), (17, 34), (3, 5), (3, 8)):
+        with pytest.raises(InputError, match=r"argument [xy]: expected"):
+            compiled(torch.ones(size, 4), torch.ones(double))
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
+def test_a_named_level_has_no_instructions_beyond_it(tmp_path: Path) -> None:
+    """A package for x86-64-v3 has no 512-bit registers in it, whatever machine built it."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Softmax(-1))
+    x = torch.randn(8, 64)
+    compiled = trtcache.compile(model, (x,), target="x86-64-v3", cache=tmp_path / "c")
+    assert difference(model(x), compiled(x)) is None
+    assert "x86-64-v3" in str(compiled.report)
+    code = _disassembled(stored_engine(compiled, tmp_path / "c"), tmp_path)
+    assert "%ymm" in code
+    assert "%zmm" not in code
+
+
+def stored_engine(compiled: trtcache.CompiledModule, root: Path) -> bytes:
+    """Return the package that a compiled module was loaded from."""
+    entry = trtcache.Cache(root).get(compiled.report.partitions[0].key)
+    assert entry is not None
+    return bytes(entry.read("engine"))
+
+
+def _disassembled(package: bytes, folder: Path) -> str:
+    (folder / "p.pt2").write_bytes(package)
+    with zipfile.ZipFile(folder / "p.pt2") as archive:
+        (library,) = (name for name in archive.namelist() if name.endswith(".so"))
+        (folder / "p.so").write_bytes(archive.read(library))
+    done = subprocess.run(["objdump", "-d", str(folder / "p.so")], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def affine(engines: Path) -> tuple[bytes, dict[str, torch.Tensor]]:
+    """The package of ``Affine`` and weights for it."""
+    compiled = trtcache.compile(Affine(), (X,), cache=engines)
+    weights = {f"w{index}": torch.ones(shape) for index, shape in enumerate(_shapes(compiled, engines))}
+    return stored_engine(compiled, engines), weights
+
+
+def _shapes(compiled: trtcache.CompiledModule, root: Path) -> list[tuple[int, ...]]:
+    program = trtcache.lower(Affine(), (X,))
+    assert compiled.report.partitions[0].weights == 3
+    return [slot.shape for slot in program.interface.slots]
+
+
+def test_a_package_with_a_weight_unset_is_never_handed_out(affine: tuple[bytes, dict[str, torch.Tensor]]) -> None:
+    """Running it would end the process, so loading and refitting refuse."""
+    content, weights = affine
+    package = loader.Package(content, CPU)
+    few = {name: tensor for name, tensor in weights.items() if name != "w1"}
+    with pytest.raises(IncompatibleEngineError, match="w1"):
+        loader.PackageEngine(package, {}, few)
+    engine = loader.PackageEngine(package, {}, weights)
+    with pytest.raises(IncompatibleEngineError, match="w1"):
+        engine.refit(few)
+    assert difference([X @ torch.ones(4, 4) + 1, torch.ones(4)], engine.run([X])) is None
+
+
+def test_the_public_loader_is_asked_where_the_private_one_is_missing(
+    affine: tuple[bytes, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ``torch._C._aoti.AOTIModelPackageLoader`` or with another signature, an engine loads all the same."""
+    content, weights = affine
+    asked: list[object] = []
+
+    class Changed(torch._C._aoti.AOTIModelPackageLoader):  # type: ignore[misc]
+        def __init__(self, *args: object) -> None:
+            asked.append(args)
+            if len(asked) == 1:
+                raise TypeError("another signature")
+            super().__init__(*args)
+
+    monkeypatch.setattr(torch._C._aoti, "AOTIModelPackageLoader", Changed)
+    engine = loader.PackageEngine(loader.Package(content, CPU), {}, weights)
+    assert len(asked) == 2
+    assert difference([X @ torch.ones(4, 4) + 1, torch.ones(4)], engine.run([X])) is None
+
+
+@pytest.mark.parametrize("junk", [b"", b"PK junk", b"PK\x05\x06" + bytes(18)])
+def test_junk_is_no_package(junk: bytes) -> None:
+    """What torch cannot open is an IncompatibleEngineError with its reason."""
+    with pytest.raises(IncompatibleEngineError, match="cannot load"):
+        loader.Package(junk, CPU).open()
+
+
+def test_a_package_that_does_not_load_is_built_again_and_counted(tmp_path: Path, engines: Path) -> None:
+    """A sound entry with an engine of no use is put aside under ``load``, and the next one is used."""
+    good = trtcache.compile(Affine(), (X,), cache=engines).report.partitions[0].key
+    cache = trtcache.Cache(tmp_path / "c")
+    entry: Entry = cache.fetch(good, lambda: {"engine": b"PK junk"})
+    assert entry.path is not None
+    compiled = trtcache.compile(Affine(), (X,), cache=cache)
+    assert (compiled.report.partitions[0].outcome, compiled.report.partitions[0].reason) == ("built", "load")
+    assert difference(Affine()(X), compiled(X)) is None
+    assert cache.store is not None
+    assert [event.reason for event in cache.store.events.read() if event.event == "reject"] == ["load"]
+
+
+def test_a_missing_compiler_is_named(run_python: Callable[..., Any], tmp_path: Path) -> None:
+    """Without a C++ compiler the build fails with a sentence that says so."""
+    done = run_python(
+        """
+        import torch, trtcache
+        from trtcache.errors import BuildError
+        try:
+            trtcache.compile(torch.nn.Linear(4, 4), (torch.ones(2, 4),))
+        except BuildError as error:
+            print(error)
+        """,
+        CXX="/nonexistent/g++",
+        TRTCACHE_DIR=str(tmp_path / "c"),
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+    )
+    assert "no C++ compiler was found" in done.stdout, done.stderr
+
+
+def test_an_unknown_option_of_inductor_is_named(tmp_path: Path) -> None:
+    """A misspelt Inductor option is refused before anything is compiled."""
+    with pytest.raises(BuildError, match="max_autotun"):
+        trtcache.compile(Affine(), (X,), settings={"inductor": {"max_autotun": True}}, cache=tmp_path / "c")

@@ -1,0 +1,105 @@
+"""What every test has: an environment of its own, one cache of engines for the session, and processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from trtcache.store.disk import DiskStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PROJECT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Hide the caller's ``TRTCACHE_*`` and ``TORCHINDUCTOR_*`` variables and the user's own cache."""
+    for name in list(os.environ):
+        if name.startswith(("TRTCACHE_", "TORCHINDUCTOR_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "xdg"))
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache directory for the whole session, so that each distinct program is built once."""
+    return tmp_path_factory.mktemp("engines") / "cache"
+
+
+@pytest.fixture(scope="session")
+def build_count() -> Callable[[Path], int]:
+    """Say how often something was built and put into the cache in a directory."""
+
+    def count(root: Path) -> int:
+        return sum(event.event == "put" for event in DiskStore.open(root).events.read())
+
+    return count
+
+
+class RunPython(Protocol):
+    """Runs code in a new Python process and returns it when it has ended."""
+
+    def __call__(self, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run ``code`` with these variables beside the test's own environment."""
+        ...
+
+
+class StartPython(Protocol):
+    """Starts code in a new Python process."""
+
+    def __call__(self, code: str, **environ: str) -> subprocess.Popen[str]:
+        """Start ``code`` with these variables beside the test's own environment."""
+        ...
+
+
+@pytest.fixture
+def start_python() -> StartPython:
+    """Start code in a new Python process, with the project and its tests importable."""
+
+    def start(code: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+            cwd=_PROJECT,
+            env={**os.environ, "PYTHONPATH": str(_PROJECT), **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def run_python(start_python: StartPython) -> RunPython:
+    """Run code in a new Python process to its end."""
+
+    def run(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        process = start_python(code, **environ)
+        out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Install the interpreter as another distribution would, by an entry point, and return its name."""
+    from trtcache.backends import registry
+
+    site = tmp_path_factory.mktemp("site")
+    (site / "interpreter-1.0.dist-info").mkdir()
+    (site / "interpreter-1.0.dist-info" / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
+    (site / "interpreter-1.0.dist-info" / "entry_points.txt").write_text(
+        "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
+    )
+    sys.path.append(str(site))
+    registry.known.cache_clear()
+    return "interpreter"
