@@ -1,0 +1,285 @@
+"""A compiled module: what it refuses, how it is refitted, and what threads see."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Tied, Weights, difference
+from trtcache.errors import InputError, RefitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.randn(3, 4)
+
+
+@pytest.fixture
+def compiled(interpreter: str, engines: Path) -> Callable[..., trtcache.CompiledModule]:
+    """``trtcache.compile`` with the interpreter and the session's cache."""
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        return trtcache.compile(*args, backend=interpreter, cache=engines, **kwargs)
+
+    return compile_
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((X,), {}, "argument scale: expected 3.0, got 2.0"),
+        ((X,), {"scale": 3}, "argument scale: expected 3.0, got 3 .int."),
+        ((X,), {"scale": 3.0, "flag": True}, "argument flag: expected what it was compiled with"),
+        ((X, X), {"scale": 3.0}, "argument y: expected what it was compiled with"),
+        ((), {}, "missing a required argument: 'x'"),
+        ((X, X, X), {}, "too many positional arguments"),
+        ((X,), {"scal": 3.0}, "unexpected keyword argument 'scal'"),
+        ((X,), {"scale": X}, "argument scale: expected 3.0, got a tensor of shape"),
+        ((None,), {"scale": 3.0}, "argument x: expected a float32 tensor, got None"),
+        ((X.double(),), {"scale": 3.0}, r"argument x: expected float32, got float64; use .to\(torch.float32\)"),
+        ((torch.randn(4, 4),), {"scale": 3.0}, r"shape \(3, 4\), got shape \(4, 4\); compile with dynamic_shapes"),
+        ((X[0],), {"scale": 3.0}, r"argument x: expected shape \(3, 4\), got shape \(4\)"),
+        ((X.to("meta"),), {"scale": 3.0}, "argument x: expected a tensor on cpu, got one on meta"),
+        ((X.to_sparse(),), {"scale": 3.0}, "argument x: expected a dense tensor"),
+        ((X.to_mkldnn(),), {"scale": 3.0}, "argument x: expected a dense tensor"),
+        (([X],), {"scale": 3.0}, "argument x: expected a float32 tensor, got a list"),
+    ],
+)
+def test_a_call_that_does_not_match_is_one_clear_error(
+    compiled: Callable[..., trtcache.CompiledModule], args: tuple[Any, ...], kwargs: dict[str, Any], message: str
+) -> None:
+    """The error names the argument as the model does, what was expected and what came."""
+    module = compiled(Keywords(), (X,), {"scale": 3.0})
+    with pytest.raises(InputError, match=message):
+        module(*args, **kwargs)
+
+
+def test_arguments_of_a_variable_signature_are_counted(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """More, fewer or other arguments than compiled for are refused, by the names the model gives them."""
+    module = compiled(Calls(lambda lin, *args, **more: sum(args)), (X, X + 1), {"k": X})
+    for args, kwargs, message in (
+        ((X,), {"k": X}, r"args\[1\] is missing"),
+        ((X, X, X), {"k": X}, r"argument args\[2\]"),
+        ((X, X), {"k": X, "j": X}, "argument j"),
+        ((X, X), {}, "k is missing"),
+    ):
+        with pytest.raises(InputError, match=message):
+            module(*args, **kwargs)
+
+
+def test_nested_arguments_are_named_by_their_place(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A wrong tensor deep in an argument is named with its path, and another structure is refused."""
+    module = compiled(Calls(lambda lin, d: lin(d["a"]) + d["b"][0]), ({"a": X, "b": [X, X]},))
+    with pytest.raises(InputError, match=r"argument args\['b'\]\[1\]: expected float32|argument args\[0\]"):
+        module({"a": X, "b": [X, X.double()]})
+    with pytest.raises(InputError, match="the structure"):
+        module({"a": X, "b": [X]})
+
+
+@pytest.mark.parametrize(("value", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ("a", "b"), (None, 0)])
+def test_values_are_told_apart_by_type_and_sign(
+    compiled: Callable[..., trtcache.CompiledModule], value: object, other: object
+) -> None:
+    """A program compiled for one Python value refuses every other, even one that compares equal."""
+    module = compiled(Calls(lambda lin, x, v: lin(x)), (X, value))
+    module(X, value)
+    with pytest.raises(InputError, match="compiled for this value"):
+        module(X, other)
+
+
+def test_not_a_number_is_itself(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A program compiled for nan takes another nan."""
+    module = compiled(Calls(lambda lin, x, v: lin(x)), (X, float("nan")))
+    assert module(X, float("nan")).shape == X.shape
+
+
+def test_tensors_without_memory_are_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A fake tensor has a shape and a device but nothing to read."""
+    module = compiled(Affine(), (X,))
+    with torch._subclasses.FakeTensorMode():
+        fake = torch.empty(3, 4)
+    with pytest.raises(InputError, match="plain tensor"):
+        module(fake)
+
+
+def test_changed_inputs_are_changed_for_the_caller(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """What the model does to an input in place is seen by the caller, in whatever layout the input lies."""
+    model = Changing()
+    module = compiled(model, (X.clone(), {"k": torch.ones(4)}))
+    for make in (lambda: torch.ones(3, 4), lambda: torch.ones(4, 3).t(), lambda: torch.ones(6, 8)[::2, ::2]):
+        ours, theirs = (make(), {"k": torch.ones(4)}), (make(), {"k": torch.ones(4)})
+        assert difference(model(*theirs), module(*ours)) is None
+        assert difference(theirs, ours) is None
+
+
+def test_inputs_that_share_memory_with_a_changed_one_are_refused(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """An engine reads everything before it writes, so aliased inputs would give another result than eager."""
+    model = Calls(lambda lin, x, y: x.add_(1) * y)
+    module = compiled(model, (X.clone(), X.clone()))
+    whole = torch.ones(6, 4)
+    assert difference(torch.full((3, 4), 2.0), module(whole[::2], whole[1::2])) is None
+    for one, other in ((X, X), (whole[:3], whole[2:5])):
+        with pytest.raises(InputError, match="memory of its own: a call changes argument"):
+            module(one, other)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "missing: a, b, c"),
+        ({"a": torch.ones(4, 4)}, "missing: b, c"),
+        ({"z": X}, "unexpected: z"),
+        ({"b": torch.ones(5)}, r"b \(shape \(5,\), the engine has \(4,\)\)"),
+        ({"a": torch.ones(4, 4).double()}, r"a \(dtype float64, the engine has float32\)"),
+        ({"a": torch.ones(4, 4, device="meta")}, r"a \(on meta, the engine is on cpu\)"),
+        ({"a": torch.ones(4, 4).to_sparse()}, r"a \(layout torch.sparse_coo"),
+        ({"a": "text"}, r"a \(a str, not a tensor\)"),
+    ],
+)
+def test_a_refit_that_does_not_fit_changes_nothing(
+    compiled: Callable[..., trtcache.CompiledModule], weights: dict[str, Any], message: str
+) -> None:
+    """Missing, unknown and misshapen weights are named, and the old weights stay in place."""
+    module = compiled(Affine(1.0), (X,))
+    before = module(X)
+    whole = {} if message.startswith("missing") else Affine(2.0).state_dict()
+    with pytest.raises(RefitError, match=message):
+        module.refit({**whole, **weights})
+    assert difference(before, module(X), tolerance=0.0) is None
+
+
+def test_a_refit_takes_a_module_or_a_mapping(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Anything else is a TypeError that says so."""
+    module = compiled(Affine(), (X,))
+    with pytest.raises(TypeError, match=r"a torch.nn.Module or its state_dict, not list"):
+        module.refit([("a", X)])  # type: ignore[arg-type]
+
+
+def test_weights_that_are_tied_stay_tied(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Tied names need equal values, whether they share memory or not; one of the names is enough."""
+    index = torch.tensor([0, 1, 2])
+    module, other = compiled(Tied(), (index,)), Tied()
+    state = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    module.refit(state)
+    assert difference(other(index), module(index)) is None
+    with pytest.raises(RefitError, match=r"tied to out\.weight"):
+        module.refit({**state, "out.weight": state["out.weight"] + 1})
+    del state["out.weight"]
+    module.refit(state)
+    assert difference(other(index), module(index)) is None
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_weights_come_in_any_layout(compiled: Callable[..., trtcache.CompiledModule], first: int) -> None:
+    """A program compiled with a weight in one layout takes that weight in every other."""
+    big = torch.randn(10, 12)
+    made = [torch.randn(4, 6), torch.randn(6, 4).t(), big[1:5, 2:8], torch.randn(4, 1).expand(4, 6)]
+    module = compiled(Weights(made[first]), (X,))
+    for weight in made:
+        module.refit({"w": weight})
+        assert difference(Weights(weight)(X), module(X)) is None
+
+
+@pytest.mark.parametrize("other", [Constants(start=1.0), Constants(scale=7.0)])
+def test_a_module_with_other_constants_is_refused(
+    compiled: Callable[..., trtcache.CompiledModule], other: Constants
+) -> None:
+    """Buffers that are in no state_dict and tensors that are plain attributes are the program's, folded or not."""
+    module = compiled(Constants(), (X,))
+    module.refit(Constants())
+    with pytest.raises(RefitError, match="a constant of the program; compile the new model instead"):
+        module.refit(other)
+
+
+def test_state_that_no_state_dict_has_survives_a_refit(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A cache of keys and values goes on across a refit that cannot name it."""
+    model, where = KeyValue(), torch.arange(3)
+    module = compiled(model, (X, where))
+    with torch.no_grad():
+        model(X, where)
+        module(X, where)
+        module.refit(model.state_dict())
+        assert difference(model(X, where + 3), module(X, where + 3)) is None
+
+
+class Extra(nn.Module):
+    """A module with more in its state_dict than weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def get_extra_state(self) -> dict[str, int]:
+        """Return what is no tensor."""
+        return {"version": 1}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """Take it back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the layer."""
+        return self.lin(x)
+
+
+def test_extra_state_is_no_weight(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """What ``get_extra_state`` returns neither stops a compile nor a refit."""
+    module, other = compiled(Extra(), (X,)), Extra()
+    module.refit(other)
+    assert difference(other(X), module(X)) is None
+
+
+def test_each_call_during_refits_sees_one_set_of_weights(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """While weights change to and fro, every result of four threads is that of the old or of the new, never a mix."""
+    one, two = Affine(1.0), Affine(2.0)
+    module = compiled(one, (X,))
+    expected = (one(X), two(X))
+    assert mixed_results(module, (one, two), expected, seconds=1.0) == []
+
+
+def mixed_results(
+    module: trtcache.CompiledModule, models: tuple[nn.Module, nn.Module], expected: tuple[Any, Any], *, seconds: float
+) -> list[Any]:
+    """Call a module in four threads while it is refitted, and return the results that are neither of those expected."""
+    stop, mixed = threading.Event(), []
+
+    def call() -> None:
+        while not stop.is_set() and not mixed:
+            found = module(X)
+            if all(difference(one, found) for one in expected):
+                mixed.append(found)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        module.refit(models[1])
+        module.refit(models[0].state_dict())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return mixed
+
+
+def test_inference_mode_and_gradients_make_no_difference(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A module compiled in inference mode runs outside it and the other way round; results have no gradient."""
+    model = Affine()
+    with torch.inference_mode():
+        module = compiled(model, (X,))
+    wanted = X.clone().requires_grad_()
+    found = module(wanted)
+    assert difference(model(X), found) is None
+    assert not any(tensor.requires_grad for tensor in found)
+    with torch.inference_mode():
+        assert difference(model(X), module(X)) is None
+        module.refit(Affine(3.0))
+    assert difference(Affine(3.0)(X), module(X)) is None
