@@ -36,18 +36,11 @@ _EXPORTS = {
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("trtcache")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0+source"
-
-
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        value: object = _version()
+        from trtcache.version import installed_version
+
+        value: object = installed_version()
     elif name in _EXPORTS:
         value = getattr(import_module(_EXPORTS[name]), name)
     else:

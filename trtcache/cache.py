@@ -19,7 +19,7 @@ from trtcache.config import Config
 from trtcache.errors import BuildForbiddenError, LockTimeoutError, StoreError
 from trtcache.quantities import parse_size
 from trtcache.store.artifact import contents_of
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.values import CacheKey
 
@@ -153,12 +153,30 @@ class Cache:
             raise BuildForbiddenError(key.kind, key.digest, str(self.config.root))
         if store is None or not store.writable:
             return made.run("readonly" if store else found.reason)
+        if found.reason == COLLISION:
+            self._count_miss(key, COLLISION)
+            return made.run(COLLISION)  # what is there is another program's, and as good as this one
         with self._alone(store, key):
             again = self._look(store, key)
             entry = again if isinstance(again, Entry) else self._build(store, made, found.reason)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
+
+    def build_uncached(self, build: Callable[[], Built], *, kind: str, why: str, name: str | None = None) -> Entry:
+        """Build what can have no key, and count it as a miss. The entry's key is one that no store has.
+
+        Raises:
+            BuildForbiddenError: ``TRTCACHE_FORBID_BUILD=1``.
+            BuildError: ``build`` returned what an entry cannot hold, or a file that is gone.
+            Exception: whatever ``build`` raises.
+        """
+        if self.store is not None:
+            self.store.events.append("miss", reason="uncacheable", kind=kind)
+        if self.config.forbid_build:
+            raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
+        made = _Build(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
+        return made.run(f"uncacheable: {why}")
 
     def reject(self, entry: Entry, reason: str) -> None:
         """Put aside an entry that is sound but of no use, such as one that its loader refused; count it.
@@ -181,6 +199,7 @@ class Cache:
         if key.digest in self._rejected:
             return Miss(self._rejected[key.digest])
         found = store.get(key)
+        _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
         if isinstance(found, Entry):
             saved_s = max(0.0, found.build_s - found.load_s)
             store.events.append("hit", kind=found.kind, key=key.digest, saved_s=saved_s)
@@ -268,13 +287,14 @@ class _Build:
 
 def _circumstances() -> dict[str, str]:
     import platform  # a hit does not pay for these two
-    from importlib.metadata import version
+
+    from trtcache.version import installed_version
 
     return {
         "host": platform.node(),
         "platform": f"{platform.system()}-{platform.machine()}",
         "python": platform.python_version(),
-        "trtcache": version("trtcache"),
+        "trtcache": installed_version(),
     }
 
 
