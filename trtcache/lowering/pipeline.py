@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
 from trtcache.lowering.assertions import Assertions
+from trtcache.lowering.batch_norm import BatchNorm
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
@@ -78,4 +79,6 @@ def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bo
 
 def default_pipeline() -> Pipeline:
     """Return the passes that every program goes through."""
-    return Pipeline((Assertions(), DeadStores(), DeadCode(), FoldConstants(), CommonSubexpressions(), DeadCode()))
+    return Pipeline(
+        (Assertions(), DeadStores(), DeadCode(), BatchNorm(), FoldConstants(), CommonSubexpressions(), DeadCode())
+    )

@@ -1,0 +1,99 @@
+"""Recipes make engine weights from a model's weights, and are kept as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtcache import recipes
+from trtcache.errors import IncompatibleEngineError
+from trtcache.recipes import OPERATORS, Source, Step, document, evaluate, parse, renamed, sources, step
+
+if TYPE_CHECKING:
+    from trtcache.recipes import Recipe
+
+NUMBERS = st.integers(-(2**40), 2**40) | st.floats(allow_nan=False)
+RECIPES: st.SearchStrategy[Recipe] = st.recursive(
+    st.builds(Source, st.integers(0, 9)),
+    lambda inner: st.builds(
+        Step,
+        st.sampled_from(sorted(OPERATORS)),
+        st.lists(inner | NUMBERS | st.lists(st.integers(-1, 9)).map(tuple) | st.just("float32"), max_size=3).map(tuple),
+    ),
+    max_leaves=6,
+)
+
+
+@given(RECIPES)
+def test_a_recipe_survives_json(recipe: Recipe) -> None:
+    """What is written as JSON text and read again is the same recipe, to the last bit of its numbers."""
+    assert parse(json.loads(json.dumps(document(recipe), allow_nan=False))) == recipe
+
+
+def test_one_and_one_point_zero_are_told_apart() -> None:
+    """The integer 1 and the float 1.0 are different in a document, since they can give different dtypes."""
+    assert document(step("add", Source(0), 1)) != document(step("add", Source(0), 1.0))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        [],
+        {},
+        {"slot": "0"},
+        {"slot": 0, "more": 1},
+        {"op": "exec", "args": []},
+        {"op": "add"},
+        {"op": "cast", "args": [{"slot": 0}, "os"]},
+        {"op": "reshape", "args": [{"slot": 0}, [1, "2"]]},
+        {"op": "add", "args": [{"slot": 0}, None]},
+    ],
+)
+def test_what_is_no_recipe_is_refused(written: object) -> None:
+    """Unknown operators, dtypes and forms are an error that shows them; nothing else is looked up by name."""
+    with pytest.raises(IncompatibleEngineError, match="weight map"):
+        parse(written)  # type: ignore[arg-type]  # not JSON of a recipe, on purpose
+
+
+def test_operators_do_what_torch_does() -> None:
+    """Each operator gives torch's result, and together they fold a BatchNorm."""
+    weight, var = torch.randn(4, 3), torch.rand(4) + 0.5
+    weights: dict[str | int, torch.Tensor] = {0: weight, 1: var, 2: weight.half()}
+    scale = step("rsqrt", step("add", Source(1), 1e-5))
+    expected = {
+        step("mul", Source(0), step("reshape", scale, (-1, 1))): weight / (var + 1e-5).sqrt()[:, None],
+        step("permute", Source(0), (1, 0)): weight.t(),
+        step("cast", Source(0), "float16"): weight.half(),
+        step("div", step("neg", Source(0)), 2.0): -weight / 2,
+        step("sqrt", step("sub", Source(1), 0.25)): (var - 0.25).sqrt(),
+    }
+    for recipe, made in expected.items():
+        torch.testing.assert_close(evaluate(recipe, weights), made)
+
+
+def test_a_source_is_not_copied() -> None:
+    """The recipe that is one weight as it is gives that very tensor."""
+    weight = torch.randn(3)
+    assert evaluate(Source(0), {0: weight}) is weight
+
+
+def test_sources_are_named_in_order() -> None:
+    """Sources come in the order in which they are written, and are renamed in that order."""
+    recipe = step("add", step("mul", Source("b"), Source("a")), Source("b"))
+    assert list(sources(recipe)) == ["b", "a", "b"]
+    numbers = {"b": 0, "a": 1}
+    assert renamed(recipe, lambda name: numbers[str(name)]) == step("add", step("mul", Source(0), Source(1)), Source(0))
+
+
+def test_a_recipe_reads_as_a_formula() -> None:
+    """People see operators as calls."""
+    assert (
+        recipes.text(step("mul", Source(0), step("reshape", Source(1), (-1, 1))))
+        == "mul(slot0, reshape(slot1, (-1, 1)))"
+    )

@@ -1,0 +1,101 @@
+"""What passes share: reading the arguments and sizes of a node, and putting others in their place."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def tensor_of(node: object) -> torch.Tensor | None:
+    """Return the fake tensor that a node makes, or None."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def expression(size: Any) -> Any:
+    """Return a size as an int or a sympy expression; asking about it adds no guard."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def same_sizes(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Say whether two shapes, or two lists of strides, are equal for all values of their symbols."""
+    return len(left) == len(right) and all(
+        one is other or expression(one) == expression(other) for one, other in zip(left, right, strict=True)
+    )
+
+
+def same_shape(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Say whether two fake tensors have one shape."""
+    return same_sizes(left.shape, right.shape)
+
+
+def is_static(sizes: Sequence[Any]) -> bool:
+    """Say whether no size is symbolic."""
+    return all(type(size) is int for size in sizes)
+
+
+def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
+    """Give a node its arguments in the order of its operator's schema; those that are their defaults are left out."""
+    names, first_keyword, defaults = _signature(node.target)  # type: ignore[arg-type]  # operators only, says the caller
+    given = len(values)
+    while given and not _is_required(defaults[given - 1], values[given - 1]):
+        given -= 1
+    node.args = tuple(values[: min(given, first_keyword)])
+    node.kwargs = {names[place]: values[place] for place in range(first_keyword, given)}
+
+
+_REQUIRED = object()
+
+
+def _is_required(default: object, value: object) -> bool:
+    return default is _REQUIRED or type(default) is not type(value) or default != value
+
+
+@functools.cache
+def _signature(operator: torch._ops.OpOverload) -> tuple[tuple[str, ...], int, tuple[object, ...]]:
+    schema = operator._schema.arguments
+    positional = sum(not one.kwarg_only for one in schema)
+    defaults = tuple(one.default_value if one.has_default_value() else _REQUIRED for one in schema)
+    return tuple(one.name for one in schema), positional, defaults
+
+
+@functools.cache
+def parameter_places(operator: object) -> dict[str, int]:
+    """Return the place of each argument of an operator by its name; nothing for what has no schema."""
+    if not isinstance(operator, torch._ops.OpOverload):
+        return {}
+    return {argument.name: place for place, argument in enumerate(operator._schema.arguments)}
+
+
+def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: object) -> fx.Node:
+    """Return a new call before a node; ``value`` is the fake value that it makes."""
+    with before.graph.inserting_before(before):
+        made = before.graph.call_function(target, args)
+    made.meta["val"] = value
+    return made
+
+
+def replace(node: fx.Node, by: fx.Node) -> None:
+    """Let another node stand where a node stood, which is removed."""
+    node.replace_all_uses_with(by)
+    node.graph.erase_node(node)
+
+
+@functools.cache
+def makes_view(target: object) -> bool:
+    """Say whether an operator's result shares the memory of an argument."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return any(one.alias_info is not None for one in target._schema.returns)
+
+
+def is_number(value: object) -> bool:
+    """Say whether a size expression is a plain number."""
+    return isinstance(value, (int, sympy.Integer))
