@@ -1,4 +1,4 @@
-"""Removes assertions about tensors that the graph already proves."""
+"""Removes assertions about tensors and sizes that the graph or its interface already prove."""
 
 from __future__ import annotations
 
@@ -12,23 +12,38 @@ from trtcache.lowering.passes import Pass, PassResult
 if TYPE_CHECKING:
     from torch import fx
 
+aten = torch.ops.aten
+
+_PROVEN = frozenset(
+    {
+        *(aten._assert_tensor_metadata.default, aten.sym_constrain_range.default),
+        aten.sym_constrain_range_for_size.default,
+    }
+)
+_MESSAGE = "a number that the program computes is out of its range"
+
 
 @dataclass(frozen=True, slots=True)
 class Assertions(Pass):
-    """Removes ``aten._assert_tensor_metadata``: dtype, device and layout of every value are known in the graph.
+    """Removes ``_assert_tensor_metadata`` and ``sym_constrain_range``, and words every ``_assert_scalar`` alike.
 
-    What they guard is decided when a module is called: its inputs are checked against what the graph was made with.
-    Assertions on values and on symbolic sizes stay, as side effects.
+    Dtype, device and layout of every value are known in the graph, and ranges of symbols are in the interface, by which
+    inputs are checked when a module is called. Assertions on values (``_assert_async``) and on sizes that operators
+    make stay, as side effects; torch's messages for the latter name symbols and nodes, which equal programs need not
+    share.
     """
 
     name: ClassVar[str] = "assertions"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Remove the assertions in place."""
-        proven = graph_module.graph.find_nodes(
-            op="call_function", target=torch.ops.aten._assert_tensor_metadata.default
-        )
-        for node in proven:
-            graph_module.graph.erase_node(node)
-        return PassResult(graph_module, bool(proven))
+        modified = False
+        for node in graph_module.graph.nodes:
+            if node.target in _PROVEN:
+                graph_module.graph.erase_node(node)
+                modified = True
+            elif node.target is aten._assert_scalar.default and node.args[1] != _MESSAGE:
+                node.args = (node.args[0], _MESSAGE)
+                modified = True
+        return PassResult(graph_module, modified)

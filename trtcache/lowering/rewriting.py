@@ -43,7 +43,7 @@ def is_static(sizes: Sequence[Any]) -> bool:
 
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
     """Give a node its arguments in the order of its operator's schema; those that are their defaults are left out."""
-    names, first_keyword, defaults = _signature(node.target)  # type: ignore[arg-type]  # operators only, says the caller
+    names, first_keyword, defaults = _signature(node.target)
     given = len(values)
     while given and not _is_required(defaults[given - 1], values[given - 1]):
         given -= 1

@@ -1,0 +1,85 @@
+"""Joins chains of casts."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import replace, tensor_of
+from trtcache.lowering.visibility import is_returned
+
+if TYPE_CHECKING:
+    from torch import fx
+
+_cast = torch.ops.aten._to_copy.default
+
+
+@dataclass(frozen=True, slots=True)
+class Casts(Pass):
+    """Skips a cast whose result is cast again, where the dtype between holds every value of the first one.
+
+    ``f16 -> f32 -> f16`` is gone, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds. Only
+    casts that change nothing but the dtype are joined. Where a result is returned, a pair that cancels is a ``clone``.
+    """
+
+    name: ClassVar[str] = "casts"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Join in place; the casts that were skipped are left for dead code elimination."""
+        modified = False
+        for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
+            source = node.args[0]
+            if not (_changes_dtype_only(node) and source.target is _cast and _changes_dtype_only(source)):
+                continue
+            first = source.args[0]
+            dtype = first.meta["val"].dtype
+            if not holds(source.meta["val"].dtype, dtype):
+                continue
+            if node.meta["val"].dtype is not dtype:
+                node.replace_input_with(source, first)
+            elif is_returned(node):
+                node.target, node.args, node.kwargs = torch.ops.aten.clone.default, (first,), {}
+            else:
+                replace(node, first)
+            modified = True
+        return PassResult(graph_module, modified)
+
+
+def _changes_dtype_only(node: fx.Node) -> bool:
+    source, made = tensor_of(node.args[0]), tensor_of(node)
+    if source is None or made is None:
+        return False
+    return source.device == made.device and source.layout == made.layout and not node.kwargs.get("memory_format")
+
+
+@functools.cache
+def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Say whether every value of one dtype is a value of another."""
+    if narrow is wide or narrow is torch.bool:
+        return True
+    if wide is torch.bool or wide.is_complex or narrow.is_complex:
+        return False
+    if wide.is_floating_point:
+        bits, least, most = _float_range(narrow) if narrow.is_floating_point else _integer_range(narrow)
+        wide_bits, wide_least, wide_most = _float_range(wide)
+        return wide_bits >= bits and wide_least <= least and wide_most >= most
+    if narrow.is_floating_point:
+        return False
+    return torch.iinfo(wide).min <= torch.iinfo(narrow).min and torch.iinfo(wide).max >= torch.iinfo(narrow).max
+
+
+def _float_range(dtype: torch.dtype) -> tuple[int, float, float]:
+    """Return the significant bits, the smallest positive value and the largest value."""
+    known = torch.finfo(dtype)
+    return 1 - round(math.log2(known.eps)), known.tiny * known.eps, known.max
+
+
+def _integer_range(dtype: torch.dtype) -> tuple[int, float, float]:
+    known = torch.iinfo(dtype)
+    return known.bits - (known.min < 0), 1.0, float(known.max)

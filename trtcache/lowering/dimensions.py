@@ -1,0 +1,308 @@
+"""Writes arguments that mean the same in one way: dimensions, bounds, sizes of windows, numbers and dtypes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import expression, parameter_places, set_arguments, tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+aten = torch.ops.aten
+
+_DIM_NAMES = frozenset({"dim", "dims", "dim0", "dim1", "dim2", "axis", "axes", "axis0", "axis1", "dimension"})
+
+# Dimensions of a reduction have no order; of none given, these reduce all.
+_REDUCTIONS = frozenset(
+    {
+        *(aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.logsumexp.default),
+        *(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.linalg_vector_norm.default),
+    }
+)
+_UNORDERED = _REDUCTIONS | {aten.flip.default, aten.any.dims, aten.all.dims, aten.squeeze.dims}
+
+# Their results have one dimension more than what they are given.
+_ADDING = frozenset({aten.unsqueeze.default, aten.stack.default, aten.unsqueeze_copy.default, aten.diag_embed.default})
+
+_OVERLOADS = {
+    aten.sum.default: aten.sum.dim_IntList,
+    aten.mean.default: aten.mean.dim,
+    aten.max.default: aten.amax.default,
+    aten.min.default: aten.amin.default,
+    aten.add.Scalar: aten.add.Tensor,
+    aten.sub.Scalar: aten.sub.Tensor,
+    aten.mul.Scalar: aten.mul.Tensor,
+    aten.div.Scalar: aten.div.Tensor,
+    aten.div.Scalar_mode: aten.div.Tensor_mode,
+}
+_WINDOWS = {
+    **dict.fromkeys((aten.avg_pool1d.default, aten.max_pool1d.default), 1),
+    **dict.fromkeys((aten.max_pool2d_with_indices.default, aten.avg_pool2d.default, aten.max_pool2d.default), 2),
+    **dict.fromkeys((aten.max_pool3d_with_indices.default, aten.avg_pool3d.default, aten.max_pool3d.default), 3),
+}
+_WINDOW_NAMES = ("kernel_size", "stride", "padding", "dilation")
+_CONVOLUTION_NAMES = ("stride", "padding", "dilation", "output_padding")
+
+# Elementwise operators whose numbers are computed with in the tensor's own floating-point dtype.
+_SCALED = frozenset(
+    {
+        *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.div.Tensor_mode, aten.rsub.Scalar),
+        *(aten.pow.Tensor_Scalar, aten.pow.Scalar, aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default),
+        *(aten.fmod.Scalar, aten.remainder.Scalar, aten.masked_fill.Scalar, aten.constant_pad_nd.default),
+        *(aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar),
+        *(aten.full.default, aten.full_like.default, aten.linalg_vector_norm.default, aten.leaky_relu.default),
+        *(aten.hardtanh.default, aten.elu.default, aten.where.ScalarOther, aten.where.ScalarSelf),
+    }
+)
+_NUMBERS = frozenset({"other", "self", "exponent", "min", "max", "value", "fill_value", "ord", "negative_slope"}) | {
+    *("min_val", "max_val")
+}
+_FACTORS = frozenset({"alpha", "beta", "scale", "input_scale", "correction"})
+_REDUCED_DTYPES = frozenset(
+    {
+        *(aten.sum.dim_IntList, aten.mean.dim, aten.prod.default, aten.prod.dim_int, aten.cumsum.default),
+        *(aten.cumprod.default, aten.linalg_vector_norm.default),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions(Pass):
+    """Makes equal calls equal: ``softmax(x, -1)`` and ``softmax(x, 1)`` of a matrix, ``x * 2`` and ``x * 2.0``.
+
+    Dimensions count from the front, and those of a reduction are sorted and all named; slices and indices of a static
+    dimension are within it; windows of convolution and pooling have a number for each dimension, and a stride; numbers
+    next to floats are floats; a dtype, layout or device that is the one an operator would take itself is given to
+    operators that make tensors and left out of the others; attention's default scale is left out.
+    """
+
+    name: ClassVar[str] = "dimensions"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite arguments in place."""
+        modified = False
+        for node in graph_module.graph.nodes:
+            if node.op == "call_function" and _rules(node.target):
+                modified |= _rewrite(node)
+        return PassResult(graph_module, modified)
+
+
+def _rewrite(node: fx.Node) -> bool:
+    target = node.target
+    if target in _OVERLOADS:
+        _change_overload(node, _OVERLOADS[target])
+    given = arguments(node)
+    values = list(given)
+    for rule in _rules(node.target):
+        rule(node, values)
+    if target is node.target and all(map(_alike, given, values)):
+        return False
+    set_arguments(node, values)
+    return True
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Say whether two arguments are the same; ``1`` and ``1.0`` are not."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return one is other or (type(one) is type(other) and bool(one == other))
+
+
+def _change_overload(node: fx.Node, target: torch._ops.OpOverload) -> None:
+    """Call an overload that takes the same arguments, and those by name that it has besides."""
+    names = parameter_places(node.target)
+    node.kwargs = {name: value for name, value in zip(names, arguments(node), strict=True) if name != "self"}
+    node.args = node.args[:1]
+    if "dim" not in names and "dim" in parameter_places(target):
+        node.kwargs = {"dim": [], **node.kwargs}
+    node.target = target
+    set_arguments(node, arguments(node))
+
+
+@functools.cache
+def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
+    """Return what may have to be rewritten in calls of an operator, each a change of its list of arguments."""
+    if target in _OVERLOADS:
+        return _rules(_OVERLOADS[target]) or (_nothing,)
+    names = parameter_places(target)
+    if getattr(target, "namespace", None) != "aten":
+        return ()
+    chosen: list[tuple[bool, Callable[[fx.Node, list[Any]], None]]] = [
+        (bool(_DIM_NAMES & set(names)), _count_from_front),
+        (target in _UNORDERED, _sort_dims),
+        (target is aten.slice.Tensor or target is aten.slice_scatter.default, _bound_slice),
+        (target is aten.select.int or target is aten.select_scatter.default, _bound_index),
+        (target is aten.convolution.default, _widen_convolution),
+        (target in _WINDOWS, _widen_window),
+        (target in _SCALED, _float_numbers),
+        (bool(_FACTORS & set(names)), _whole_factors),
+        (target in _REDUCED_DTYPES, _drop_own_dtype),
+        ({"dtype", "layout", "device", "pin_memory"} <= set(names), _name_options),
+        (target is aten.scaled_dot_product_attention.default, _default_scale),
+    ]
+    return tuple(rule for applies, rule in chosen if applies)
+
+
+def _nothing(node: fx.Node, values: list[Any]) -> None:
+    """Change nothing: the overload was all there was to change."""
+
+
+def _rank(node: fx.Node, values: list[Any]) -> int | None:
+    if node.target in _ADDING:
+        made = tensor_of(node)
+        return None if made is None else made.dim()
+    first = values[0][0] if isinstance(values[0], (list, tuple)) and values[0] else values[0]
+    if node.target is aten.cat.default:
+        first = node  # an empty vector may stand among tensors of any rank
+    value = tensor_of(first)
+    return None if value is None else max(value.dim(), 1)
+
+
+def _count_from_front(node: fx.Node, values: list[Any]) -> None:
+    rank = _rank(node, values)
+    if rank is None:
+        return
+    for place in _dim_places(node.target):
+        value = values[place]
+        if type(value) is int and value < 0:
+            values[place] = value + rank
+        elif isinstance(value, (list, tuple)) and any(type(dim) is int and dim < 0 for dim in value):
+            values[place] = [dim + rank if dim < 0 else dim for dim in value]
+
+
+@functools.cache
+def _dim_places(target: object) -> tuple[int, ...]:
+    return tuple(place for name, place in parameter_places(target).items() if name in _DIM_NAMES)
+
+
+def _sort_dims(node: fx.Node, values: list[Any]) -> None:
+    (place,) = _dim_places(node.target)
+    value = tensor_of(values[0])
+    dims = values[place]
+    if type(dims) is int:
+        dims = [dims]
+    if not dims and value is not None and node.target in _REDUCTIONS:
+        dims = range(value.dim())
+    if dims is not None:
+        values[place] = sorted(dims)
+
+
+def _bound_slice(node: fx.Node, values: list[Any]) -> None:
+    start_place = 2 if node.target is aten.slice_scatter.default else 1
+    dim, start, end = values[start_place : start_place + 3]
+    size = values[0].meta["val"].shape[dim]
+    start = 0 if start is None else start
+    if type(size) is int:
+        start, end = _bounded(start, size), _bounded(end, size)
+    elif end is None or (type(end) is int and end >= 2**31) or _is_size(end, size):
+        end = sys.maxsize
+    values[start_place + 1 : start_place + 3] = [start, end]
+
+
+def _bounded(bound: Any, size: int) -> Any:
+    if bound is None:
+        return size
+    if type(bound) is not int:
+        return bound
+    return min(max(bound + size if bound < 0 else bound, 0), size)
+
+
+def _is_size(bound: Any, size: Any) -> bool:
+    value = bound.meta.get("val") if isinstance(bound, fx.Node) else bound
+    return value is not None and bool(expression(value) == expression(size))
+
+
+def _bound_index(node: fx.Node, values: list[Any]) -> None:
+    place = parameter_places(node.target)["index"]
+    size = values[0].meta["val"].shape[values[place - 1]]
+    if type(values[place]) is int and values[place] < 0 and type(size) is int:
+        values[place] += size
+
+
+def _widen_convolution(_: fx.Node, values: list[Any]) -> None:
+    rank = values[1].meta["val"].dim() - 2
+    places = parameter_places(aten.convolution.default)
+    for name in _CONVOLUTION_NAMES:
+        values[places[name]] = _widened(values[places[name]], rank)
+
+
+def _widened(window: Any, rank: int) -> list[Any]:
+    listed = [window] if type(window) is int else list(window)
+    return listed * rank if len(listed) == 1 else listed
+
+
+def _widen_window(node: fx.Node, values: list[Any]) -> None:
+    rank, places = _WINDOWS[node.target], parameter_places(node.target)  # type: ignore[index]  # one of them
+    for name in _WINDOW_NAMES:
+        if name in places:
+            values[places[name]] = _widened(values[places[name]], rank)
+    if not values[places["stride"]]:
+        values[places["stride"]] = values[places["kernel_size"]]
+
+
+def _float_numbers(node: fx.Node, values: list[Any]) -> None:
+    """Make whole numbers floats where they are only ever used as floats of the dtype that the tensors have."""
+    dtypes = {value.dtype for value in map(tensor_of, values) if value is not None}
+    made = tensor_of(node)
+    dtypes |= set() if made is None or made.dtype is torch.bool else {made.dtype}
+    if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
+        return
+    for name, place in parameter_places(node.target).items():
+        if name in _NUMBERS and type(values[place]) is int and abs(values[place]) <= 2**24:
+            values[place] = float(values[place])
+
+
+def _whole_factors(node: fx.Node, values: list[Any]) -> None:
+    """Make factors whole numbers where they are, as their defaults are written; no correction given means 1."""
+    for name, place in parameter_places(node.target).items():
+        if name not in _FACTORS or node.target is aten.scaled_dot_product_attention.default:
+            continue
+        if isinstance(values[place], float) and values[place].is_integer():
+            values[place] = int(values[place])
+        elif name == "correction" and values[place] is None:
+            values[place] = 1
+
+
+def _drop_own_dtype(node: fx.Node, values: list[Any]) -> None:
+    place = parameter_places(node.target)["dtype"]
+    value = tensor_of(values[0])
+    if value is None or values[place] is None:
+        return
+    integers = not (value.dtype.is_floating_point or value.dtype.is_complex)
+    if values[place] == (torch.int64 if integers else value.dtype):
+        values[place] = None
+
+
+def _name_options(node: fx.Node, values: list[Any]) -> None:
+    """Give tensors that are made from nothing their dtype, layout and device; drop from copies what is not changed."""
+    made, source = tensor_of(node), tensor_of(values[0])
+    if made is None:
+        return
+    places = parameter_places(node.target)
+    own = (None, None, None) if source is None else (source.dtype, source.device, source.layout)
+    options = (("dtype", made.dtype), ("device", made.device), ("layout", made.layout))
+    for (name, value), before in zip(options, own, strict=True):
+        values[places[name]] = None if value == before else value
+    values[places["pin_memory"]] = values[places["pin_memory"]] or None
+    if "non_blocking" in places:
+        values[places["non_blocking"]] = False
+    if "memory_format" in places and values[places["memory_format"]] is torch.preserve_format:
+        values[places["memory_format"]] = None
+
+
+def _default_scale(_: fx.Node, values: list[Any]) -> None:
+    place = parameter_places(aten.scaled_dot_product_attention.default)["scale"]
+    size = values[0].meta["val"].shape[-1]
+    if isinstance(values[place], float) and type(size) is int and math.isclose(values[place], size**-0.5):
+        values[place] = None

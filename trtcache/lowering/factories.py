@@ -1,0 +1,64 @@
+"""Makes tensors of one number in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import is_static, set_arguments, tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+
+aten = torch.ops.aten
+
+_NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
+    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), lambda _: 0),
+    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), lambda _: 1),
+    **dict.fromkeys((aten.full_like.default, aten.full.default), lambda node: arguments(node)[1]),
+    aten.new_full.default: lambda node: arguments(node)[2],
+    aten.scalar_tensor.default: lambda node: arguments(node)[0],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Factories(Pass):
+    """Rewrites zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with everything named.
+
+    A tensor of the shape of another no longer depends on it. Symbolic shapes stay as they are, and so do tensors whose
+    layout in memory is that of another and is not contiguous, which a result would show.
+    """
+
+    name: ClassVar[str] = "factories"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place."""
+        modified = False
+        for node in graph_module.graph.nodes:
+            number = _NUMBERS.get(node.target)
+            made = tensor_of(node) if number is not None else None
+            if number is None or made is None or not is_static(made.shape) or not made.is_contiguous():
+                continue
+            modified |= _write(node, made, number(node))
+        return PassResult(graph_module, modified)
+
+
+def _write(node: fx.Node, made: torch.Tensor, number: Any) -> bool:
+    if isinstance(number, int) and not isinstance(number, bool) and made.dtype.is_floating_point:
+        number = float(number)
+    if made.dtype is torch.bool:
+        number = bool(number) if isinstance(number, (bool, int, float)) else number
+    wanted = [list(made.shape), number, made.dtype, made.layout, made.device, None]
+    given = arguments(node) if node.target is aten.full.default else []
+    if given == wanted and type(given[1]) is type(number):
+        return False
+    node.target = aten.full.default
+    set_arguments(node, wanted)
+    return True

@@ -1,0 +1,164 @@
+"""Writes every change of shape as one ``reshape``, and every change of the order of dimensions as one ``permute``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import expression, is_static, replace, same_sizes, tensor_of
+from trtcache.lowering.sizes import SizeNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+aten = torch.ops.aten
+
+_RESHAPES = frozenset(
+    {
+        *(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints),
+        *(aten.view_copy.default, aten._reshape_copy.default, aten.unflatten.int, aten.unsqueeze_copy.default),
+        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default),
+    }
+)
+_PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.permute_copy.default})
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes(Pass):
+    """Rewrites view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and joins chains.
+
+    Sizes are explicit; symbolic ones are made as ``Sizes`` makes them. A reshape to its own shape, a permute that moves
+    nothing, and an ``expand`` in front of an elementwise operator that expands by itself are gone; a permute that
+    only moves dimensions of size 1 is a reshape.
+    """
+
+    name: ClassVar[str] = "shapes"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
+        walk = _Walk(graph_module.graph)
+        handlers = walk.handlers()
+        for node in graph_module.graph.nodes:
+            handle = handlers.get(node.target)
+            if handle is not None:
+                handle(node, node.args[0])
+        return PassResult(graph_module, walk.modified)
+
+
+class _Walk:
+    """One walk over a graph: what changed, and the nodes of its sizes once they are needed."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.modified = False
+        self._graph = graph
+        self._sizes: SizeNodes | None = None
+
+    def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
+        """Return what to do with each operator."""
+        return {
+            **dict.fromkeys(_RESHAPES, self.reshape),
+            **dict.fromkeys(_PERMUTES, self.permute),
+            aten.expand.default: self.expand,
+        }
+
+    def _explicit(self, shape: Sequence[Any]) -> list[Any] | None:
+        if is_static(shape):
+            return list(shape)
+        self._sizes = self._sizes or SizeNodes(self._graph)
+        return self._sizes.of_all(shape)
+
+    def _set(self, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
+        if node.target is not target or node.args != args or node.kwargs:
+            node.target, node.args, node.kwargs = target, args, {}
+            self.modified = True
+
+    def _replace(self, node: fx.Node, by: fx.Node) -> None:
+        replace(node, by)
+        self.modified = True
+
+    def reshape(self, node: fx.Node, source: fx.Node) -> bool:
+        """Make a node a reshape of a source; say whether it is one now, or gone."""
+        source = _through(aten.reshape.default, source)
+        made = node.meta["val"]
+        if same_sizes(source.meta["val"].shape, made.shape):
+            self._replace(node, source)
+            return True
+        sizes = self._explicit(made.shape)
+        if sizes is None:
+            return False
+        self._set(node, aten.reshape.default, (source, sizes))
+        return True
+
+    def permute(self, node: fx.Node, source: fx.Node) -> None:
+        order = _order(node)
+        while source.target is aten.permute.default:
+            order = [_order(source)[dim] for dim in order]
+            source = source.args[0]  # type: ignore[assignment]  # their first argument is a tensor
+        shape = source.meta["val"].shape
+        moved = [dim for dim in order if expression(shape[dim]) != 1]
+        if order == sorted(order):
+            self._replace(node, source)
+        elif moved != sorted(moved) or not self.reshape(node, source):
+            self._set(node, aten.permute.default, (source, order))
+
+    def expand(self, node: fx.Node, source: fx.Node) -> None:
+        source, made = _through(aten.expand.default, source), node.meta["val"]
+        if same_sizes(source.meta["val"].shape, made.shape):
+            self._replace(node, source)
+            return
+        sizes = self._explicit(made.shape)
+        if sizes is not None:
+            self._set(node, aten.expand.default, (source, sizes))
+        for user in list(node.users):
+            if _expands_itself(user, node, source):
+                user.replace_input_with(node, source)
+                self.modified = True
+
+
+def _through(target: object, source: fx.Node) -> fx.Node:
+    while source.target is target:
+        source = source.args[0]  # type: ignore[assignment]  # their first argument is a tensor
+    return source
+
+
+def _order(node: fx.Node) -> list[int]:
+    rank = tensor_of(node.args[0]).dim()  # type: ignore[union-attr]  # their first argument is a tensor
+    if node.target in {aten.permute.default, aten.permute_copy.default}:
+        return [dim % rank for dim in arguments(node)[1]]
+    order = list(range(rank))
+    if rank < 2:
+        return order
+    one, other = (0, 1) if node.target is aten.t.default else arguments(node)[1:]
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
+def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
+    """Say whether an operator makes the same of what was expanded as of the expanded tensor."""
+    target = user.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+        return False
+    made = tensor_of(user)
+    if made is None or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    used = [source if one is expanded else one for one in arguments(user)]
+    tensors = [value for value in map(tensor_of, used) if value is not None]
+    # A tensor with no dimensions has less say in the dtype of a result than one that has some.
+    ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
+    return ranked and same_sizes(_broadcast(tensors), made.shape)
+
+
+def _broadcast(tensors: list[torch.Tensor]) -> list[Any]:
+    rank = max(tensor.dim() for tensor in tensors)
+    shape: list[Any] = [1] * rank
+    for tensor in tensors:
+        for dim, size in enumerate(tensor.shape, start=rank - tensor.dim()):
+            if expression(size) != 1:
+                shape[dim] = size
+    return shape

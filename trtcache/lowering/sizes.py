@@ -1,0 +1,167 @@
+"""Computes each symbolic size in one way, from the sizes of the inputs."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+from torch.utils._sympy import functions
+
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import expression, is_number, replace, tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sympy
+
+_DIVISIONS: dict[object, Callable[..., Any]] = {
+    functions.FloorDiv: operator.floordiv,
+    functions.CleanDiv: operator.floordiv,
+    functions.Mod: operator.mod,
+    functions.PythonMod: operator.mod,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes(Pass):
+    """Replaces arithmetic on sizes: what is the same expression of the inputs' sizes becomes the same nodes.
+
+    A symbol is read from the first input that has it; sums and products are taken in the order of those inputs. Sizes
+    that only operators make (of ``nonzero``, say) and expressions without arithmetic of their own (``ceil``) stay.
+    """
+
+    name: ClassVar[str] = "sizes"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Replace in place; what only made a replaced size is left for dead code elimination."""
+        found = [node for node in graph_module.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
+        if not found:
+            return PassResult(graph_module, modified=False)
+        sizes = SizeNodes(graph_module.graph)
+        modified = False
+        for node in found:
+            if node.op != "call_function" or not node.users:
+                continue
+            size = sizes.of(node.meta["val"])
+            if size is not None and size is not node:
+                _substitute(node, size)
+                modified = True
+        return PassResult(graph_module, modified)
+
+
+def _substitute(node: fx.Node, size: fx.Node | int) -> None:
+    if isinstance(size, fx.Node):
+        replace(node, size)
+        return
+    for user in list(node.users):
+        number = size  # what is a number for all inputs was traced as a symbol before a constraint said so
+        user.args = fx.map_arg(user.args, lambda one: number if one is node else one)  # noqa: B023  # used at once
+        user.kwargs = fx.map_arg(user.kwargs, lambda one: number if one is node else one)  # noqa: B023  # used at once
+    node.graph.erase_node(node)
+
+
+class SizeNodes:
+    """The nodes that make sizes, at the head of a graph, by what they compute."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        """Find the inputs' sizes, and the sizes that are computed at the head of the graph already."""
+        self.changed = False
+        self._graph = graph
+        self._sources: dict[Any, tuple[fx.Node, int]] = {}
+        self._ranks: dict[Any, int] = {}
+        self._known: dict[object, fx.Node] = {}
+        self._last: fx.Node | None = None
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                self._add_sources(node)
+            elif node.op != "get_attr" and not self._is_head(node):
+                break
+            elif node.op != "get_attr":
+                self._known.setdefault((node.target, node.args), node)
+            self._last = node
+
+    def _add_sources(self, node: fx.Node) -> None:
+        value = tensor_of(node)
+        if value is None or "input" not in node.meta:
+            return
+        for dim, size in enumerate(value.shape):
+            if not is_number(expression(size)):
+                self._sources.setdefault(expression(size), (node, dim))
+                self._ranks.setdefault(expression(size), len(self._ranks))
+
+    def _is_head(self, node: fx.Node) -> bool:
+        known = self._known.values()
+        return isinstance(node.meta.get("val"), torch.SymInt) and all(
+            used.op == "placeholder" or used in known for used in node.all_input_nodes
+        )
+
+    def of(self, size: Any) -> fx.Node | int | None:
+        """Return the node that makes a size, or the number that it is; None where the inputs do not give it."""
+        return self._made(expression(size))
+
+    def of_all(self, shape: Any) -> list[fx.Node | int] | None:
+        """Return nodes and numbers for a shape; None where the inputs do not give one of its sizes."""
+        made = [size if type(size) is int else self.of(size) for size in shape]
+        return None if any(one is None for one in made) else made  # type: ignore[return-value]  # None was just ruled out
+
+    def _made(self, wanted: Any) -> fx.Node | int | None:
+        if is_number(wanted):
+            return int(wanted)
+        if wanted in self._sources:
+            return self._call(torch.ops.aten.sym_size.int, *self._sources[wanted])
+        if wanted.is_Symbol:
+            return self._derived(wanted)
+        if wanted.is_Add or wanted.is_Mul:
+            return self._folded(operator.add if wanted.is_Add else operator.mul, wanted)
+        if wanted.is_Pow and is_number(wanted.exp) and wanted.exp > 0:
+            return self._applied(operator.pow, wanted.args)
+        function = _DIVISIONS.get(wanted.func)
+        return self._applied(function, wanted.args) if function else None
+
+    def _folded(self, function: Callable[..., Any], wanted: Any) -> fx.Node | int | None:
+        parts = [self._made(one) for one in sorted(wanted.args, key=self._rank)]
+        if any(part is None for part in parts):
+            return None
+        return functools.reduce(functools.partial(self._call, function), parts)
+
+    def _applied(self, function: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node | int | None:
+        parts = [self._made(one) for one in args]
+        return None if any(part is None for part in parts) else self._call(function, *parts)
+
+    def _derived(self, symbol: sympy.Symbol) -> fx.Node | int | None:
+        """Return a symbol that no input has as a size, from an input whose size is a multiple of it."""
+        for source in self._sources:
+            if source.is_Mul and len(source.args) == 2 and is_number(source.args[0]) and source.args[1] == symbol:
+                return self._call(operator.floordiv, self._made(source), int(source.args[0]))
+            if source.is_Add and len(source.args) == 2 and is_number(source.args[0]) and source.args[1] == symbol:
+                return self._call(operator.add, self._made(source), -int(source.args[0]))
+        return None
+
+    def _rank(self, part: Any) -> tuple[Any, ...]:
+        """Order the parts of a sum or product by the inputs, not by the names of symbols; numbers come last."""
+        if is_number(part):
+            return (2, int(part))
+        if part in self._ranks:
+            return (0, self._ranks[part])
+        return (1, type(part).__name__, sorted(map(self._rank, part.args)))
+
+    def _call(self, function: Any, *args: Any) -> fx.Node:
+        known = self._known.get((function, args))
+        if known is not None:
+            return known
+        values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in args]
+        is_size = function is torch.ops.aten.sym_size.int
+        self.changed = True
+        first = next(iter(self._graph.nodes))
+        place = self._graph.inserting_after(self._last) if self._last else self._graph.inserting_before(first)
+        with place:
+            made = self._graph.call_function(function, args)
+        made.meta["val"] = values[0].shape[values[1]] if is_size else function(*values)
+        self._known[function, args] = self._last = made
+        return made
