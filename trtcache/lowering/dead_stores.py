@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trtcache.lowering.order import nodes_in
 from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.slots import recipe_of
+from trtcache.recipes import sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,6 +67,7 @@ def _used_by(roots: Iterable[fx.Node], seen: set[fx.Node]) -> set[object]:
         if node in seen:
             continue
         seen.add(node)
-        names |= {node.meta["weight"]} if "weight" in node.meta else set()
+        recipe = recipe_of(node)
+        names |= set(sources(recipe)) if recipe else set()
         stack += node.all_input_nodes
     return names
