@@ -25,7 +25,8 @@ def test_every_variable_is_read() -> None:
     """Each documented variable changes its field."""
     environ = dict.fromkeys(VARIABLES, "1") | {"TRTCACHE_DIR": "/c", "TRTCACHE_MAX_SIZE": "5GB"}
     config = Config.from_environ(environ)
-    assert config == Config(Path("/c"), 5 * 10**9, disable=True, readonly=True, recache=True, forbid_build=True)
+    switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
+    assert config == Config(Path("/c"), 5 * 10**9, **switches, log="1")
 
 
 def test_a_limit_of_zero_is_no_limit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,13 +14,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache import lowering
+from trtcache import logs, lowering
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.cache import Cache
-from trtcache.errors import BackendUnavailableError, IncompatibleEngineError
+from trtcache.errors import (
+    BackendUnavailableError,
+    BuildForbiddenError,
+    CanonicalizationError,
+    IncompatibleEngineError,
+)
 from trtcache.keys.document import key_parts
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph import graph_document, graph_records
+from trtcache.keys.nearest import nearest
+from trtcache.keys.stored import StoredGraph
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.signature import CallSignature
 from trtcache.settings import Settings
@@ -27,7 +35,6 @@ from trtcache.values import CacheKey
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from trtcache.backends.protocol import Backend, Engine
@@ -67,13 +74,14 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         name: what people call the program (``trtcache ls`` shows it); by default the model's class.
 
     Returns:
-        A callable with the model's signature and output structure; ``.report`` says what was done.
+        A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
+        why there was no hit. A program of which no key can be made is built without the cache, with a warning.
 
     Raises:
         ExportError: the model cannot be exported.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
-        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
@@ -105,16 +113,21 @@ def lower(
     dynamic_shapes: Any = None,
     backend: str = "auto",
     name: str | None = None,
+    trace: bool = False,
 ) -> LoweredProgram:
     """Return the lowered program that ``compile`` would build from; ``.text`` shows it.
+
+    With ``trace``, ``.runs`` has what each pass changed, as a diff.
 
     Raises:
         ExportError: the model cannot be exported.
         PassError: a lowering pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
+    logs.start(os.environ)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
-    return lowering.lower(model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=chosen.capabilities.keep, name=name)
+    keep = chosen.capabilities.keep
+    return lowering.lower(model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=keep, name=name, trace=trace)
 
 
 def key(
@@ -139,19 +152,39 @@ def key(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    return _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
+    made = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
+    if isinstance(made, CanonicalizationError):
+        raise made
+    return made
+
+
+def described(
+    program: torch.export.ExportedProgram, *, backend: str = "auto", target: str | None = None, name: str | None = None
+) -> tuple[CacheKey, StoredGraph]:
+    """Return the key of an exported program and its lowered graph in the form in which entries keep it.
+
+    Raises:
+        ExportError: the program is something that no engine takes.
+        CanonicalizationError: something in the program has no stable description.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: the target is unknown.
+    """
+    request = _request(program, (), None, None, backend, Settings(), target, name)
+    if isinstance(request.key, CanonicalizationError):
+        raise request.key
+    return request.key, StoredGraph.of(graph_document(request.program, request.records))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Everything that is known before the cache is asked."""
+    """Everything that is known before the cache is asked. ``key`` may be why there is none."""
 
     program: LoweredProgram
     records: list[Json]
     backend: Backend
     settings: Settings
     target: Target
-    key: CacheKey
+    key: CacheKey | CanonicalizationError
     key_s: float
 
     @property
@@ -170,6 +203,7 @@ def _request(
     target: str | None,
     name: str | None,
 ) -> _Request:
+    logs.start(os.environ)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
     program = lowering.lower(
         model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=chosen.capabilities.keep, name=name
@@ -179,10 +213,15 @@ def _request(
     if why := chosen.unavailable(device.type):
         raise BackendUnavailableError(chosen.name, why)
     resolved = chosen.target(target, device)
-    records, graph = graph_records(program)
     toolchain, ambient = chosen.toolchain(device.type), chosen.ambient()
-    parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
-    made = CacheKey.of(chosen.name, parts)
+    records: list[Json] = []
+    made: CacheKey | CanonicalizationError
+    try:
+        records, graph = graph_records(program, settings.operator_versions)
+        parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
+        made = CacheKey.of(chosen.name, parts)
+    except CanonicalizationError as error:
+        made = error
     return _Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
 
 
@@ -190,23 +229,23 @@ def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tu
     program = request.program
     known = frozenset(program.state)
     weights = fit(program.interface.weights, program.state, known=known, device=program.device)
-    entry = _entry(request, cache, folder)
+    entry, why = _entry(request, cache, folder)
     start = time.perf_counter()
     try:
         engine = _load(request, entry, weights)
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
-        log.warning("the entry for %s cannot be loaded and is built again: %s", request.key.digest[:16], error)
+        log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
         cache.reject(entry, "load")
-        entry = _entry(request, cache, folder)
+        entry, why = _entry(request, cache, folder)
         start = time.perf_counter()
         engine = _load(request, entry, weights)
     forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     call = CallSignature(program.in_spec, program.out_spec, forward)
     module = CompiledModule(program, engine, weights, call)
     partition = PartitionReport(
-        key=request.key,
+        key=request.key if isinstance(request.key, CacheKey) else None,
         outcome=entry.outcome,
         reason=entry.reason or "",
         weights=len(weights),
@@ -214,17 +253,50 @@ def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tu
         load_s=time.perf_counter() - start,
         build_s=entry.build_s,
         path=str(entry.path) if entry.path else None,
+        why=why,
     )
     return module, partition
 
 
-def _entry(request: _Request, cache: Cache, folder: Path) -> Entry:
-    def build() -> dict[str, bytes | Path]:
-        log.info("building %s for %s", request.program.name, request.label)
-        engine = request.backend.build(request.program, request.settings, request.target, folder)
-        return members_of(request.program, request.records, engine)
+def _entry(request: _Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
+    """Return the entry, and if it had to be built why there was none."""
+    program, key, why = request.program, request.key, ""
 
-    return cache.fetch(request.key, build, name=request.program.name, provenance={"torch": torch.__version__})
+    def build_engine() -> Path:
+        log.info("building %s for %s", program.name, request.label)
+        return request.backend.build(program, request.settings, request.target, folder)
+
+    def build() -> dict[str, bytes | Path]:
+        nonlocal why
+        why = _why(request, cache)
+        return members_of(program, request.records, build_engine())
+
+    if isinstance(key, CanonicalizationError):
+        log.warning("%s is not cached: %s", program.name, key)
+        kind = request.backend.name
+        return cache.build_uncached(lambda: {ENGINE: build_engine()}, kind=kind, why=str(key), name=program.name), ""
+    try:
+        entry = cache.fetch(key, build, name=program.name, provenance={"torch": torch.__version__})
+    except BuildForbiddenError as error:
+        error.why = _why(request, cache)
+        raise
+    return entry, why
+
+
+def _why(request: _Request, cache: Cache) -> str:
+    """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
+    store, key, program = cache.store, request.key, request.program
+    if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
+        return ""
+    try:
+        graph = StoredGraph.of(graph_document(program, request.records))
+        found = nearest(store, key.document, name=program.name, graph=graph)
+    except Exception:  # a remark for people: whatever lies in the store, the build goes on
+        log.debug("the nearest entry could not be found", exc_info=True)
+        return ""
+    why = str(found) if found else f"no {key.kind} entry to compare with"
+    log.info("miss: %s", why)
+    return why
 
 
 def _load(request: _Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:

@@ -23,6 +23,7 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+    "TRTCACHE_LOG": "lowering, keys, store, by commas: say more about it on standard error",
 }
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -38,6 +39,7 @@ class Config:
     readonly: bool = False
     recache: bool = False
     forbid_build: bool = False
+    log: str = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -55,6 +57,7 @@ class Config:
             readonly=_flag(environ, "TRTCACHE_READONLY"),
             recache=_flag(environ, "TRTCACHE_RECACHE"),
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
+            log=environ.get("TRTCACHE_LOG", ""),
         )
 
 

@@ -243,15 +243,21 @@ class BuildError(BackendError):
 
 @dataclass(eq=False)
 class BuildForbiddenError(BackendError):
-    """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one."""
+    """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one.
+
+    ``key`` is empty if there can be none. ``why`` says how the nearest entry differs, or why there can be none.
+    """
 
     kind: str
     key: str
     root: str
+    why: str = ""
     exit_code: ClassVar[int] = 7
 
     def __str__(self) -> str:
-        return f"TRTCACHE_FORBID_BUILD=1 and no entry for {self.kind} key {self.key[:16]} in {self.root}"
+        what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
+        why = f" ({self.why})" if self.why else ""
+        return f"TRTCACHE_FORBID_BUILD=1 and no entry for {what} in {self.root}{why}"
 
 
 @dataclass(eq=False)

@@ -32,9 +32,13 @@ class Settings:
     Attributes:
         inductor: options of ``torch._inductor.config`` for the ``aot_inductor`` backend, by dotted name
             (``{"max_autotune": True}``).
+        operator_versions: versions of custom operators, by name (``{"mylib::scale": "1.2"}``) or by namespace
+            (``{"mylib": "1.2"}``). What such an operator computes cannot be seen from a program, so a program with one
+            is cached only if this says which one it is. Change it when the operator changes.
     """
 
     inductor: Mapping[str, Option] = field(default_factory=dict)
+    operator_versions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.inductor, Mapping):
@@ -44,6 +48,11 @@ class Settings:
                 raise SettingsError(f"settings.inductor[{name!r}]", "fixed by trtcache: refit relies on its value")
             if not isinstance(value, (bool, int, float, str)):
                 raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is no boolean, number or text")
+        if not isinstance(self.operator_versions, Mapping):
+            raise SettingsError("settings.operator_versions", f"expected a mapping, got {self.operator_versions!r}")
+        for name, version in self.operator_versions.items():
+            if not isinstance(version, str):
+                raise SettingsError(f"settings.operator_versions[{name!r}]", f"{version!r} is no text")
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:

@@ -51,6 +51,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_READONLY": found.readonly,
         "TRTCACHE_RECACHE": found.recache,
         "TRTCACHE_FORBID_BUILD": found.forbid_build,
+        "TRTCACHE_LOG": found.log,
     }
     origins = {variable: "environment" if environ.get(variable) else "default" for variable in VARIABLES}
     if named:

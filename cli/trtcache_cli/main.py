@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from trtcache import logs
 from trtcache.errors import TrtcacheError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ PROGRAM = "trtcache"
 COMMANDS = {
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
+    "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
+    "diff": ("trtcache_cli.diff:diff", "Say how two entries differ."),
+    "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),
@@ -108,6 +112,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _run(args: Sequence[str] | None) -> int:
     try:
+        logs.start(os.environ)
         code = cli.main(args, prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import save
 
+from trtcache.keys.graph import graph_document
 from trtcache.values import canonical
 from trtcache.weights import weight_map
 
@@ -34,7 +35,7 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
         CONSTANTS: save(constants),
         WEIGHT_MAP: _json(weight_map(program.interface.weights)),
         INTERFACE: _json(_interface(program)),
-        GRAPH: _json({"format": 1, "nodes": records}),
+        GRAPH: _json(graph_document(program, records)),
     }
 
 

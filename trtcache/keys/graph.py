@@ -18,22 +18,41 @@ from torch import fx
 
 from trtcache import recipes
 from trtcache.errors import CanonicalizationError
+from trtcache.lowering.arguments import argument_names
 from trtcache.lowering.common_subexpressions import mergeable
 from trtcache.lowering.text import operator_name
 from trtcache.values import Digest, hash_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trtcache.lowering.program import LoweredProgram
     from trtcache.lowering.symbols import Symbols
     from trtcache.values import Json
 
+
+_TORCHS_OWN = frozenset(
+    (
+        "aten",
+        "prim",
+        "prims",
+        "quantized",
+        "quantized_decomposed",
+        "mkldnn",
+        "mkl",
+        "rngprims",
+        "inductor",
+        "_c10d_functional",
+    )
+)
+"""Namespaces of operators that the version of torch decides."""
 
 _canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 _FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
 
 
-def graph_records(program: LoweredProgram) -> tuple[list[Json], Digest]:
+def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tuple[list[Json], Digest]:
     """Return the graph as one record for each node, and its digest.
 
     A record is ``[operator, arguments, value, uses]``: in the arguments a node is ``{"$use": k}``, the k-th of those it
@@ -41,13 +60,17 @@ def graph_records(program: LoweredProgram) -> tuple[list[Json], Digest]:
     record is the output. A node's digest is over its record without ``uses``, as canonical JSON behind its length, and
     the digests of the nodes it uses, 32 bytes each.
 
+    Args:
+        program: a lowered program.
+        declared: custom operators (``mylib::scale``) and namespaces (``mylib``) whose versions the key has elsewhere.
+
     Raises:
         CanonicalizationError: a node has no stable description; the message names it.
     """
     places: dict[fx.Node, int] = {}
     digests: dict[fx.Node, bytes] = {}
     records: list[Json] = []
-    writer = _Writer(program.symbols)
+    writer = _Writer(program.symbols, declared)
     for node in program.order:
         head, uses = writer.record(node, program.arguments[node])
         if not mergeable(node) and node.op == "call_function":
@@ -64,6 +87,24 @@ def graph_records(program: LoweredProgram) -> tuple[list[Json], Digest]:
     return records, Digest(hash_bytes(whole).hex(), len(whole))
 
 
+def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:
+    """Return what an artifact keeps of the graph: its records, and what puts them in words.
+
+    ``operators`` has the names of each operator's arguments, ``sizes`` the ``[least, most]`` of each symbolic size.
+    """
+    targets = {node.target for node in program.order if isinstance(node.target, torch._ops.OpOverload)}
+    operators: dict[str, Json] = {_operator(one): list(argument_names(one)) for one in targets}
+    sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
+    return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
+
+
+def _operator(target: object) -> str:
+    """Return how a record calls an operator: by name, and a custom one by its whole schema."""
+    if isinstance(target, torch._ops.OpOverload) and target.namespace not in _TORCHS_OWN:
+        return str(target._schema)
+    return operator_name(target)
+
+
 def _framed(record: Json) -> bytes:
     text = _canonical_json(record).encode()
     return b"%d:%b" % (len(text), text)
@@ -72,8 +113,9 @@ def _framed(record: Json) -> bytes:
 class _Writer:
     """Writes nodes as JSON, relative to the nodes they use."""
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, declared: Collection[str]) -> None:
         self._symbols = symbols
+        self._declared = frozenset(declared)
         self._uses: dict[fx.Node, int] = {}
         self._values: dict[object, Json] = {}
 
@@ -89,7 +131,7 @@ class _Writer:
             return ["constant", [meta["constant"][1]], self._made(meta["val"])], []
         self._check(node)
         written = [self._argument(one, node) for one in arguments]
-        return [operator_name(node.target), written, self._made(meta.get("val"))], list(self._uses)
+        return [_operator(node.target), written, self._made(meta.get("val"))], list(self._uses)
 
     def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
         self._uses = {}
@@ -101,15 +143,24 @@ class _Writer:
             results.append([role.kind, target, self._argument(value, node)])
         return ["output", results], list(self._uses)
 
-    @staticmethod
-    def _check(node: fx.Node) -> None:
+    def _check(self, node: fx.Node) -> None:
         if isinstance(node.target, torch._ops.OpOverload):
+            self._check_custom(node.target, node.name)
             return
         if node.op != "call_function" or getattr(node.target, "__module__", None) not in _FUNCTION_MODULES:
             raise CanonicalizationError(
                 f"graph node {node.name}",
                 f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",
             )
+
+    def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
+        if target.namespace in _TORCHS_OWN or self._declared & {target.namespace, target._schema.name}:
+            return
+        raise CanonicalizationError(
+            f"graph node {name}",
+            f"custom operator {target._schema.name} can change without its name doing so; "
+            f"declare its version: settings={{'operator_versions': {{{target._schema.name!r}: '1'}}}}",
+        )
 
     def _argument(self, argument: Any, node: fx.Node) -> Json:
         if isinstance(argument, fx.Node):

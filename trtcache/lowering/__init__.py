@@ -25,6 +25,7 @@ def lower(
     dynamic_shapes: Any = None,
     keep: Collection[str] = (),
     name: str | None = None,
+    trace: bool = False,
 ) -> LoweredProgram:
     """Return the lowered program of a model called with these arguments.
 
@@ -35,6 +36,7 @@ def lower(
         dynamic_shapes: as ``torch.export.export`` takes it.
         keep: operators that the backend wants whole (``Capabilities.keep``).
         name: what people call the program; by default the model's class.
+        trace: keep what each pass changed, in ``runs``.
 
     Raises:
         ExportError: the model cannot be exported, or is something that no engine takes.
@@ -53,7 +55,7 @@ def lower(
     start = time.perf_counter()
     marked = mark(exported)
     pipeline = default_pipeline()
-    runs = pipeline.run(marked.graph_module)
+    runs = pipeline.run(marked.graph_module, trace=trace)
     specs = (*pipeline.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs)
     seconds["lower"] = time.perf_counter() - start

@@ -26,6 +26,11 @@ def arguments(node: fx.Node) -> list[Any]:
     return [*node.args, *(one for _, one in sorted(node.kwargs.items()))]
 
 
+def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
+    """Return what an operator's schema calls its arguments."""
+    return tuple(name for name, _ in _parameters(operator))
+
+
 @functools.cache
 def _parameters(operator: torch._ops.OpOverload) -> tuple[tuple[str, Any], ...]:
     return tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,18 +16,35 @@ from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.dead_stores import DeadStores
 from trtcache.lowering.passes import Pass, spec
+from trtcache.lowering.text import listing
+from trtcache.quantities import format_duration
 
 if TYPE_CHECKING:
     from torch import fx
 
 
+log = logging.getLogger("trtcache.lowering")
+
+
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """What one pass did: its spec, whether it changed the graph, and how long it took."""
+    """What one pass did.
+
+    Attributes:
+        spec: the pass as it stands in the key.
+        modified: whether it changed the graph.
+        duration_s: how long it took, with the checks of its contract.
+        diff: the change as a unified diff of the graph's text; only where it was asked for.
+    """
 
     spec: str
     modified: bool
     duration_s: float
+    diff: str = ""
+
+    def __str__(self) -> str:
+        what = "changed the graph" if self.modified else "changed nothing"
+        return f"{self.spec} {what} in {format_duration(self.duration_s)}" + (f"\n{self.diff}" if self.diff else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +58,12 @@ class Pipeline:
         """The passes as they stand in the key."""
         return [spec(one) for one in self.passes]
 
-    def run(self, graph_module: fx.GraphModule) -> tuple[PassRun, ...]:
+    def run(self, graph_module: fx.GraphModule, *, trace: bool = False) -> tuple[PassRun, ...]:
         """Run the passes over a lowered graph, in place.
+
+        Args:
+            graph_module: the graph.
+            trace: note what each pass changed, for people. Logging at DEBUG notes it too.
 
         Raises:
             PreconditionError: a pass cannot take the graph that those before it made.
@@ -48,11 +71,18 @@ class Pipeline:
             PassError: a pass raised; its exception is the cause.
         """
         runs: list[PassRun] = []
+        trace = trace or log.isEnabledFor(logging.DEBUG)
+        text = listing(graph_module.graph) if trace else []
         for one in self.passes:
             before = tuple(run.spec for run in runs)
             start = time.perf_counter()
             modified = _run(one, graph_module, before)
-            runs.append(PassRun(spec(one), modified, time.perf_counter() - start))
+            duration_s, diff = time.perf_counter() - start, ""
+            if trace:
+                earlier, text = text, listing(graph_module.graph)
+                diff = "\n".join(difflib.unified_diff(earlier, text, "before", f"after {one.name}", lineterm=""))
+            runs.append(PassRun(spec(one), modified, duration_s, diff))
+            log.debug("%s", runs[-1])
         return tuple(runs)
 
 
@@ -80,5 +110,13 @@ def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bo
 def default_pipeline() -> Pipeline:
     """Return the passes that every program goes through."""
     return Pipeline(
-        (Assertions(), DeadStores(), DeadCode(), BatchNorm(), FoldConstants(), CommonSubexpressions(), DeadCode())
+        (
+            Assertions(),
+            DeadStores(),
+            DeadCode(),
+            BatchNorm(),
+            FoldConstants(),
+            CommonSubexpressions(),
+            DeadCode(),
+        )
     )

@@ -35,6 +35,20 @@ def render(program: LoweredProgram) -> str:
     return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"
 
 
+def listing(graph: fx.Graph) -> list[str]:
+    """Return a line for each node of a graph as it stands, before slots are numbered and under torch's own names."""
+    names = {node: node.name for node in graph.nodes}
+    return [f"{node.name}: {_made(node)} = {_written(node, names)}" for node in graph.nodes]
+
+
+def _written(node: fx.Node, names: dict[fx.Node, str]) -> str:
+    if node.op == "placeholder":
+        return f"weight {node.meta['weight']}" if "weight" in node.meta else f"input {node.meta.get('input')}"
+    called = operator_name(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    keywords = [f"{name}={_value(one, names)}" for name, one in node.kwargs.items()]
+    return f"{called}({', '.join([*(_value(one, names) for one in node.args), *keywords])})"
+
+
 def operator_name(target: object) -> str:
     """Return ``aten.add.Tensor`` for an operator and ``_operator.mul`` for a function."""
     if isinstance(target, torch._ops.OpOverload):

@@ -16,17 +16,18 @@ class PartitionReport:
     """One engine of a compiled module.
 
     Attributes:
-        key: its cache key.
+        key: its cache key; None for a program that cannot be cached.
         outcome: ``hit`` or ``built``.
-        reason: why it was built (``absent``, ``corrupt:member``, ``recache``, ...); empty for a hit.
+        reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...); empty for a hit.
         weights: how many weights were put in.
         fetch_s: seconds to find, read and verify the artifact.
         load_s: seconds to make a live engine of it, weights and all.
         build_s: seconds of the build: this one, or for a hit the one that was saved.
         path: the artifact file, or None when it could not be stored.
+        why: for a miss, the nearest stored entry and what differs, in words; empty where there is nothing to compare.
     """
 
-    key: CacheKey
+    key: CacheKey | None
     outcome: str
     reason: str
     weights: int
@@ -34,6 +35,7 @@ class PartitionReport:
     load_s: float
     build_s: float
     path: str | None
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class Report:
     key_s: float = 0.0
 
     @property
+    def why(self) -> str:
+        """Why there was no hit: the nearest stored entry and what differs from it; empty for a hit."""
+        return "; ".join(one.why for one in self.partitions if one.why)
+
+    @property
     def saved_s(self) -> float:
         """Seconds of building that hits saved: their builds' seconds less what finding and loading them took."""
         hits = [one for one in self.partitions if one.outcome == "hit"]
@@ -74,10 +81,13 @@ class Report:
         for one in self.partitions:
             built = f"build {format_duration(one.build_s)}" + (" saved" if one.outcome == "hit" else "")
             why = f" ({one.reason})" if one.reason else ""
+            key = one.key.digest[:12] if one.key else "without key "
             rows.append(
-                f"  {one.key.digest[:12]}  {one.outcome}{why:<10}  {one.weights} weights  "
+                f"  {key}  {one.outcome}{why:<10}  {one.weights} weights  "
                 f"fetch {format_duration(one.fetch_s)}  load {format_duration(one.load_s)}  {built}"
             )
+            if one.why:
+                rows.append(f"  {one.why}")
         rows.append(
             f"  export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
             f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}  "

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from trtcache.store.artifact import Content, Header
     from trtcache.store.entry import Entry
-    from trtcache.values import Json
 
 _logger = logging.getLogger("trtcache.store")
 
 SUFFIX: Final = ".trtc"
+COLLISION: Final = "collision"
 STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
 
@@ -54,7 +54,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why there is no entry: ``absent``, ``corrupt:<reason>``, ``format`` or ``unreadable``."""
+    """Why there is no entry: ``absent``, ``corrupt:<reason>``, ``collision``, ``format`` or ``unreadable``."""
 
     reason: str
 
@@ -106,12 +106,15 @@ class DiskStore:
     def get(self, key: CacheKey) -> Entry | Miss:
         """Return the entry of ``key``, with every byte of its file verified, or why there is none.
 
-        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is.
+        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is, and so is a
+        sound one that is of another key document with the same digest: it is refused.
         """
         began_s = time.perf_counter()
         inode = _inode(self.path(key.digest))
         try:
-            file = self._open(key.digest, key.document)
+            file = self._open(key.digest)
+            if file.header.key.document != key.document:
+                return self._refused(file)
             contents = file.load(mapped=self.private)
         except FileNotFoundError:
             return Miss("absent")
@@ -130,12 +133,21 @@ class DiskStore:
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, contents, path=file.path, outcome="hit", load_s=load_s)
 
-    def _open(self, digest: str, document: dict[str, Json] | None = None) -> ArtifactFile:
+    @staticmethod
+    def _refused(file: ArtifactFile) -> Miss:
+        """Tell an entry of another program from one whose document is damaged.
+
+        Raises:
+            CorruptBlobError: its document does not have the digest that it is filed under.
+        """
+        _check_document(file.header, str(file.path))
+        _logger.warning("%s was built for another key document of the same digest; it is not used", file.path)
+        return Miss(COLLISION)
+
+    def _open(self, digest: str) -> ArtifactFile:
         file = ArtifactFile(self.path(digest))
         if file.header.key.digest != digest:
             raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
-        if document is not None and file.header.key.document != document:
-            raise CorruptBlobError(str(file.path), "key", "it was built for another key document")
         return file
 
     def stored(self, digest: str) -> Stored:
@@ -231,8 +243,7 @@ class DiskStore:
         try:
             if verify:
                 file.verify()
-                if CacheKey.of_document(file.header.key.document).digest != digest:
-                    raise CorruptBlobError(str(file.path), "key", "its key document does not have this digest")
+                _check_document(file.header, str(file.path))
         finally:
             file.close()
         return file.header
@@ -356,6 +367,11 @@ class DiskStore:
     def _require_writable(self, action: str) -> None:
         if not self.writable:
             raise ReadOnlyError(str(self.root), action)
+
+
+def _check_document(header: Header, path: str) -> None:
+    if CacheKey.of_document(header.key.document).digest != header.key.digest:
+        raise CorruptBlobError(path, "key", "its key document does not have this digest")
 
 
 def _subdirectories(directory: Path) -> list[str]:

@@ -1,0 +1,29 @@
+"""``trtcache diff``: how two entries differ, in words."""
+
+from __future__ import annotations
+
+import click
+
+from trtcache.keys.explain import explain
+from trtcache.keys.nearest import stored_graphs
+from trtcache_cli.differences import print_differences
+from trtcache_cli.keys import KeyType
+from trtcache_cli.output import print_json
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+
+@click.command(epilog=examples("trtcache diff 3fa9 b771", "trtcache diff --json 3fa9 b771 | jq -r .differences[].text"))
+@click.argument("first", type=KeyType(), metavar="KEY")
+@click.argument("second", type=KeyType(), metavar="KEY")
+@session_options
+@pass_session
+def diff(session: Session, first: str, second: str) -> None:
+    """Say how the second entry differs from the first: what caused it first, without what only follows."""
+    store = session.store()
+    one, other = (store.header(store.resolve(key)) for key in (first, second))
+    found = explain(one.key.document, other.key.document, stored_graphs(store, one, other))
+    if session.as_json:
+        keys = {"first": one.key.digest, "second": other.key.digest}
+        print_json({**keys, "differences": [difference.as_json() for difference in found]})
+    else:
+        print_differences(found)

@@ -1,0 +1,23 @@
+"""How the commands ``why`` and ``diff`` print differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trtcache.keys.difference import Difference
+
+MOST = 40
+
+
+def print_differences(differences: Iterable[Difference]) -> None:
+    """Print a line for each difference, and how many more there are."""
+    lines = [str(one) for one in differences]
+    for line in lines[:MOST]:
+        click.echo(line)
+    if len(lines) > MOST:
+        click.echo(f"... and {len(lines) - MOST:,} more; --json has all")

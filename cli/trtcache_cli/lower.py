@@ -1,0 +1,68 @@
+"""``trtcache lower``: the lowered graph of an exported program, and what each pass changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache.errors import did_you_mean
+from trtcache.quantities import format_duration
+from trtcache_cli.output import note, print_json
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from trtcache.lowering.pipeline import PassRun
+
+
+@click.command(
+    epilog=examples(
+        "trtcache lower model.pt2",
+        "trtcache lower model.pt2 --show fold_constants",
+        "trtcache lower model.pt2 --show all",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.pt2")
+@click.option("--backend", default="auto", show_default=True, help="The backend that it is lowered for.")
+@click.option("--show", metavar="PASS", help="Print what this pass changes as a diff, with its seconds; all for each.")
+@session_options
+@pass_session
+def lower(session: Session, file: Path, backend: str, show: str | None) -> None:
+    """Show the lowered graph of an exported program: a line for each node, in the order of the key.
+
+    Nothing is built and no cache is needed.
+    """
+    from trtcache_cli.programs import lowered  # imports torch
+
+    program = lowered(file, backend)
+    runs = chosen(program.runs, show)
+    if session.as_json:
+        document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}
+        print_json({**document, "text": program.text, "passes": [_as_json(run) for run in runs]})
+        return
+    if show is None:
+        click.echo(program.text, nl=False)
+    for run in runs if show else ():
+        note(f"{run.spec}: {format_duration(run.duration_s)}" + ("" if run.modified else ", changed nothing"))
+        if run.diff:
+            click.echo(run.diff)
+
+
+def chosen(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
+    """Return the runs of a pass by name, or all of them.
+
+    Raises:
+        click.BadParameter: no pass has this name.
+    """
+    if show in {None, "all"}:
+        return list(runs)
+    found = [run for run in runs if show in {run.spec, run.spec.partition("@")[0]}]
+    if not found:
+        names = list(dict.fromkeys(run.spec.partition("@")[0] for run in runs))
+        raise click.BadParameter(did_you_mean(str(show), ["all", *names]), param_hint="--show")
+    return found
+
+
+def _as_json(run: PassRun) -> dict[str, Any]:
+    return {"pass": run.spec, "modified": run.modified, "seconds": run.duration_s, "diff": run.diff}

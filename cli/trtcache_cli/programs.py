@@ -1,0 +1,57 @@
+"""Exported programs from files, for the commands that lower them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from trtcache import api
+from trtcache.errors import CanonicalizationError, ExportError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.keys.stored import StoredGraph
+    from trtcache.lowering import LoweredProgram
+    from trtcache.values import CacheKey
+
+
+def opened(path: Path) -> torch.export.ExportedProgram:
+    """Return the program in a file that ``torch.export.save`` wrote.
+
+    Raises:
+        ExportError: there is no such file, or it holds something else.
+    """
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise ExportError(str(path), f"it cannot be opened: {lines[0]}") from error
+
+
+def lowered(path: Path, backend: str) -> LoweredProgram:
+    """Return the lowered program in a file; its ``runs`` have what each pass changed.
+
+    Raises:
+        ExportError: the file holds no program that can be lowered.
+        PassError: a pass broke its contract.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+    """
+    return api.lower(opened(path), backend=backend, name=path.stem, trace=True)
+
+
+def asked(path: Path, backend: str, target: str | None) -> tuple[CacheKey | None, StoredGraph | None, str]:
+    """Return the key that ``compile`` would ask for, the graph, and if there can be no key why.
+
+    Raises:
+        ExportError: the file holds no program that can be lowered.
+        PassError: a pass broke its contract.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: the target is unknown.
+    """
+    try:
+        key, graph = api.described(opened(path), backend=backend, target=target, name=path.stem)
+    except CanonicalizationError as error:
+        return None, None, str(error)
+    return key, graph, ""

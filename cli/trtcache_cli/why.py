@@ -1,0 +1,78 @@
+"""``trtcache why``: for an entry, how it differs from its nearest; for a program, whether it hits and why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache.keys.nearest import Nearest, nearest, stored_graph
+from trtcache_cli.differences import print_differences
+from trtcache_cli.keys import SHORT, KeyType
+from trtcache_cli.output import note, print_json
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
+
+
+@click.command(epilog=examples("trtcache why 3fa9", "trtcache why model.pt2", "trtcache why --json model.pt2"))
+@click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
+@click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend it is meant for.")
+@click.option("--target", help="For a FILE: the target it is meant for, such as x86-64-v3.")
+@session_options
+@pass_session
+def why(session: Session, subject: str, backend: str, target: str | None) -> None:
+    """Say why there is no entry for a program, or what made a second entry of one.
+
+    KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), which is
+    lowered but not built: whether it would hit, and if not what differs from the nearest entry.
+    """
+    store = session.store()
+    path = Path(subject)
+    document = _of_file(store, path, backend, target) if path.suffix == ".pt2" else _of_entry(store, subject)
+    found = document.pop("found")
+    if session.as_json:
+        print_json({**document, **_as_json(found)})
+        return
+    note(_headline(document, found))
+    if found is not None:
+        print_differences(found.differences)
+
+
+def _of_entry(store: DiskStore, key: str) -> dict[str, Any]:
+    header = store.header(store.resolve(key))
+    graph = stored_graph(store, header)
+    digest = header.key.digest
+    found = nearest(store, header.key.document, name=header.name, graph=graph, without=digest, same_name=True)
+    return {"key": digest, "outcome": "entry", "reason": "", "found": found}
+
+
+def _of_file(store: DiskStore, path: Path, backend: str, target: str | None) -> dict[str, Any]:
+    from trtcache_cli.programs import asked  # imports torch
+
+    key, graph, reason = asked(path, backend, target)
+    if key is None or graph is None:
+        return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
+    if store.path(key.digest).exists():
+        return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
+    found = nearest(store, key.document, name=path.stem, graph=graph)
+    return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
+
+
+def _as_json(found: Nearest | None) -> dict[str, Any]:
+    if found is None:
+        return {"nearest": None, "differences": []}
+    return {"nearest": found.header.key.digest, "differences": [one.as_json() for one in found.differences]}
+
+
+def _headline(document: dict[str, Any], found: Nearest | None) -> str:
+    outcome, key = document["outcome"], (document["key"] or "")[:SHORT]
+    if outcome == "hit":
+        return f"hit: {key} is there"
+    if outcome == "uncacheable":
+        return f"uncacheable: {document['reason']}"
+    if found is None:
+        return f"{outcome} {key}: there is nothing to compare it with"
+    return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT]} ({found.header.name or found.header.kind})"

@@ -1,0 +1,71 @@
+"""One difference of two programs, in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_INDEX = re.compile(r"(\[[^\]]*\])+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is different, and how: ``inputs[0].shape[2]: 224 -> 256``.
+
+    Attributes:
+        where: which part: a path in the key document, or a node of the graph and what about it.
+        before: what the first has; None if it has no such thing.
+        after: what the second has; None if it has no such thing.
+        alike: how many more differences are this same change in other places.
+    """
+
+    where: str
+    before: str | None
+    after: str | None
+    alike: int = 0
+
+    @property
+    def field(self) -> str:
+        """The last word of ``where``, without indices: what kind of thing changed."""
+        return re.split(r"[ .]", _INDEX.sub("", self.where))[-1]
+
+    def __str__(self) -> str:
+        more = f" (and {self.alike} alike)" if self.alike else ""
+        if self.before is None:
+            return f"{self.where} added: {self.after}{more}"
+        if self.after is None:
+            return f"{self.where} removed: {self.before}{more}"
+        return f"{self.where}: {self.before} -> {self.after}{more}"
+
+    def as_json(self) -> dict[str, str | int | None]:
+        """Return the fields, and the whole as ``text``."""
+        return {
+            "where": self.where,
+            "before": self.before,
+            "after": self.after,
+            "alike": self.alike,
+            "text": str(self),
+        }
+
+
+def gathered(differences: Iterable[Difference]) -> list[Difference]:
+    """Return differences in order, those that are the same change in several places as one."""
+    first: dict[object, Difference] = {}
+    for one in differences:
+        whole = None if one.before is None or one.after is None else ""
+        key = (one.field, one.before, one.after, whole if whole is not None else one.where)
+        earlier = first.get(key)
+        first[key] = one if earlier is None else replace(earlier, alike=earlier.alike + 1)
+    return list(first.values())
+
+
+def summary(differences: list[Difference]) -> str:
+    """Return the first difference and how many more there are, as one line."""
+    if not differences:
+        return "nothing that can be named"
+    more = len(differences) - 1
+    return f"{differences[0]}" + (f" (and {more} more)" if more else "")

@@ -1,0 +1,213 @@
+"""Why two keys differ, in words: what caused it first, and without what only follows from that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+from trtcache.keys.difference import Difference, gathered
+from trtcache.keys.graphs import graph_differences
+from trtcache.keys.stored import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.keys.stored import StoredGraph
+    from trtcache.values import Json
+
+_ORDER = (
+    *("format", "kind", "target", "toolchain", "settings", "ambient", "pipeline"),
+    *("inputs", "values", "sizes", "structure"),
+)
+"""Parts by how far they reach: what stands first may be why something later differs."""
+
+_ABSENT: Any = object()
+
+_FOLLOWS = {
+    "target.level": ("target.instruction_sets",),
+    "target.device": ("target.capability", "toolchain.cuda", "toolchain.triton", "graph:device", "inputs:device"),
+    "toolchain.torch": ("toolchain.torch_git",),
+}
+"""What a difference brings with it: prefixes of others, or the field of others of a part after a colon."""
+
+
+def explain(
+    a: Mapping[str, Json],
+    b: Mapping[str, Json],
+    graphs: tuple[StoredGraph, StoredGraph] | None = None,
+) -> list[Difference]:
+    """Return how the key document ``b`` differs from ``a``, the cause first; an empty list if they are equal.
+
+    Args:
+        a: a key document, such as a stored entry's.
+        b: another.
+        graphs: the lowered graphs of both. Without them a difference of the graphs is told by digest only.
+    """
+    before, after = _readable(a), _readable(b)
+    found = [
+        one
+        for part in _parts(before, after)
+        for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))
+    ]
+    found = _without_derived(found)
+    if before.get("graph") != after.get("graph"):
+        found += _graph(before, after, found, graphs)
+    return gathered(found)
+
+
+def _parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    others = sorted({*before, *after} - {*_ORDER, "graph"})
+    return [part for part in (*_ORDER, *others) if part in before or part in after]
+
+
+def _graph(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    known: list[Difference],
+    graphs: tuple[StoredGraph, StoredGraph] | None,
+) -> list[Difference]:
+    if graphs is None:
+        return [] if known else list(_walk("graph", before.get("graph"), after.get("graph")))
+    told = {(one.before, one.after) for one in known if one.where.startswith("values")}
+    fields = {(one.field, one.before, one.after) for one in known}
+    prefixes = _followers(known)
+    found = [
+        one
+        for one in graph_differences(*graphs)
+        if (one.before, one.after) not in told
+        and (one.field, one.before, one.after) not in fields
+        and not _is_follower(one, prefixes)
+    ]
+    if any(one.where == "structure.output" for one in known):
+        found = [one for one in found if not one.where.startswith("graph: number of outputs")]
+    if not found and not known:
+        found = [Difference("graph", "as stored", "another, in a way that its records do not show")]
+    return found
+
+
+def _without_derived(found: list[Difference]) -> list[Difference]:
+    followers = _followers(found)
+    reshaped = {one.where.partition(".")[0] for one in found if ".shape" in one.where}
+    counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in found)
+    return [
+        one
+        for one in found
+        if not _is_follower(one, followers)
+        and not (".stride" in one.where and one.where.partition(".")[0] in reshaped)
+        and not (counted and one.where == "structure.arguments")
+    ]
+
+
+def _followers(found: list[Difference]) -> tuple[str, ...]:
+    return tuple(follower for one in found for follower in _FOLLOWS.get(one.where, ()))
+
+
+def _is_follower(one: Difference, followers: tuple[str, ...]) -> bool:
+    for follower in followers:
+        part, _, field = follower.partition(":")
+        if one.where.startswith(part) and (not field or one.field == field):
+            return True
+    return False
+
+
+def _walk(where: str, before: Any, after: Any) -> Iterator[Difference]:
+    if before == after and type(before) is type(after):
+        return
+    if _is_table(before) and _is_table(after):
+        for name in [*before, *(name for name in after if name not in before)]:
+            yield from _walk(_below(where, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _lists(where, before, after)
+    else:
+        yield Difference(where, _worded(before), _worded(after))
+
+
+def _worded(value: Any) -> str | None:
+    return None if value is _ABSENT else in_words(value)
+
+
+def _lists(where: str, before: list[Any], after: list[Any]) -> Iterator[Difference]:
+    if len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _walk(f"{where}[{index}]", one, other)
+    elif all(isinstance(one, int) for one in (*before, *after)):
+        yield Difference(where, in_words(before), in_words(after))
+    else:
+        yield from _inserted(where, before, after)
+
+
+def _inserted(where: str, before: list[Any], after: list[Any]) -> Iterator[Difference]:
+    left, right = ([json.dumps(one, sort_keys=True) for one in side] for side in (before, after))
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        for index in range(max(i2 - i1, j2 - j1)):
+            one = before[i1 + index] if i1 + index < i2 else _ABSENT
+            other = after[j1 + index] if j1 + index < j2 else _ABSENT
+            place = i1 + index if other is _ABSENT else j1 + index
+            yield from _walk(f"{where}[{place}]", one, other)
+
+
+def _below(where: str, name: str) -> str:
+    if name.startswith("["):
+        return f"{where}{name}"
+    return f"{where}.{name}" if name.replace("_", "").isalnum() else f"{where}[{name!r}]"
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping) and not any(name.startswith("$") or name == "sym" for name in value)
+
+
+def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a key document's parts with what is written for machines put as people would say it."""
+    parts = document.get("parts")
+    readable: dict[str, Any] = {"format": document.get("format"), "kind": document.get("kind")}
+    readable |= dict(parts) if isinstance(parts, Mapping) else {}
+    for name, reader in (("inputs", _inputs), ("values", _values), ("sizes", _sizes), ("structure", _structure)):
+        try:
+            readable |= {name: reader(readable[name])}
+        except (LookupError, TypeError, ValueError, AttributeError):
+            continue  # somebody else's part of that name
+    return readable
+
+
+def _inputs(inputs: Any) -> dict[str, Any]:
+    return {
+        f"[{one['leaf']}]": {
+            "dtype": one["dtype"],
+            "shape": [_size(size) for size in one["shape"]],
+            "stride": [_size(step) for step in one["stride"]],
+            "device": one["device"],
+        }
+        for one in inputs
+    }
+
+
+def _size(size: Any) -> Any:
+    return size if isinstance(size, int) else in_words(size)
+
+
+def _values(values: Any) -> dict[str, Any]:
+    return {f"[{leaf}]": value for leaf, value in values}
+
+
+def _sizes(sizes: Any) -> dict[str, Any]:
+    return {f"s{number}": {"least": least, "most": most} for number, (least, most) in enumerate(sizes)}
+
+
+def _structure(structure: Any) -> dict[str, Any]:
+    return {name: _tree(one) for name, one in structure.items()}
+
+
+def _tree(spec: Any) -> str:
+    if spec is None:
+        return "*"
+    kind, context, *children = spec
+    name = str(kind).rpartition(".")[2]
+    names = context if isinstance(context, list) and len(context) == len(children) else None
+    inside = [_tree(child) for child in children]
+    if names is not None and children:
+        inside = [f"{label}={child}" for label, child in zip(names, inside, strict=True)]
+    return f"{name}({', '.join(inside)})"

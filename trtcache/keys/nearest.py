@@ -1,0 +1,136 @@
+"""The stored entry that is nearest to a key, and how the two differ: why there was no hit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trtcache.errors import StoreError
+from trtcache.keys.difference import Difference, summary
+from trtcache.keys.explain import explain
+from trtcache.keys.stored import GRAPH_MEMBER, StoredGraph
+from trtcache.store.reader import ArtifactFile
+from trtcache.store.rows import INDEX_NAME, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trtcache.store.artifact import Header
+    from trtcache.store.disk import DiskStore
+    from trtcache.values import Json
+
+MOST_HEADERS = 200
+"""How many entries are looked at: with headers of a few kilobytes, tens of milliseconds on a miss."""
+
+_MOST_GRAPHS, _MOST_WALKS = 8, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """An entry, and how what was asked for differs from it."""
+
+    header: Header
+    differences: list[Difference]
+
+    def __str__(self) -> str:
+        return f"nearest {self.header.key.digest[:12]} differs in {summary(self.differences)}"
+
+
+def nearest(
+    store: DiskStore,
+    document: Mapping[str, Json],
+    *,
+    name: str | None,
+    graph: StoredGraph | None = None,
+    without: str = "",
+    same_name: bool = False,
+) -> Nearest | None:
+    """Return the stored entry of the same kind that differs least from a key document, or None if there is none.
+
+    The newest entries of the same name come first, and only ``MOST_HEADERS`` of them are read: the answer is for
+    people, and must be quick in a store of any size. Entries that cannot be read are passed over.
+
+    Args:
+        store: where to look.
+        document: the key document that was asked for.
+        name: what people call the program.
+        graph: its lowered graph, where there is one.
+        without: the digest of an entry that is not to be found.
+        same_name: whether only entries of that name count.
+
+    Raises:
+        OSError: the store's directory cannot be read.
+    """
+    headers = [
+        header
+        for header in _headers(store, str(document.get("kind")), name, without)
+        if not same_name or header.name == name
+    ]
+    headers.sort(key=lambda header: _apart(header, document) + (0 if header.name == name else 2))
+    compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
+    if graph is not None:
+        compared.sort(key=lambda one: _apart(one[0], document) + _graphs_apart(one[1], graph))
+    found = [
+        Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
+        for header, theirs in compared[:_MOST_WALKS]
+    ]
+    return min(found, key=lambda one: _count(one.differences), default=None)
+
+
+def _apart(header: Header, document: Mapping[str, Json]) -> int:
+    return _count(explain(header.key.document, document))
+
+
+def _count(differences: list[Difference]) -> int:
+    return sum(1 + one.alike for one in differences)
+
+
+def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
+    """Return the lowered graph of an entry, or None if it has none that can be read."""
+    for member in header.members:
+        if member.name == GRAPH_MEMBER:
+            try:
+                file = ArtifactFile(store.path(header.key.digest))
+                return StoredGraph.of(json.loads(bytes(file.read(member, mapped=False))))
+            except (OSError, StoreError, ValueError):
+                return None
+    return None
+
+
+def stored_graphs(store: DiskStore, one: Header, other: Header) -> tuple[StoredGraph, StoredGraph] | None:
+    """Return the lowered graphs of two entries, or None unless both have one."""
+    first, second = stored_graph(store, one), stored_graph(store, other)
+    return (first, second) if first is not None and second is not None else None
+
+
+def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[Header]:
+    rows = read_rows(store.root / INDEX_NAME) or {}
+
+    def rank(digest: str, used_ns: int) -> tuple[bool, int]:
+        row = rows.get(digest)
+        return (row is not None and row[2] != name, -used_ns)
+
+    stored = [one for one in store.scan() if one.digest != without]
+    stored = [one for one in stored if (row := rows.get(one.digest)) is None or row[1] == kind]
+    stored.sort(key=lambda one: rank(one.digest, one.used_ns))
+    for one in stored[:MOST_HEADERS]:
+        try:
+            header = store.header(one.digest)
+        except (OSError, StoreError):
+            continue
+        if header.kind == kind:
+            yield header
+
+
+def _graphs_apart(one: StoredGraph | None, other: StoredGraph) -> int:
+    """Return how many operators with their arguments only one of two graphs has: cheap, and enough for a ranking."""
+    if one is None:
+        return len(other.nodes)
+    ours, theirs = _operators(one), _operators(other)
+    return ((ours - theirs) + (theirs - ours)).total()
+
+
+def _operators(graph: StoredGraph) -> Counter[str]:
+    return Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")

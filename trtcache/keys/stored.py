@@ -1,0 +1,158 @@
+"""A lowered graph as an artifact keeps it (member ``graph.json``), read without torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trtcache.values import Json
+
+GRAPH_MEMBER = "graph.json"
+
+_LEAVES = {"input": "in", "weight": "w", "constant": "c"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """One record of a graph.
+
+    Attributes:
+        name: what people are shown, ``softmax``, ``softmax_1``, ``in0``, ``w3``: by operator, in canonical order.
+        operator: the operator, or ``input``, ``weight``, ``constant``.
+        arguments: in the order of the schema; ``{"$use": k}`` is the k-th of ``uses``.
+        made: dtype, shape and device of the value.
+        uses: places of the nodes it uses.
+    """
+
+    name: str
+    operator: str
+    arguments: list[Any]
+    made: Any
+    uses: tuple[int, ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is an input, a weight or a constant."""
+        return self.operator in _LEAVES
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGraph:
+    """A lowered graph: nodes in canonical order, results, and what is needed to put it in words.
+
+    Attributes:
+        nodes: all nodes but the output.
+        results: ``[kind, target, argument]`` of each output; ``{"$use": k}`` is the k-th of ``result_uses``.
+        result_uses: places of the nodes that are results; -1 for an input that nothing else uses.
+        operators: names of the arguments of each operator.
+        sizes: ``[least, most]`` of each symbolic size.
+    """
+
+    nodes: tuple[StoredNode, ...]
+    results: list[Any]
+    result_uses: tuple[int, ...]
+    operators: Mapping[str, list[str]]
+    sizes: list[Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> StoredGraph:
+        """Return the graph that a ``graph.json`` describes.
+
+        Raises:
+            ValueError: it is not such a document.
+        """
+        try:
+            *records, output = document["nodes"]
+            nodes = tuple(map(_node, records, _names(records)))
+            uses = tuple(map(int, output[-1]))
+            return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"no lowered graph: {error}") from error
+
+    def argument_name(self, node: StoredNode, index: int) -> str:
+        """Return what an operator's schema calls an argument; its number where it has no schema."""
+        names = self.operators.get(node.operator, [])
+        return names[index] if index < len(names) else str(index)
+
+    def name(self, place: int) -> str:
+        """Return the name of the node at a place."""
+        return self.nodes[place].name if place >= 0 else "an input"
+
+    def text(self, node: StoredNode) -> str:
+        """Return a call as people read it: ``aten.relu.default(in0)``."""
+        return f"{node.operator}({', '.join(self.written(one, node.uses) for one in node.arguments)})"
+
+    def written(self, argument: Json, uses: tuple[int, ...]) -> str:
+        """Return an argument in words, with the names of the nodes in it."""
+        return in_words(argument, lambda k: self.name(uses[k]))
+
+
+def _node(record: list[Any], name: str) -> StoredNode:
+    return StoredNode(name, str(record[0]), list(record[1]), record[2], tuple(map(int, record[-1])))
+
+
+def _names(records: list[list[Any]]) -> list[str]:
+    seen: Counter[str] = Counter()
+    names = []
+    for record in records:
+        operator = str(record[0])
+        if operator == "input":
+            names.append(f"in{record[1][0]}")
+            continue
+        base = _LEAVES.get(operator) or short_name(operator)
+        number, seen[base] = seen[base], seen[base] + 1
+        names.append(f"{base}{number}" if operator in _LEAVES else f"{base}_{number}" if number else base)
+    return names
+
+
+def short_name(operator: str) -> str:
+    """Return what nodes of an operator are called: ``softmax`` for ``aten._softmax.default``."""
+    parts = operator.split(".")
+    return (parts[-2] if len(parts) > 2 else parts[-1]).strip("_") or operator
+
+
+def in_words(value: Any, use: Any = None) -> str:
+    """Return a value of a key document or of a record as people write it.
+
+    ``use`` names the node that ``{"$use": k}`` stands for.
+    """
+    if isinstance(value, Mapping):
+        return _tagged(value, use)
+    if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], str) and value[0].isidentifier() and value[0][:1].isupper():
+            return f"{value[0]}({', '.join(in_words(one, use) for one in value[1:])})"  # an expression over sizes
+        return f"[{', '.join(in_words(one, use) for one in value)}]"
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    return str(value)
+
+
+def _tagged(value: Mapping[str, Any], use: Any) -> str:
+    if len(value) == 1:
+        ((tag, content),) = value.items()
+        match tag:
+            case "$use":
+                return str(use(content)) if use else f"%{content}"
+            case "$float":
+                return repr(float.fromhex(content))
+            case "$complex":
+                return repr(complex(*map(float.fromhex, content)))
+            case "sym":
+                return f"s{content}"
+            case "$size":
+                return in_words(content, use)
+            case "$torch" | "$device" | "$enum":
+                return str(content).removeprefix("torch.")
+            case "$slice" | "$set":
+                return f"{tag[1:]}{in_words(content, use)}"
+    if "$digest" in value:
+        return short_digest(str(value["$digest"]))
+    return "{" + ", ".join(f"{name}: {in_words(one, use)}" for name, one in value.items()) + "}"
+
+
+def short_digest(text: str) -> str:
+    """Return a digest that is long enough for people."""
+    return text[:15] if text.startswith("b3:") else text[:12]
