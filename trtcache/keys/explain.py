@@ -70,13 +70,13 @@ def _graph(
 ) -> list[Difference]:
     if graphs is None:
         return [] if known else list(_walk("graph", before.get("graph"), after.get("graph")))
-    told = {(one.before, one.after) for one in known if one.where.startswith("values")}
+    told = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
     fields = {(one.field, one.before, one.after) for one in known}
     prefixes = _followers(known)
     found = [
         one
         for one in graph_differences(*graphs)
-        if (one.before, one.after) not in told
+        if (_number(one.before), _number(one.after)) not in told
         and (one.field, one.before, one.after) not in fields
         and not _is_follower(one, prefixes)
     ]
@@ -85,6 +85,14 @@ def _graph(
     if not found and not known:
         found = [Difference("graph", "as stored", "another, in a way that its records do not show")]
     return found
+
+
+def _number(text: str | None) -> object:
+    """Return a number that is written ``3`` or ``3.0`` as one thing."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return text
 
 
 def _without_derived(found: list[Difference]) -> list[Difference]:

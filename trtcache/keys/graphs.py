@@ -33,17 +33,19 @@ class _Walk:
     matched: Matched
 
     def differences(self) -> list[Difference]:
-        found: list[tuple[int, Difference]] = []
+        found: list[tuple[tuple[bool, int], Difference]] = []
         for place, node in enumerate(self.a.nodes):
             if place in self.matched:
-                found += [(place, one) for one in self._changed(node, self.b.nodes[self.matched[place]])]
+                found += [
+                    ((node.is_leaf, place), one) for one in self._changed(node, self.b.nodes[self.matched[place]])
+                ]
             elif not self._follows(node, self.a):
-                found.append((place, Difference(f"graph: node {node.name}", self.a.text(node), None)))
+                found.append(((False, place), Difference(f"graph: node {node.name}", self.a.text(node), None)))
         theirs = set(self.matched.values())
         for place, node in enumerate(self.b.nodes):
             if place not in theirs and not self._follows(node, self.b):
-                found.append((place, Difference(f"graph: node {node.name}", None, self.b.text(node))))
-        found.sort(key=lambda one: one[0])
+                found.append(((False, place), Difference(f"graph: node {node.name}", None, self.b.text(node))))
+        found.sort(key=lambda one: one[0])  # weights after the calls that want them so
         differences = [one for _, one in found] + list(self._results())
         return differences or list(self._leaves_alone())
 

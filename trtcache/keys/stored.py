@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from trtcache.naming import NodeNames
 
 if TYPE_CHECKING:
     from trtcache.values import Json
 
 GRAPH_MEMBER = "graph.json"
 
-_LEAVES = {"input": "in", "weight": "w", "constant": "c"}
+_LETTERS = {"weight": "w", "constant": "c"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class StoredNode:
     @property
     def is_leaf(self) -> bool:
         """Whether it is an input, a weight or a constant."""
-        return self.operator in _LEAVES
+        return self.operator == "input" or self.operator in _LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +96,16 @@ def _node(record: list[Any], name: str) -> StoredNode:
 
 
 def _names(records: list[list[Any]]) -> list[str]:
-    seen: Counter[str] = Counter()
+    given = NodeNames()
     names = []
-    for record in records:
-        operator = str(record[0])
+    for operator, arguments, *_ in records:
         if operator == "input":
-            names.append(f"in{record[1][0]}")
-            continue
-        base = _LEAVES.get(operator) or short_name(operator)
-        number, seen[base] = seen[base], seen[base] + 1
-        names.append(f"{base}{number}" if operator in _LEAVES else f"{base}_{number}" if number else base)
+            names.append(f"in{arguments[0]}")
+        elif operator in _LETTERS:
+            names.append(given.numbered(_LETTERS[operator]))
+        else:
+            names.append(given.call(str(operator)))
     return names
-
-
-def short_name(operator: str) -> str:
-    """Return what nodes of an operator are called: ``softmax`` for ``aten._softmax.default``."""
-    parts = operator.split(".")
-    return (parts[-2] if len(parts) > 2 else parts[-1]).strip("_") or operator
 
 
 def in_words(value: Any, use: Any = None) -> str:

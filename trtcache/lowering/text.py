@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from trtcache import recipes
+from trtcache.naming import NodeNames
 
 if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram
@@ -19,12 +20,13 @@ def render(program: LoweredProgram) -> str:
     """Return a line for each node in canonical order: its name, what it makes, its operator and arguments.
 
     Weights are ``w0``, ``w1``, ..., constants ``c0``, ..., inputs ``in0``, ... by leaf of the arguments, and other
-    nodes ``%0``, ``%1``, ...
+    nodes after their operator, ``relu``, ``relu_1``, ...: as ``trtcache why`` calls them.
     """
+    given = NodeNames()
     names: dict[fx.Node, str] = {}
     lines = []
     for node in program.order:
-        names[node] = _name(node, names)
+        names[node] = _name(node, given)
         lines.append(f"{names[node]}: {_made(node)}{_how(node, program.arguments[node], names)}")
     output = program.graph_module.graph.output_node()
     roles = [role.kind for role in output.meta["roles"]]
@@ -56,14 +58,14 @@ def operator_name(target: object) -> str:
     return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)}"
 
 
-def _name(node: fx.Node, names: dict[fx.Node, str]) -> str:
+def _name(node: fx.Node, given: NodeNames) -> str:
     if "engine_weight" in node.meta:
         return str(node.meta["engine_weight"].name)
     if "constant" in node.meta:
         return str(node.meta["constant"][0])
     if "input" in node.meta:
         return f"in{node.meta['input']}"
-    return f"%{sum(name.startswith('%') for name in names.values())}"
+    return given.call(operator_name(node.target))
 
 
 def _how(node: fx.Node, arguments: list[Any], names: dict[fx.Node, str]) -> str:
