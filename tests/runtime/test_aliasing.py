@@ -1,0 +1,34 @@
+"""Whether two tensors share memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trtcache.runtime.aliasing import overlap
+
+WHOLE = torch.zeros(8, 6)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (WHOLE, WHOLE, True),
+        (WHOLE, WHOLE.t(), True),
+        (WHOLE[:4], WHOLE[4:], False),
+        (WHOLE[:5], WHOLE[4:], True),
+        (WHOLE[::2], WHOLE[1::2], False),
+        (WHOLE[:, 0], WHOLE[:, 1], False),
+        (WHOLE[:, :3], WHOLE[:, 2:], True),
+        (WHOLE[2:3].expand(4, 6), WHOLE[2], True),
+        (WHOLE.view(torch.int16), WHOLE, True),
+        (WHOLE[:4], torch.zeros(8, 6), False),
+        (WHOLE[:0], WHOLE, False),
+        (WHOLE[0, 0], WHOLE, True),
+        (WHOLE, WHOLE.to("meta"), False),
+    ],
+)
+def test_overlap_is_exact(one: torch.Tensor, other: torch.Tensor, expected: bool) -> None:
+    """Views that share an element overlap, interleaved and adjacent ones do not, in either order."""
+    assert overlap(one, other) is expected
+    assert overlap(other, one) is expected
