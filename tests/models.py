@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -364,3 +366,27 @@ def _apart(one: torch.Tensor, other: torch.Tensor, tolerance: float) -> str | No
     if torch.allclose(one.resolve_conj(), other, rtol=loose, atol=loose):
         return None
     return f"off by {(one - other).abs().max()}"
+
+
+def mixed_results(compiled: Any, models: tuple[nn.Module, nn.Module], x: torch.Tensor, *, seconds: float) -> list[Any]:
+    """Call a module in four threads while it is refitted, and return results that are neither model's."""
+    expected = [model(x) for model in models]
+    stop, mixed = threading.Event(), []
+
+    def call() -> None:
+        while not stop.is_set() and not mixed:
+            found = compiled(x)
+            if all(difference(one, found) for one in expected):
+                mixed.append(found)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        compiled.refit(models[1])
+        compiled.refit(models[0].state_dict())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return mixed

@@ -15,7 +15,7 @@ from torch import nn
 
 import trtcache
 from tests import models
-from tests.models import Affine, Together, difference, retrained
+from tests.models import Affine, Together, difference, mixed_results, retrained
 from trtcache.backends.aot_inductor import loader
 from trtcache.errors import BuildError, IncompatibleEngineError, InputError
 
@@ -69,6 +69,13 @@ def test_a_refitted_package_is_the_other_model_and_then_the_first_again(together
     assert difference(other(call), compiled(call)) is None
     compiled.refit(module.state_dict())
     assert difference(first, compiled(call), tolerance=0.0) is None
+
+
+def test_threads_see_one_set_of_weights_while_a_package_is_refitted(engines: Path) -> None:
+    """Every call during refits has the old weights or the new ones, never a mix of both."""
+    one, two = Affine(1.0), Affine(2.0)
+    compiled = trtcache.compile(one, (X,), cache=engines)
+    assert mixed_results(compiled, (one, two), X, seconds=1.0) == []
 
 
 def test_weights_are_the_models_own_memory(engines: Path) -> None:

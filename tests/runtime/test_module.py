@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +9,18 @@ import torch
 from torch import nn
 
 import trtcache
-from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Tied, Weights, difference
+from tests.models import (
+    Affine,
+    Calls,
+    Changing,
+    Constants,
+    KeyValue,
+    Keywords,
+    Tied,
+    Weights,
+    difference,
+    mixed_results,
+)
 from trtcache.errors import InputError, RefitError
 
 if TYPE_CHECKING:
@@ -240,34 +249,7 @@ def test_extra_state_is_no_weight(compiled: Callable[..., trtcache.CompiledModul
 def test_each_call_during_refits_sees_one_set_of_weights(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """While weights change to and fro, every result of four threads is that of the old or of the new, never a mix."""
     one, two = Affine(1.0), Affine(2.0)
-    module = compiled(one, (X,))
-    expected = (one(X), two(X))
-    assert mixed_results(module, (one, two), expected, seconds=1.0) == []
-
-
-def mixed_results(
-    module: trtcache.CompiledModule, models: tuple[nn.Module, nn.Module], expected: tuple[Any, Any], *, seconds: float
-) -> list[Any]:
-    """Call a module in four threads while it is refitted, and return the results that are neither of those expected."""
-    stop, mixed = threading.Event(), []
-
-    def call() -> None:
-        while not stop.is_set() and not mixed:
-            found = module(X)
-            if all(difference(one, found) for one in expected):
-                mixed.append(found)
-
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        module.refit(models[1])
-        module.refit(models[0].state_dict())
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return mixed
+    assert mixed_results(compiled(one, (X,)), (one, two), X, seconds=1.0) == []
 
 
 def test_inference_mode_and_gradients_make_no_difference(compiled: Callable[..., trtcache.CompiledModule]) -> None:
