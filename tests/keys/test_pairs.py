@@ -1,0 +1,60 @@
+"""Programs that must have different keys, and programs that must have one; their outputs prove which they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.keys.pairs import equal, interfaces, layers, tensors
+from tests.keys.pairs.pair import Pair, key, observed, same, takes
+from tests.keys.tracing import operators_listed_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
+EQUAL = equal.pairs()
+PENDING = frozenset(
+    {
+        *("in place", "detached", "negative dim", "negative dim of a sum", "negative dim of a cat"),
+        *("negative dims of a gather", "negative end of a slice", "end beyond the size", "negative place"),
+        *("stride of a pool", "averages", "scale of attention", "padding row", "view chain", "reshape and view"),
+        *("unsqueeze and reshape", "permute chain", "split and slice", "expand before a sum", "expand as"),
+        *("dynamic flatten", "dynamic view chain", "batch norm: after a copy", "constant: transposed"),
+        *(pair.name for pair in EQUAL if pair.name.startswith(("linear", "copy"))),
+    }
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _operators_listed_once() -> Iterator[None]:
+    with operators_listed_once():
+        yield
+
+
+@pytest.mark.parametrize("pair", DIFFERENT, ids=lambda pair: pair.name)
+def test_programs_that_differ_have_two_keys(pair: Pair) -> None:
+    """Programs of which outputs, or the inputs they take, differ have different keys."""
+    if pair.probe is None:
+        assert not same(*(observed(side, pair.inputs) for side in pair.sides))
+    else:
+        assert len({takes(side, pair.inputs, pair.probe) for side in pair.sides}) == 2
+    one, other = (key(side, pair.inputs) for side in pair.sides)
+    assert one != other
+
+
+@pytest.mark.parametrize("pair", [pair for pair in EQUAL if pair.name not in PENDING], ids=lambda pair: pair.name)
+def test_programs_that_mean_the_same_have_one_key(pair: Pair) -> None:
+    """Programs with equal outputs, written in two ways, have one key."""
+    assert same(*(observed(side, pair.inputs) for side in pair.sides))
+    one, other = (key(side, pair.inputs) for side in pair.sides)
+    assert one == other
+
+
+def test_there_are_enough_pairs() -> None:
+    """There are at least 80 pairs that differ and 40 that are equal, each under a name of its own."""
+    names = [pair.name for pair in (*DIFFERENT, *EQUAL)]
+    assert len(DIFFERENT) >= 80
+    assert len(EQUAL) >= 40
+    assert len(set(names)) == len(names)
