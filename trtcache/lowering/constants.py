@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # IEEE operations that are correctly rounded. sin, exp, pow and sums are not: they differ in the last bit between
 # instruction sets, and a constant is part of the key by content, so folding them would part equal programs.
 _EXACT_NAMES = (
-    *("alias", "cat", "clone", "constant_pad_nd", "diagonal", "expand", "flip", "gather", "index", "index_select"),
+    *("alias", "cat", "constant_pad_nd", "diagonal", "expand", "flip", "gather", "index", "index_select"),
     *("permute", "repeat", "reshape", "select", "slice", "squeeze", "stack", "t", "transpose", "unsqueeze", "view"),
     *("_to_copy", "arange", "full", "full_like", "ones", "ones_like", "scalar_tensor", "zeros", "zeros_like"),
     *("eq", "ge", "gt", "le", "lt", "ne", "masked_fill", "maximum", "minimum", "where"),
@@ -30,12 +30,12 @@ _EXACT_NAMES = (
 
 def _functional(packet: torch._ops.OpOverloadPacket) -> Iterator[torch._ops.OpOverload]:
     for name in packet._overload_names:
-        overload: torch._ops.OpOverload = getattr(packet, name)
+        overload: torch._ops.OpOverload = getattr(packet, name or "default")  # "" makes another object
         if not overload._schema.is_mutable:
             yield overload
 
 
-_EXACT: frozenset[object] = frozenset(
+EXACT: frozenset[object] = frozenset(
     overload for name in _EXACT_NAMES for overload in _functional(getattr(torch.ops.aten, name))
 )
 
@@ -52,7 +52,7 @@ class FoldConstants(Pass):
     max_bytes: int = 1 << 16
 
     name: ClassVar[str] = "fold_constants"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Fold in place. The nodes that only fed a folded one are left for dead code elimination."""
@@ -70,7 +70,7 @@ class FoldConstants(Pass):
         for node in graph_module.graph.nodes:
             if node.op == "get_attr":
                 value = getattr(graph_module, str(node.target), None)
-            elif node.target in _EXACT and all(used in values for used in node.all_input_nodes):
+            elif node.target in EXACT and all(used in values for used in node.all_input_nodes):
                 value = self._computed(node, values)
             else:
                 continue
@@ -89,7 +89,7 @@ class FoldConstants(Pass):
             return None
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         with torch.no_grad():
-            result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of _EXACT
+            result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of EXACT
         return result if isinstance(result, torch.Tensor) else None
 
 
@@ -97,10 +97,12 @@ def _replace(graph_module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -
     node.replace_all_uses_with(new_constant(graph_module, value, before=node))
 
 
-def new_constant(graph_module: fx.GraphModule, value: torch.Tensor, *, before: fx.Node) -> fx.Node:
+def new_constant(
+    graph_module: fx.GraphModule, value: torch.Tensor, *, before: fx.Node, fake: torch.Tensor | None = None
+) -> fx.Node:
     """Keep a constant, laid out contiguously, on the graph module and return a ``get_attr`` node that finds it.
 
-    The node has the fake value of ``before``, which it stands in for.
+    The node has the given fake value, or else that of ``before``, which it stands in for.
     """
     number = len(graph_module._buffers)
     while hasattr(graph_module, f"constant_{number}"):
@@ -108,7 +110,7 @@ def new_constant(graph_module: fx.GraphModule, value: torch.Tensor, *, before: f
     graph_module.register_buffer(f"constant_{number}", _laid_out(value), persistent=False)
     with graph_module.graph.inserting_before(before):
         constant = graph_module.graph.create_node("get_attr", f"constant_{number}")
-    constant.meta["val"] = _laid_out(before.meta["val"])
+    constant.meta["val"] = _laid_out(before.meta["val"] if fake is None else fake)
     return constant
 
 

@@ -15,6 +15,7 @@ from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.dead_stores import DeadStores
+from trtcache.lowering.loops import Loops
 from trtcache.lowering.passes import Pass, spec
 from trtcache.lowering.text import listing
 from trtcache.quantities import format_duration
@@ -114,6 +115,7 @@ def default_pipeline() -> Pipeline:
             Assertions(),
             DeadStores(),
             DeadCode(),
+            Loops(),
             BatchNorm(),
             FoldConstants(),
             CommonSubexpressions(),
