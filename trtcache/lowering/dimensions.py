@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -68,6 +69,8 @@ _NUMBERS = frozenset({"other", "self", "exponent", "min", "max", "value", "fill_
     *("min_val", "max_val")
 }
 _FACTORS = frozenset({"alpha", "beta", "scale", "input_scale", "correction"})
+_SCALED_BY_FLOAT = frozenset({aten.scaled_dot_product_attention.default})
+_CORRECTED = frozenset({aten.var.correction, aten.std.correction, aten.var_mean.correction})
 _REDUCED_DTYPES = frozenset(
     {
         *(aten.sum.dim_IntList, aten.mean.dim, aten.prod.default, aten.prod.dim_int, aten.cumsum.default),
@@ -106,6 +109,8 @@ def _rewrite(node: fx.Node) -> bool:
     values = list(given)
     for rule in _rules(node.target):
         rule(node, values)
+    if target is node.target and all(map(operator.is_, given, values)):
+        return False
     if target is node.target and all(map(_alike, given, values)):
         return False
     set_arguments(node, values)
@@ -146,7 +151,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target is aten.convolution.default, _widen_convolution),
         (target in _WINDOWS, _widen_window),
         (target in _SCALED, _float_numbers),
-        (bool(_FACTORS & set(names)), _whole_factors),
+        (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _whole_factors),
         (target in _REDUCED_DTYPES, _drop_own_dtype),
         ({"dtype", "layout", "device", "pin_memory"} <= set(names), _name_options),
         (target is aten.scaled_dot_product_attention.default, _default_scale),
@@ -173,7 +178,7 @@ def _count_from_front(node: fx.Node, values: list[Any]) -> None:
     rank = _rank(node, values)
     if rank is None:
         return
-    for place in _dim_places(node.target):
+    for place in _places(node.target, _DIM_NAMES):
         value = values[place]
         if type(value) is int and value < 0:
             values[place] = value + rank
@@ -182,20 +187,22 @@ def _count_from_front(node: fx.Node, values: list[Any]) -> None:
 
 
 @functools.cache
-def _dim_places(target: object) -> tuple[int, ...]:
-    return tuple(place for name, place in parameter_places(target).items() if name in _DIM_NAMES)
+def _places(target: object, names: frozenset[str]) -> tuple[int, ...]:
+    return tuple(place for name, place in parameter_places(target).items() if name in names)
 
 
 def _sort_dims(node: fx.Node, values: list[Any]) -> None:
-    (place,) = _dim_places(node.target)
+    (place,) = _places(node.target, _DIM_NAMES)
     value = tensor_of(values[0])
     dims = values[place]
     if type(dims) is int:
         dims = [dims]
     if not dims and value is not None and node.target in _REDUCTIONS:
         dims = range(value.dim())
+    if dims is not None and list(dims) != sorted(dims):
+        dims = sorted(dims)
     if dims is not None:
-        values[place] = sorted(dims)
+        values[place] = dims if isinstance(dims, list) else list(dims)
 
 
 def _bound_slice(node: fx.Node, values: list[Any]) -> None:
@@ -238,8 +245,8 @@ def _widen_convolution(_: fx.Node, values: list[Any]) -> None:
 
 
 def _widened(window: Any, rank: int) -> list[Any]:
-    listed = [window] if type(window) is int else list(window)
-    return listed * rank if len(listed) == 1 else listed
+    listed = [window] if type(window) is int else window
+    return list(listed) * rank if len(listed) == 1 != rank else listed
 
 
 def _widen_window(node: fx.Node, values: list[Any]) -> None:
@@ -253,24 +260,24 @@ def _widen_window(node: fx.Node, values: list[Any]) -> None:
 
 def _float_numbers(node: fx.Node, values: list[Any]) -> None:
     """Make whole numbers floats where they are only ever used as floats of the dtype that the tensors have."""
+    whole = [one for one in _places(node.target, _NUMBERS) if type(values[one]) is int and abs(values[one]) <= 2**24]
+    if not whole:
+        return
     dtypes = {value.dtype for value in map(tensor_of, values) if value is not None}
     made = tensor_of(node)
     dtypes |= set() if made is None or made.dtype is torch.bool else {made.dtype}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
         return
-    for name, place in parameter_places(node.target).items():
-        if name in _NUMBERS and type(values[place]) is int and abs(values[place]) <= 2**24:
-            values[place] = float(values[place])
+    for place in whole:
+        values[place] = float(values[place])
 
 
 def _whole_factors(node: fx.Node, values: list[Any]) -> None:
     """Make factors whole numbers where they are, as their defaults are written; no correction given means 1."""
-    for name, place in parameter_places(node.target).items():
-        if name not in _FACTORS or node.target is aten.scaled_dot_product_attention.default:
-            continue
+    for place in _places(node.target, _FACTORS):
         if isinstance(values[place], float) and values[place].is_integer():
             values[place] = int(values[place])
-        elif name == "correction" and values[place] is None:
+        elif values[place] is None and node.target in _CORRECTED:
             values[place] = 1
 
 

@@ -37,14 +37,13 @@ def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _repeats_once(node: fx.Node) -> bool:
-    repeats = node.args[1]
-    source = tensor_of(node.args[0])
-    ones = all(type(one) is int and one == 1 for one in repeats)  # type: ignore[union-attr]  # a list, says the schema
-    return ones and source is not None and len(repeats) == source.dim()  # type: ignore[arg-type]
+    source, repeats = arguments(node)
+    return list(repeats) == [1] * source.meta["val"].dim()
 
 
 def _is_evaluated(node: fx.Node) -> bool:
-    return node.args[2] is False or node.args[1] == 0
+    _, probability, training = node.args
+    return training is False or probability in (0, 0.0)
 
 
 def _always(_: fx.Node) -> bool:
@@ -101,10 +100,12 @@ def _source(node: fx.Node) -> fx.Node:
 
 
 def _free_views(node: fx.Node) -> None:
-    """Let views of a copy be reshapes: its source may not be laid out for a view."""
+    """Let views of a copy, and views of those, be reshapes: its source may not be laid out for a view."""
     for user in node.users:
-        if user.target is aten.view.default:
-            user.target = aten.reshape.default
+        if user.op == "call_function" and is_view(user):
+            if user.target is aten.view.default:
+                user.target = aten.reshape.default
+            _free_views(user)
 
 
 def _is_seen(node: fx.Node) -> bool:

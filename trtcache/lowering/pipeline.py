@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
 from trtcache.lowering.assertions import Assertions
+from trtcache.lowering.attributes import Attributes
 from trtcache.lowering.batch_norm import BatchNorm
+from trtcache.lowering.casts import Casts
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.dead_stores import DeadStores
-from trtcache.lowering.loops import Loops
+from trtcache.lowering.dimensions import Dimensions
+from trtcache.lowering.factories import Factories
+from trtcache.lowering.guards import Guards
+from trtcache.lowering.linear import Linear
+from trtcache.lowering.no_ops import NoOps
 from trtcache.lowering.passes import Pass, spec
+from trtcache.lowering.shapes import Shapes
+from trtcache.lowering.sizes import Sizes
+from trtcache.lowering.slices import Slices
 from trtcache.lowering.text import listing
+from trtcache.lowering.tile import Tile
+from trtcache.lowering.tuples import Tuples
 from trtcache.quantities import format_duration
 
 if TYPE_CHECKING:
@@ -50,9 +61,14 @@ class PassRun:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Passes in the order in which they run."""
+    """Passes in the order in which they run.
+
+    As long as the graph changes, they run again, up to so many ``rounds``; a pass is left out while nothing has changed
+    since it ran last.
+    """
 
     passes: tuple[Pass, ...]
+    rounds: int = 1
 
     @property
     def spec(self) -> list[str]:
@@ -74,11 +90,19 @@ class Pipeline:
         runs: list[PassRun] = []
         trace = trace or log.isEnabledFor(logging.DEBUG)
         text = listing(graph_module.graph) if trace else []
-        for one in self.passes:
+        changes, seen = 0, [-1] * len(self.passes)
+        for place in [*range(len(self.passes))] * self.rounds:
+            if seen[place] == changes:
+                continue
+            one = self.passes[place]
             before = tuple(run.spec for run in runs)
             start = time.perf_counter()
             modified = _run(one, graph_module, before)
             duration_s, diff = time.perf_counter() - start, ""
+            again, changes = seen[place] >= 0, changes + modified
+            seen[place] = changes
+            if again and not modified:
+                continue
             if trace:
                 earlier, text = text, listing(graph_module.graph)
                 diff = "\n".join(difflib.unified_diff(earlier, text, "before", f"after {one.name}", lineterm=""))
@@ -101,24 +125,22 @@ def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bo
         raise PostconditionError(one.name, before, "reported no change, but the number of nodes changed")
     if why := one.ensures(graph_module):
         raise PostconditionError(one.name, before, why)
+    if not result.modified:
+        return False
     try:
         graph_module.graph.lint()
     except (RuntimeError, ValueError, AttributeError) as error:
         raise PostconditionError(one.name, before, f"the graph is not well formed: {error}") from error
-    return result.modified
+    return True
 
 
 def default_pipeline() -> Pipeline:
     """Return the passes that every program goes through."""
     return Pipeline(
         (
-            Assertions(),
-            DeadStores(),
-            DeadCode(),
-            Loops(),
-            BatchNorm(),
-            FoldConstants(),
-            CommonSubexpressions(),
-            DeadCode(),
-        )
+            *(Assertions(), Attributes(), DeadStores(), DeadCode()),
+            *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Slices(), Sizes(), Shapes()),
+            *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode(), CommonSubexpressions()),
+        ),
+        rounds=4,
     )

@@ -74,8 +74,11 @@ class _Walk:
         return self._sizes.of_all(shape)
 
     def _set(self, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
-        if node.target is not target or node.args != args or node.kwargs:
-            node.target, node.args, node.kwargs = target, args, {}
+        if node.args != args or node.kwargs:
+            node.args, node.kwargs = args, {}
+            self.modified = True
+        if node.target is not target:
+            node.target = target
             self.modified = True
 
     def _replace(self, node: fx.Node, by: fx.Node) -> None:
