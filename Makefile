@@ -35,6 +35,7 @@ check: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p benchmarks
 	$(BIN)/lint-imports
 
 format: $(READY)  ## format and fix what can be fixed

@@ -51,7 +51,7 @@ _MODEL = """\
 
 all-MiniLM-L6-v2 (6 layers, 22.7 million weights), 8 sentences of 16 tokens, float32, CPU. Each figure is from new
 processes which took turns. The clock runs from the call of `compile` (or of the loader) to the first output; importing
-torch and reading the weights come before it.
+torch and reading the weights come before it. All run with `OMP_WAIT_POLICY=passive`.
 
 ![Seconds to the first output](benchmarks.svg)
 """
