@@ -21,6 +21,7 @@ from trtcache.lowering.dimensions import Dimensions
 from trtcache.lowering.factories import Factories
 from trtcache.lowering.guards import Guards
 from trtcache.lowering.linear import Linear
+from trtcache.lowering.loops import Loops
 from trtcache.lowering.no_ops import NoOps
 from trtcache.lowering.passes import Pass, spec
 from trtcache.lowering.shapes import Shapes
@@ -138,7 +139,7 @@ def default_pipeline() -> Pipeline:
     """Return the passes that every program goes through."""
     return Pipeline(
         (
-            *(Assertions(), Attributes(), DeadStores(), DeadCode()),
+            *(Assertions(), Attributes(), DeadStores(), DeadCode(), Loops()),
             *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Slices(), Sizes(), Shapes()),
             *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode(), CommonSubexpressions()),
         ),
