@@ -71,7 +71,8 @@ def torch_compile_process(model: SentenceEmbedder, inputs: Inputs, _folder: Path
 def extract_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Figures:
     """Write what the raw process needs: the package out of the cache, and all that is put into it."""
     compiled = trtcache.compile(model, inputs)
-    entry = trtcache.Cache().get(compiled.report.partitions[0].key)
+    key = compiled.report.partitions[0].key
+    entry = trtcache.Cache().get(key) if key else None
     if entry is None:
         raise SystemExit("the cache has no entry for the model")
     entry.write("engine", folder / "engine.pt2")
