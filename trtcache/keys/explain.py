@@ -52,7 +52,7 @@ def explain(
         for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))
     ]
     found = _without_derived(found)
-    if before.get("graph") != after.get("graph"):
+    if before.get("graph", _ABSENT) != after.get("graph", _ABSENT):
         found += _graph(before, after, found, graphs)
     return gathered(found)
 
@@ -69,7 +69,7 @@ def _graph(
     graphs: tuple[StoredGraph, StoredGraph] | None,
 ) -> list[Difference]:
     if graphs is None:
-        return [] if known else list(_walk("graph", before.get("graph"), after.get("graph")))
+        return [] if known else list(_walk("graph", before.get("graph", _ABSENT), after.get("graph", _ABSENT)))
     told = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
     fields = {(one.field, one.before, one.after) for one in known}
     prefixes = _followers(known)
@@ -99,13 +99,17 @@ def _without_derived(found: list[Difference]) -> list[Difference]:
     followers = _followers(found)
     reshaped = {one.where.partition(".")[0] for one in found if ".shape" in one.where}
     counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in found)
-    return [
-        one
-        for one in found
-        if not _is_follower(one, followers)
-        and not (".stride" in one.where and one.where.partition(".")[0] in reshaped)
-        and not (counted and one.where == "structure.arguments")
-    ]
+
+    def follows(one: Difference) -> bool:
+        part = one.where.partition(".")[0]
+        return (
+            _is_follower(one, followers)
+            or (one.field == "stride" and part in reshaped)
+            or (part == "sizes" and None in {one.before, one.after} and bool(reshaped))
+            or (counted and one.where == "structure.arguments")
+        )
+
+    return [one for one in found if not follows(one)]
 
 
 def _followers(found: list[Difference]) -> tuple[str, ...]:
@@ -121,7 +125,7 @@ def _is_follower(one: Difference, followers: tuple[str, ...]) -> bool:
 
 
 def _walk(where: str, before: Any, after: Any) -> Iterator[Difference]:
-    if before == after and type(before) is type(after):
+    if before == after and repr(before) == repr(after):  # 1 and True are equal, and not the same
         return
     if _is_table(before) and _is_table(after):
         for name in [*before, *(name for name in after if name not in before)]:
@@ -140,7 +144,7 @@ def _lists(where: str, before: list[Any], after: list[Any]) -> Iterator[Differen
     if len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _walk(f"{where}[{index}]", one, other)
-    elif all(isinstance(one, int) for one in (*before, *after)):
+    elif where.endswith(".shape") or all(isinstance(one, int) for one in (*before, *after)):
         yield Difference(where, in_words(before), in_words(after))
     else:
         yield from _inserted(where, before, after)
@@ -186,7 +190,7 @@ def _inputs(inputs: Any) -> dict[str, Any]:
         f"[{one['leaf']}]": {
             "dtype": one["dtype"],
             "shape": [_size(size) for size in one["shape"]],
-            "stride": [_size(step) for step in one["stride"]],
+            "stride": in_words(one["stride"]),
             "device": one["device"],
         }
         for one in inputs

@@ -70,7 +70,7 @@ class StoredGraph:
             nodes = tuple(map(_node, records, _names(records)))
             uses = tuple(map(int, output[-1]))
             return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"no lowered graph: {error}") from error
 
     def argument_name(self, node: StoredNode, index: int) -> str:
