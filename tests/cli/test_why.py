@@ -1,0 +1,183 @@
+"""``trtcache why``, ``diff`` and ``lower``: what differs in words, for entries and for programs in files."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import trtcache
+from tests.keys.designs import picture, sequence
+from trtcache import api
+from trtcache.backends import registry
+from trtcache.keys.graph import graph_document, graph_records
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.keys.designs import Variant
+    from trtcache.store.disk import DiskStore
+
+    from .conftest import Result
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Variant], Path]:
+    """Export a program into a file, once."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def save(variant: Variant) -> Path:
+        path = folder / f"{type(variant.model).__name__.lower()}-{hash(variant.model.design)}.pt2"
+        if not path.exists():
+            torch.export.save(torch.export.export(variant.model, variant.args, strict=False), path)
+        return path
+
+    return save
+
+
+@pytest.fixture
+def put_program(root: Path) -> Callable[[Path], str]:
+    """Store an entry with the real key and graph of a program in a file, and return its digest."""
+
+    def put(path: Path) -> str:
+        program = torch.export.load(path)
+        key, _ = api.described(program, name=path.stem)
+        keep = registry.find("auto", "cpu").capabilities.keep
+        lowered = api.lowering.lower(torch.export.load(path), keep=keep)
+        graph = graph_document(lowered, graph_records(lowered)[0])
+        built = {"engine": b"engine", "graph.json": json.dumps(graph).encode()}
+        trtcache.Cache(root).fetch(key, lambda: built, name="model")
+        return key.digest
+
+    return put
+
+
+def test_a_program_that_would_hit_says_so(
+    run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
+) -> None:
+    """The file's key is the key of the entry that was made of it."""
+    path = saved(sequence())
+    digest = put_program(path)
+    assert run("why", path).err == f"hit: {digest[:16]} is there\n"
+    assert run("why", path, "--json").json == {
+        "key": digest,
+        "outcome": "hit",
+        "reason": "",
+        "nearest": None,
+        "differences": [],
+    }
+
+
+def test_a_program_that_would_miss_says_why(
+    run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
+) -> None:
+    """The nearest of two entries, and the one thing that differs; the cause on standard output, the rest beside it."""
+    put_program(saved(picture()))
+    digest = put_program(saved(sequence()))
+    done = run("why", saved(sequence(epsilon=1e-6)))
+    assert done.out == "graph: node native_layer_norm argument eps: 1e-05 -> 1e-06\n"
+    assert re.fullmatch(rf"miss [0-9a-f]{{16}}: nearest is {digest[:16]} \(model\)\n", done.err)
+    document = run("why", "--json", saved(sequence(epsilon=1e-6))).json
+    assert (document["outcome"], document["nearest"]) == ("miss", digest)
+    assert [one["text"] for one in document["differences"]] == done.out.splitlines()
+
+
+def test_a_target_is_part_of_the_question(
+    run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
+) -> None:
+    """The same program for a named level of x86-64 differs in the level."""
+    path = saved(picture())
+    put_program(path)
+    assert run("why", path, "--target", "x86-64").out == "target.level: native -> x86-64\n"
+
+
+def test_an_entry_is_compared_with_the_nearest_of_its_name(
+    run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
+) -> None:
+    """``why KEY`` says why there are two; ``diff`` says the same of any two, in the order in which they are given."""
+    one, other = put_program(saved(sequence())), put_program(saved(sequence(dim=2)))
+    assert run("why", other).out == "graph: node softmax argument dim: 1 -> 2\n"
+    assert run("why", one).out == "graph: node softmax argument dim: 2 -> 1\n"
+    assert run("diff", one[:12], other[:12]).out == "graph: node softmax argument dim: 1 -> 2\n"
+    document = run("diff", "--json", one, other).json
+    assert (document["first"], document["second"]) == (one, other)
+    assert document["differences"] == [
+        {
+            "where": "graph: node softmax argument dim",
+            "before": "1",
+            "after": "2",
+            "alike": 0,
+            "text": "graph: node softmax argument dim: 1 -> 2",
+        }
+    ]
+
+
+def test_entries_of_other_builders_are_compared_by_their_parts(run: Callable[..., Result], store: DiskStore) -> None:
+    """Named parts that anybody gave to get_or_build, without a graph; long lists end with how many more there are."""
+    keys = [CacheKey.of("onnx", {"opset": opset, "many": {f"n{n}": n * opset for n in range(50)}}) for opset in (1, 2)]
+    for key in keys:
+        store.put(key, {"artifact": b""}, kind="onnx", name="mine")
+    out = run("diff", *keys).out.splitlines()
+    assert out[0] == "many.n1: 1 -> 2"
+    assert out[-1] == "... and 10 more; --json has all"
+    assert run("why", keys[0]).out.splitlines()[0] == "many.n1: 2 -> 1"
+
+
+def test_an_entry_alone_has_nothing_to_be_compared_with(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """Entries of other names do not count."""
+    digest = put(1)
+    put(2)
+    done = run("why", digest)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"entry {digest[:16]}: there is nothing to compare it with\n"
+
+
+def test_a_file_that_is_no_program_exits_with_1(run: Callable[..., Result], store: DiskStore, tmp_path: Path) -> None:
+    """One line, for ``why`` and for ``lower``; a missing one too, and an unknown key exits with 5."""
+    path = tmp_path / "broken.pt2"
+    path.write_bytes(b"junk")
+    for command in ("why", "lower"):
+        done = run(command, path)
+        assert done.code == 1
+        assert "it cannot be opened" in done.err
+        assert done.err.startswith(f"trtcache: error: {path} cannot be exported: ")
+    assert run("why", tmp_path / "none.pt2").code == 1
+    assert run("why", "abc").code == 5
+
+
+def test_lower_prints_the_graph(run: Callable[..., Result], saved: Callable[..., Path]) -> None:
+    """A line for each node, under the names that differences use."""
+    path = saved(sequence())
+    out = run("lower", path).out
+    assert re.search(r"^softmax: f32\[2,6,16\] = aten\._softmax\.default\(\w+, \d, False\)$", out, re.MULTILINE)
+    document = run("lower", path, "--json").json
+    assert (document["name"], document["text"]) == (path.stem, out)
+    assert document["nodes"] == len(out.splitlines()) - 1
+    names = [one["pass"] for one in document["passes"]]
+    assert names == [spec for spec in document["pipeline"] if spec in names]
+
+
+def test_lower_shows_what_a_pass_changes(run: Callable[..., Result], saved: Callable[..., Path]) -> None:
+    """As a unified diff, with the seconds on standard error; ``all`` shows each pass in order."""
+    path = saved(sequence())
+    shown: list[dict[str, Any]] = run("lower", path, "--json").json["passes"]
+    changed = next(one for one in shown if one["modified"])
+    name = changed["pass"].partition("@")[0]
+    done = run("lower", path, "--show", name)
+    assert done.out.startswith(f"--- before\n+++ after {name}\n@@ ")
+    assert re.search(rf"^{re.escape(changed['pass'])}: \d", done.err, re.MULTILINE)
+    everything = run("lower", path, "--show", "all")
+    assert len(everything.err.splitlines()) == len(shown)
+    assert all(bool(one["diff"]) == one["modified"] for one in shown)
+
+
+def test_a_pass_that_there_is_not_is_named(run: Callable[..., Result], saved: Callable[..., Path]) -> None:
+    """With the nearest name that there is."""
+    done = run("lower", saved(sequence()), "--show", "dead_cod")
+    assert done.code == 2
+    assert "did you mean 'dead_code'?" in done.err
