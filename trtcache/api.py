@@ -23,6 +23,7 @@ from trtcache.errors import (
     BuildForbiddenError,
     CanonicalizationError,
     IncompatibleEngineError,
+    SettingsError,
 )
 from trtcache.keys.document import key_parts
 from trtcache.keys.graph import graph_document, graph_records
@@ -88,6 +89,10 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     store = cache if isinstance(cache, Cache) else Cache(cache)
     request = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name)
     program, seconds = request.program, request.program.seconds
+    if any("torch_executed" in node.meta for node in program.order):
+        raise SettingsError(
+            "settings.torch_executed_modules", "compile builds whole programs only; lower and key know it"
+        )
     report = Report(
         name=program.name,
         backend=request.backend.name,
@@ -112,6 +117,7 @@ def lower(
     *,
     dynamic_shapes: Any = None,
     backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
     name: str | None = None,
     trace: bool = False,
 ) -> LoweredProgram:
@@ -125,9 +131,8 @@ def lower(
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
     logs.start(os.environ)
-    chosen = registry.find(backend, _device_kind(model, args, kwargs))
-    keep = chosen.capabilities.keep
-    return lowering.lower(model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=keep, name=name, trace=trace)
+    chosen, wanted = registry.find(backend, _device_kind(model, args, kwargs)), Settings.of(settings)
+    return _lowered(model, args, kwargs, dynamic_shapes, chosen, wanted, name, trace=trace)
 
 
 def key(
@@ -205,9 +210,7 @@ def _request(
 ) -> _Request:
     logs.start(os.environ)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
-    program = lowering.lower(
-        model, args, kwargs, dynamic_shapes=dynamic_shapes, keep=chosen.capabilities.keep, name=name
-    )
+    program = _lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
     start = time.perf_counter()
     device = program.device
     if why := chosen.unavailable(device.type):
@@ -223,6 +226,30 @@ def _request(
     except CanonicalizationError as error:
         made = error
     return _Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+
+
+def _lowered(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    backend: Backend,
+    settings: Settings,
+    name: str | None,
+    *,
+    trace: bool = False,
+) -> LoweredProgram:
+    return lowering.lower(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        keep=backend.capabilities.keep,
+        unpack=backend.capabilities.unpack,
+        torch_executed=settings.torch_executed_modules,
+        name=name,
+        trace=trace,
+    )
 
 
 def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:

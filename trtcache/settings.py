@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
@@ -25,6 +25,10 @@ PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
 """Inductor options that refit, sharing and the key rely on; ``Settings.inductor`` cannot name them."""
 
 
+IN_THE_GRAPH = frozenset({"torch_executed_modules"})
+"""Fields that are no part of the key by themselves: all that they do is to mark nodes, and marks are in the key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a build.
@@ -35,10 +39,14 @@ class Settings:
         operator_versions: versions of custom operators, by name (``{"mylib::scale": "1.2"}``) or by namespace
             (``{"mylib": "1.2"}``). What such an operator computes cannot be seen from a program, so a program with one
             is cached only if this says which one it is. Change it when the operator changes.
+        torch_executed_modules: modules whose operators stay in torch, by path (``encoder.layer.0``) or by class
+            (``torch.nn.modules.activation.GELU``). The graph says which operators those are, so a program of renamed
+            modules keeps its key.
     """
 
     inductor: Mapping[str, Option] = field(default_factory=dict)
     operator_versions: Mapping[str, str] = field(default_factory=dict)
+    torch_executed_modules: Collection[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.inductor, Mapping):
@@ -53,6 +61,9 @@ class Settings:
         for name, version in self.operator_versions.items():
             if not isinstance(version, str):
                 raise SettingsError(f"settings.operator_versions[{name!r}]", f"{version!r} is no text")
+        modules = self.torch_executed_modules
+        if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
+            raise SettingsError("settings.torch_executed_modules", f"expected names of modules, got {modules!r}")
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
@@ -75,4 +86,4 @@ class Settings:
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in IN_THE_GRAPH}

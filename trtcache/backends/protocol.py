@@ -24,11 +24,13 @@ class Capabilities:
         devices: kinds of device that its engines run on.
         keep: operators that lowering leaves whole because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
+        unpack: operators that lowering takes apart (``trtcache.lowering.unpack``).
     """
 
     devices: frozenset[str]
     keep: frozenset[str]
     refit: bool
+    unpack: frozenset[str] = frozenset()
 
 
 class Engine(Protocol):

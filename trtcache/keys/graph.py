@@ -131,7 +131,8 @@ class _Writer:
             return ["constant", [meta["constant"][1]], self._made(meta["val"])], []
         self._check(node)
         written = [self._argument(one, node) for one in arguments]
-        return [_operator(node.target), written, self._made(meta.get("val"))], list(self._uses)
+        name = f"{_operator(node.target)} in torch" if "torch_executed" in meta else _operator(node.target)
+        return [name, written, self._made(meta.get("val"))], list(self._uses)
 
     def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
         self._uses = {}

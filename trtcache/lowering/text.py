@@ -70,7 +70,8 @@ def _name(node: fx.Node, given: NodeNames) -> str:
 
 def _how(node: fx.Node, arguments: list[Any], names: dict[fx.Node, str]) -> str:
     if node.op == "call_function":
-        return f" = {operator_name(node.target)}({_listed(arguments, names)})"
+        where = " in torch" if "torch_executed" in node.meta else ""
+        return f" = {operator_name(node.target)}{where}({_listed(arguments, names)})"
     weight = node.meta.get("engine_weight")
     return f" = {recipes.text(weight.recipe)}" if weight and weight.slot is None else ""
 

@@ -1,0 +1,100 @@
+"""Modules that are to stay in torch are marked, and their operators untouched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.lowering.lowered import digest, outputs
+from tests.models import Calls
+from trtcache.errors import SettingsError
+from trtcache.lowering import LoweredProgram, lower
+from trtcache.lowering.text import operator_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+X = torch.randn(3, 4)
+GELU = "torch.nn.modules.activation.GELU"
+
+
+class Inner(nn.Module):
+    """Operators of which each would be rewritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.norm(self.lin(x.t().t().contiguous()))
+        return made.view(12).view(3, 4)
+
+
+def model() -> nn.Sequential:
+    """Return two equal parts with an activation between them."""
+    torch.manual_seed(0)
+    return nn.Sequential(Inner(), nn.GELU(), Inner()).eval()
+
+
+def marked(program: LoweredProgram) -> list[str]:
+    """Return the operators that stay in torch."""
+    return [operator_name(node.target) for node in program.order if "torch_executed" in node.meta]
+
+
+@pytest.mark.parametrize("modules", [["0"], ["2"], [GELU], ["0", "1"], [f"{__name__}.Inner"], ["0.norm"]])
+def test_results_are_kept(modules: list[str]) -> None:
+    """Whatever stays in torch, results are the model's."""
+    whole = model()
+    program = lower(whole, (X,), torch_executed=modules)
+    assert marked(program)
+    torch.testing.assert_close(outputs(program, X)[0], whole(X), rtol=1e-5, atol=1e-5)
+
+
+def test_no_pass_touches_marked_operators() -> None:
+    """A marked part keeps its BatchNorm, its copies and its views; the equal part that is not marked does not."""
+    kept = marked(lower(model(), (X,), torch_executed=["0"]))
+    assert "aten._native_batch_norm_legit_no_training.default" in kept
+    assert kept.count("aten.permute.default") >= 2
+    assert "in torch" in lower(model(), (X,), torch_executed=["0"]).text
+    assert marked(lower(model(), (X,))) == []
+
+
+def digests(modules: Iterable[str]) -> str:
+    """Return the digest of the model with these modules in torch."""
+    return digest(lower(model(), (X,), torch_executed=list(modules))).hex
+
+
+def test_marks_are_in_the_key() -> None:
+    """Other modules in torch are another program; other ways to name the same ones are not."""
+    assert len({digests([]), digests(["0"]), digests(["1"]), digests(["2"]), digests(["0", "1"])}) == 5
+    assert digests(["1"]) == digests([GELU])
+    assert digests(["0", "2"]) == digests([f"{__name__}.Inner"])
+
+
+def test_a_module_that_is_called_twice_is_marked_in_both_places() -> None:
+    """torch.export numbers the calls of one module; a name means all of them."""
+    twice = Calls(lambda lin, x: lin(lin(x).relu()))
+    assert marked(lower(twice, (X,), torch_executed=["lin"])).count("aten.addmm.default") == 2
+
+
+def test_an_unknown_module_is_an_error_with_the_nearest_name() -> None:
+    """A name that no operator came from is refused."""
+    with pytest.raises(SettingsError, match=r"'0.nrm'.*did you mean '0.norm'"):
+        lower(model(), (X,), torch_executed=["0.nrm"])
+
+
+def test_the_doors_take_it_as_a_setting(interpreter: str) -> None:
+    """``lower`` and ``key`` know the setting, ``compile`` refuses it, and names must be names."""
+    settings = {"torch_executed_modules": ["1"]}
+    assert marked(trtcache.lower(model(), (X,), backend=interpreter, settings=settings))
+    plain = trtcache.key(model(), (X,), backend=interpreter)
+    assert trtcache.key(model(), (X,), backend=interpreter, settings=settings).digest != plain.digest
+    with pytest.raises(SettingsError, match="torch_executed_modules"):
+        trtcache.compile(model(), (X,), backend=interpreter, settings=settings)
+    for wrong in ("1", [1]):
+        with pytest.raises(SettingsError, match="expected names of modules"):
+            trtcache.Settings.of({"torch_executed_modules": wrong})
