@@ -148,6 +148,19 @@ def test_damage_is_built_again_with_its_reason(config: Config, offset: int, reas
     assert len(list((config.root / "quarantine").iterdir())) == 1
 
 
+def test_a_collision_is_counted_and_the_entry_that_is_there_stays(config: Config) -> None:
+    """Two documents of one digest: the second is built each time, and the first keeps its place."""
+    cache = Cache(config=config)
+    fetch(cache)
+    mine = cache.key(PARTS, kind="test")
+    other = CacheKey(mine.digest, cache.key({"graph": "h"}, kind="test").document)
+    for content in (b"one", b"two"):
+        entry = cache.fetch(other, lambda content=content: content)
+        assert (entry.outcome, entry.reason, entry.read()) == ("built", "collision", content)
+    assert counts(cache)["miss", "collision"] == 2
+    assert fetch(cache, never).read() == b"engine"
+
+
 def test_a_rejected_entry_is_built_again(config: Config) -> None:
     """What a loader could not use is put aside, counted, and built again with that reason."""
     cache = Cache(config=config)

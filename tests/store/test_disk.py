@@ -218,6 +218,15 @@ def test_an_equal_digest_with_another_document_is_refused(store: DiskStore, key:
     assert store.get(key) == Miss("corrupt:key")
 
 
+def test_a_sound_entry_of_another_document_is_refused_and_kept(store: DiskStore, key: CacheKey) -> None:
+    """Equal digests of different documents are a collision, not corruption: nothing is quarantined."""
+    other = CacheKey.of("test", {"n": 2})
+    store.put(other, CONTENTS, kind="test")
+    assert store.get(CacheKey(other.digest, key.document)) == Miss("collision")
+    assert isinstance(store.get(other), Entry)
+    assert list(store.events.read()) == []
+
+
 def put_special(path: Path, kind: str) -> None:
     """Put something that is not a plain file of ours at ``path``."""
     path.unlink()

@@ -68,23 +68,24 @@ def nearest(
         for header in _headers(store, str(document.get("kind")), name, without)
         if not same_name or header.name == name
     ]
-    headers.sort(key=lambda header: _apart(header, document) + (0 if header.name == name else 2))
+    headers.sort(key=lambda header: _apart(header, document, name))
     compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
     if graph is not None:
-        compared.sort(key=lambda one: _apart(one[0], document) + _graphs_apart(one[1], graph))
+        compared.sort(key=lambda one: _apart(one[0], document, name) + _graphs_apart(one[1], graph))
     found = [
         Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
         for header, theirs in compared[:_MOST_WALKS]
     ]
-    return min(found, key=lambda one: _count(one.differences), default=None)
+    return min(found, key=lambda one: _count(one.differences, one.header, name), default=None)
 
 
-def _apart(header: Header, document: Mapping[str, Json]) -> int:
-    return _count(explain(header.key.document, document))
+def _apart(header: Header, document: Mapping[str, Json], name: str | None) -> int:
+    return _count(explain(header.key.document, document), header, name)
 
 
-def _count(differences: list[Difference]) -> int:
-    return sum(1 + one.alike for one in differences)
+def _count(differences: list[Difference], header: Header, name: str | None) -> int:
+    """Return how many places differ; another name counts for two."""
+    return sum(1 + one.alike for one in differences) + (0 if header.name == name else 2)
 
 
 def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:

@@ -47,7 +47,7 @@ class StoredGraph:
     Attributes:
         nodes: all nodes but the output.
         results: ``[kind, target, argument]`` of each output; ``{"$use": k}`` is the k-th of ``result_uses``.
-        result_uses: places of the nodes that are results; -1 for an input that nothing else uses.
+        result_uses: places of the nodes that are results.
         operators: names of the arguments of each operator.
         sizes: ``[least, most]`` of each symbolic size.
     """
@@ -69,6 +69,10 @@ class StoredGraph:
             *records, output = document["nodes"]
             nodes = tuple(map(_node, records, _names(records)))
             uses = tuple(map(int, output[-1]))
+            if output[0] != "output" or any(not 0 <= used < len(nodes) for used in uses):
+                raise ValueError("it does not end with its output")
+            if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
+                raise ValueError("a node uses a later one")
             return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"no lowered graph: {error}") from error
@@ -80,7 +84,7 @@ class StoredGraph:
 
     def name(self, place: int) -> str:
         """Return the name of the node at a place."""
-        return self.nodes[place].name if place >= 0 else "an input"
+        return self.nodes[place].name
 
     def text(self, node: StoredNode) -> str:
         """Return a call as people read it: ``aten.relu.default(in0)``."""
