@@ -1,0 +1,67 @@
+"""Assertions removes what the graph proves and words the rest alike; Guards removes what always holds."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
+from tests.lowering.graphs import marked
+from trtcache.lowering.assertions import Assertions
+from trtcache.lowering.guards import Guards
+
+X = torch.randn(4, 4)
+
+
+def _counted(model: Calls, x: torch.Tensor) -> torch.Tensor:
+    count = x.sum().int().item()
+    torch._check(count >= 2)
+    torch._check(count < 50)
+    return torch.zeros(count) + 1
+
+
+def test_dtypes_are_not_asserted() -> None:
+    """A cast needs no assertion of what it casts."""
+    graph = marked(Calls(lambda _, x: x.half() * 2), X)
+    assert "_assert_tensor_metadata" in operators(graph)
+    assert Assertions()(graph.graph_module).modified
+    assert operators(graph) == ["_to_copy", "mul"]
+
+
+def test_an_assertion_on_a_computed_number_stays_under_one_message() -> None:
+    """The range of a number from ``item`` is still checked; its message names no node."""
+    graph = keeps_its_promise(Guards(), Calls(_counted), torch.ones(4))
+    checks = graph.graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
+    assert len(checks) >= 2
+    assert len({check.args[1] for check in checks}) == 1
+
+
+def test_a_guard_is_checked_once() -> None:
+    """``n <= 49`` and ``n < 50`` are one guard."""
+    graph = marked(Calls(_counted), torch.ones(4))
+    before = operators(graph).count("_assert_scalar")
+    assert Guards()(graph.graph_module).modified
+    assert operators(graph).count("_assert_scalar") < before
+    assert not Guards()(graph.graph_module).modified
+
+
+def test_a_guard_on_the_size_of_an_input_is_left_to_the_interface() -> None:
+    """Ranges of input sizes are checked when a module is called, so the graph has no guard on them."""
+
+    def checked(_: object, x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] >= 3)
+        return x * 2
+
+    graph = keeps_its_promise(Guards(), Calls(checked), X, dynamic=({0: DYNAMIC, 1: None},))
+    assert operators(graph) == ["mul"]
+
+
+def test_guards_that_say_the_same_make_no_difference() -> None:
+    """Only this pass gives programs that check a number once and in two ways the same key."""
+
+    def once(model: Calls, x: torch.Tensor) -> torch.Tensor:
+        count = x.sum().int().item()
+        torch._check(count >= 2)
+        torch._check(count <= 49)
+        return torch.zeros(count) + 1
+
+    only_with("guards", Calls(_counted), Calls(once), torch.ones(4))

@@ -1,0 +1,106 @@
+"""Dimensions makes equal calls equal."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.dimensions import Dimensions
+
+X = torch.randn(2, 3, 4)
+IMAGE = torch.randn(2, 3, 8, 8)
+
+
+def _calls(*functions: object, x: torch.Tensor = X) -> list[list[object]]:
+    """Return the arguments of what each function calls last, all but its inputs."""
+    model = Calls(lambda _, x: [function(x) for function in functions])  # type: ignore[operator]
+    graph = keeps_its_promise(Dimensions(), model, x)
+    results = graph.graph_module.graph.output_node().args[0]
+    made = [node.args[0] if "getitem" in node.name else node for node in results]  # type: ignore[union-attr]
+    return [[node.target, *map(str, arguments(node)[1:])] for node in made]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x.softmax(-1), lambda x: x.softmax(2)),
+        (lambda x: x.sum((0, 1)), lambda x: x.sum((-2, 0))),
+        (lambda x: x.sum(), lambda x: x.sum((2, 1, 0))),
+        (lambda x: x.mean(), lambda x: x.mean((0, 1, 2))),
+        (lambda x: x.max(), lambda x: x.amax()),
+        (lambda x: x.sum(-1), lambda x: x.sum(2, dtype=torch.float32)),
+        (lambda x: x[1:], lambda x: x[1:9]),
+        (lambda x: x[:, -2:], lambda x: x[:, 1:3]),
+        (lambda x: x[-1], lambda x: x[1]),
+        (lambda x: x * 2, lambda x: x * 2.0),
+        (lambda x: x > 1, lambda x: x > 1.0),
+        (lambda x: x.clamp(0, 1), lambda x: x.clamp(0.0, 1.0)),
+        (lambda x: torch.add(x, x, alpha=1.0), lambda x: x + x),
+        (lambda x: x.var(-1), lambda x: x.var(2, correction=1)),
+        (lambda x: x.flip(0, 1), lambda x: x.flip(-2, -3)),
+        (lambda x: torch.ones(2), lambda x: torch.full((2,), 1.0)),
+        (lambda x: x.topk(2), lambda x: x.topk(2, dim=2)),
+        (lambda x: torch.cat([x, x * 2], -1).flip(0), lambda x: torch.cat([x, x * 2], 2).flip(-3)),
+    ],
+)
+def test_equal_calls_are_equal(one: object, other: object) -> None:
+    """Both ways to write it have the same arguments."""
+    first, *_ = _calls(one, other)
+    assert _calls(one, other).count(first) >= 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: functional.max_pool2d(x, 2), lambda x: functional.max_pool2d(x, (2, 2), (2, 2))),
+        (lambda x: functional.avg_pool2d(x, 2, padding=1), lambda x: functional.avg_pool2d(x, [2, 2], 2, [1, 1])),
+        (lambda x: functional.conv2d(x, x, stride=1), lambda x: functional.conv2d(x, x, stride=(1, 1), dilation=[1])),
+        (
+            lambda x: functional.scaled_dot_product_attention(x, x, x),
+            lambda x: functional.scaled_dot_product_attention(x, x, x, scale=8**-0.5),
+        ),
+    ],
+)
+def test_windows_and_defaults_are_written_out_alike(one: object, other: object) -> None:
+    """One number stands for all dimensions of a window, its stride is its size, and a default is left out."""
+    first, second = _calls(one, other, x=IMAGE)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x.softmax(-1), lambda x: x.softmax(1)),
+        (lambda x: x.roll((1, 2), (0, 1)), lambda x: x.roll((1, 2), (1, 0))),
+        (lambda x: x.sum(-1), lambda x: x.sum(-1, dtype=torch.float64)),
+        (lambda x: x[:, :2], lambda x: x[:, :-2]),
+        (lambda x: x.var(-1), lambda x: x.var(-1, correction=0)),
+    ],
+)
+def test_other_calls_stay_other(one: object, other: object) -> None:
+    """What means something else has other arguments."""
+    first, second = _calls(one, other)[-2:]
+    assert first != second
+
+
+def test_numbers_next_to_whole_numbers_stay_whole() -> None:
+    """``i * 2`` is of whole numbers and ``i * 2.0`` is not."""
+    first, second = _calls(lambda x: x * 2, lambda x: x * 2.0, x=torch.arange(4))
+    assert first != second
+
+
+def test_bounds_of_symbolic_dimensions_are_kept() -> None:
+    """The end of a slice that is the end for any size is written once, other bounds stay."""
+    model = Calls(lambda _, x: (x[1:] * 2, x[1 : x.shape[0]] * 3, x[-1] * 5, x.sum(-3)))
+    graph = keeps_its_promise(
+        Dimensions(), model, torch.randn(5, 3, 4), dynamic=({0: DYNAMIC},), calls=[(torch.randn(7, 3, 4),)]
+    )
+    assert operators(graph).count("slice") >= 2
+
+
+def test_counting_from_the_end_makes_no_difference() -> None:
+    """Only this pass gives a softmax over the last dimension the key of one over the third."""
+    only_with("dimensions", Calls(lambda _, x: x.softmax(-1) * 2), Calls(lambda _, x: x.softmax(2) * 2.0), X)

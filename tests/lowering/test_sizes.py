@@ -1,0 +1,48 @@
+"""Sizes computes each symbolic size in one way."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
+from trtcache.lowering.sizes import Sizes
+
+X = torch.randn(2, 3, 4)
+BOTH = ({0: DYNAMIC, 1: DYNAMIC},)
+
+
+def test_products_are_taken_in_the_order_of_the_inputs() -> None:
+    """``a * b`` and ``b * a`` are one node, whatever torch calls the symbols."""
+    model = Calls(lambda _, x: (x * (x.shape[0] * x.shape[1]), x + x.shape[1] * x.shape[0]))
+    graph = keeps_its_promise(Sizes(), model, X, dynamic=BOTH, calls=[(torch.randn(5, 7, 4),)])
+    assert operators(graph).count("mul") == 2
+
+
+def test_sums_quotients_and_remainders_are_made_from_the_inputs() -> None:
+    """All arithmetic that shapes are made of is understood."""
+    model = Calls(lambda _, x: x * (x.shape[0] // 2 + x.shape[1] % 3 + x.shape[0] ** 2 + (x.shape[0] - x.shape[1])))
+    keeps_its_promise(Sizes(), model, X, dynamic=BOTH, calls=[(torch.randn(5, 7, 4),)])
+
+
+def test_a_size_that_is_a_multiple_gives_its_factor() -> None:
+    """Where an input has twice the size, half of it is the size."""
+    batch = torch.export.Dim("batch", min=2, max=16)
+    model = Calls(lambda _, x: x.view(-1, 2) * (x.shape[0] // 2))
+    keeps_its_promise(Sizes(), model, torch.randn(8), dynamic=({0: 2 * batch},), calls=[(torch.randn(12),)])
+
+
+def test_sizes_that_operators_make_stay() -> None:
+    """The number of elements that are not zero is read where it is made."""
+    model = Calls(lambda _, x: torch.nonzero(x).sum() * torch.nonzero(x).shape[0])
+    assert "sym_size" in operators(keeps_its_promise(Sizes(), model, torch.tensor([1.0, 0.0, 2.0])))
+
+
+def test_static_graphs_are_left_alone() -> None:
+    """Without symbols there is nothing to do."""
+    assert operators(keeps_its_promise(Sizes(), Calls(lambda _, x: x * x.shape[0]), X)) == ["mul"]
+
+
+def test_the_order_of_factors_makes_no_difference() -> None:
+    """Only this pass gives arithmetic on sizes in another order the same key."""
+    one = Calls(lambda _, x: x * (x.shape[0] * x.shape[1]))
+    only_with("sizes", one, Calls(lambda _, x: x * (x.shape[1] * x.shape[0])), X, dynamic=BOTH)
