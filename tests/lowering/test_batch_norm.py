@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+import trtcache
 from tests.lowering.lowered import digest, operators, outputs
+from trtcache.errors import RefitError
 from trtcache.lowering import lower
 from trtcache.lowering.batch_norm import BatchNorm
 from trtcache.lowering.capture import decompose, export, mark
@@ -17,6 +19,7 @@ from trtcache.recipes import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 IMAGE = torch.randn(2, 4, 8, 8)
 ROWS = torch.randn(3, 4)
@@ -235,3 +238,58 @@ def test_the_pass_is_idempotent_and_says_what_it_did() -> None:
     nodes = [(node.target, node.args) for node in marked.graph_module.graph.nodes]
     assert not BatchNorm()(marked.graph_module).modified
     assert [(node.target, node.args) for node in marked.graph_module.graph.nodes] == nodes
+
+
+@pytest.mark.parametrize("backend", ["interpreter", pytest.param("aot_inductor", marks=pytest.mark.slow)])
+def test_an_engine_is_refitted_with_folded_weights(interpreter: str, engines: Path, backend: str) -> None:
+    """Refitted with a second model and then with the first, it gives their results, the first one's to the bit."""
+    one, two = trained(Block(), 1), trained(Block(), 2)
+    module = trtcache.compile(one, (IMAGE,), backend=backend, cache=engines)
+    first = module(IMAGE)
+    torch.testing.assert_close(first, one(IMAGE), rtol=1e-5, atol=1e-5)
+    module.refit(two)
+    torch.testing.assert_close(module(IMAGE), two(IMAGE), rtol=1e-5, atol=1e-5)
+    module.refit(one.state_dict())
+    assert torch.equal(module(IMAGE), first)
+
+
+def test_folded_weights_follow_a_refit_only(interpreter: str, engines: Path) -> None:
+    """A change of the model in place does not reach weights that a recipe made; a refit does."""
+    model = trained(Block(), 3)
+    module = trtcache.compile(model, (IMAGE,), backend=interpreter, cache=engines)
+    before = module(IMAGE)
+    with torch.no_grad():
+        model.norms[0].running_mean.add_(1)
+    assert torch.equal(module(IMAGE), before)
+    module.refit(model)
+    torch.testing.assert_close(module(IMAGE), model(IMAGE), rtol=1e-5, atol=1e-5)
+
+
+def test_a_refit_names_the_statistics_that_do_not_fit(interpreter: str, engines: Path) -> None:
+    """Each weight that a recipe uses is checked under the model's name for it, before anything is computed."""
+    model = trained(Block(), 4)
+    module = trtcache.compile(model, (IMAGE,), backend=interpreter, cache=engines)
+    before, state = module(IMAGE), model.state_dict()
+    del state["norms.0.running_var"]
+    state["norms.1.running_mean"] = torch.zeros(5)
+    with pytest.raises(RefitError) as caught:
+        module.refit(state)
+    assert caught.value.missing == ("norms.0.running_var",)
+    assert caught.value.mismatched == ("norms.1.running_mean (shape (5,), the engine has (4,))",)
+    assert torch.equal(module(IMAGE), before)
+
+
+def test_a_model_with_renamed_modules_has_the_same_recipes() -> None:
+    """Recipes are over slots, so names have no say in the key."""
+
+    class Renamed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.z_norm, self.a_conv = nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.z_norm(self.a_conv(x))
+            return made
+
+    plain = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4))
+    assert digest(lower(Renamed().eval(), (IMAGE,))) == digest(lower(plain.eval(), (IMAGE,)))
