@@ -45,6 +45,16 @@ for _ in range(2):
     ]
 
 
+def test_keys_says_the_digest_of_each_part(run_python: RunPython) -> None:
+    """Two machines whose keys differ see which parts do."""
+    code = """
+import torch, trtcache
+trtcache.key(torch.nn.Linear(4, 4), (torch.ones(4, 4),))
+"""
+    said = run_python(code, TRTCACHE_LOG="keys").stderr
+    assert re.search(r"^trtcache\.keys: Linear is aot_inductor [0-9a-f]{64}: graph [0-9a-f]{12}, ", said, re.MULTILINE)
+
+
 def test_an_unknown_area_is_an_error_that_names_it() -> None:
     """With the nearest one that there is."""
     with pytest.raises(SettingsError, match="TRTCACHE_LOG: 'lowerin': unknown; did you mean 'lowering'"):

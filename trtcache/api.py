@@ -25,7 +25,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     SettingsError,
 )
-from trtcache.keys.document import key_parts
+from trtcache.keys.document import digests, key_parts
 from trtcache.keys.graph import graph_document, graph_records
 from trtcache.keys.nearest import nearest
 from trtcache.keys.stored import StoredGraph
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 log = logging.getLogger(__name__)
+keys_log = logging.getLogger("trtcache.keys")
 
 Model = torch.nn.Module | torch.export.ExportedProgram
 
@@ -223,6 +224,8 @@ def _request(
         records, graph = graph_records(program, settings.operator_versions)
         parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
         made = CacheKey.of(chosen.name, parts)
+        if keys_log.isEnabledFor(logging.DEBUG):
+            keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
     except CanonicalizationError as error:
         made = error
     return _Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)

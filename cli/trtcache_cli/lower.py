@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import did_you_mean
-from trtcache.quantities import format_duration
 from trtcache_cli.output import note, print_json
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -44,7 +43,7 @@ def lower(session: Session, file: Path, backend: str, show: str | None) -> None:
     if show is None:
         click.echo(program.text, nl=False)
     for run in runs if show else ():
-        note(f"{run.spec}: {format_duration(run.duration_s)}" + ("" if run.modified else ", changed nothing"))
+        note(f"{run.spec}: {run.duration_s * 1e3:.2f} ms" + ("" if run.modified else ", changed nothing"))
         if run.diff:
             click.echo(run.diff)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
+import torch
+
+from trtcache import api
 from trtcache.settings import IN_THE_GRAPH, Settings
 from trtcache.target import Target
 
@@ -21,6 +26,16 @@ def test_every_setting_is_in_the_key_unless_it_is_decided_otherwise() -> None:
     assert {one.name for one in fields(Settings)} == IN_THE_KEY | set(LEFT_OUT)
     assert set(Settings().document()) == IN_THE_KEY
     assert set(LEFT_OUT) == IN_THE_GRAPH
+
+
+def test_every_part_of_a_key_is_documented() -> None:
+    """docs/keys.md has a row for each part of the document, and for nothing else."""
+    key, _ = api.described(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)))
+    text = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
+    section = text.partition("## The parts")[2].partition("## The graph")[0]
+    parts = key.document["parts"]
+    assert isinstance(parts, dict)
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(parts)
 
 
 def test_every_field_of_a_target_is_in_the_key() -> None:

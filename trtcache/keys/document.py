@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trtcache.values import encode, hash_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.values import Digest
+    from trtcache.values import CacheKey, Digest
 
 
 def key_parts(
@@ -42,6 +44,13 @@ def key_parts(
         "target": target.document(),
         "toolchain": toolchain,
     }
+
+
+def digests(key: CacheKey) -> str:
+    """Return the digest of each part of a key, shortened: two machines whose keys differ see at once which parts do."""
+    parts = key.document["parts"]
+    assert isinstance(parts, dict)  # noqa: S101  # CacheKey.of makes it so
+    return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in parts.items())
 
 
 def structure(spec: pytree.TreeSpec) -> Any:

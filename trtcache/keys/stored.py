@@ -69,10 +69,7 @@ class StoredGraph:
             *records, output = document["nodes"]
             nodes = tuple(map(_node, records, _names(records)))
             uses = tuple(map(int, output[-1]))
-            if output[0] != "output" or any(not 0 <= used < len(nodes) for used in uses):
-                raise ValueError("it does not end with its output")
-            if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
-                raise ValueError("a node uses a later one")
+            _check(nodes, output[0], uses)
             return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"no lowered graph: {error}") from error
@@ -93,6 +90,13 @@ class StoredGraph:
     def written(self, argument: Json, uses: tuple[int, ...]) -> str:
         """Return an argument in words, with the names of the nodes in it."""
         return in_words(argument, lambda k: self.name(uses[k]))
+
+
+def _check(nodes: tuple[StoredNode, ...], last: object, result_uses: tuple[int, ...]) -> None:
+    if last != "output" or any(not 0 <= used < len(nodes) for used in result_uses):
+        raise ValueError("it does not end with its output")
+    if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
+        raise ValueError("a node uses a later one")
 
 
 def _node(record: list[Any], name: str) -> StoredNode:
