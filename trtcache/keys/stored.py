@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 GRAPH_MEMBER = "graph.json"
+IN_TORCH = " in torch"
+"""What follows the name of an operator that a module keeps in torch."""
 
 _LETTERS = {"weight": "w", "constant": "c"}
 
@@ -76,7 +78,7 @@ class StoredGraph:
 
     def argument_name(self, node: StoredNode, index: int) -> str:
         """Return what an operator's schema calls an argument; its number where it has no schema."""
-        names = self.operators.get(node.operator, [])
+        names = self.operators.get(node.operator.removesuffix(IN_TORCH), [])
         return names[index] if index < len(names) else str(index)
 
     def name(self, place: int) -> str:

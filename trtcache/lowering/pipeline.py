@@ -30,7 +30,6 @@ from trtcache.lowering.slices import Slices
 from trtcache.lowering.text import listing
 from trtcache.lowering.tile import Tile
 from trtcache.lowering.tuples import Tuples
-from trtcache.quantities import format_duration
 
 if TYPE_CHECKING:
     from torch import fx
@@ -57,7 +56,7 @@ class PassRun:
 
     def __str__(self) -> str:
         what = "changed the graph" if self.modified else "changed nothing"
-        return f"{self.spec} {what} in {format_duration(self.duration_s)}" + (f"\n{self.diff}" if self.diff else "")
+        return f"{self.spec} {what} in {self.duration_s * 1e3:.2f} ms" + (f"\n{self.diff}" if self.diff else "")
 
 
 @dataclass(frozen=True, slots=True)
