@@ -73,6 +73,14 @@ def test_nothing_is_unpacked_unasked_and_what_is_asked_is_in_the_key() -> None:
     assert digest(asked) == digest(lower(nn.ReLU(), (X,)))
 
 
+def test_what_is_unpacked_equals_what_is_written_apart() -> None:
+    """Only this pass makes an ``addmm`` with a factor, and its parts written one by one, one program."""
+    whole = Calls(lambda lin, x: torch.addmm(lin.bias, x, lin.weight, alpha=2))
+    apart = Calls(lambda lin, x: torch.mm(x, lin.weight) * 2 + lin.bias)
+    assert digest(lower(whole, (X,), unpack={"addmm"})) == digest(lower(apart, (X,), unpack={"addmm"}))
+    assert digest(lower(whole, (X,))) != digest(lower(apart, (X,)))
+
+
 def test_products_of_integers_are_left() -> None:
     """``addmm`` of integers is not touched."""
     i = torch.ones(2, 2, dtype=torch.int64)

@@ -57,12 +57,17 @@ def _addmm(node: fx.Node) -> fx.Node:
     value = node.meta["val"]
     product = insert_call(node, aten.mm.default, (left, right), value)
     if alpha != 1:
-        product = insert_call(node, aten.mul.Tensor, (product, alpha), value)
+        product = insert_call(node, aten.mul.Tensor, (product, _factor(alpha)), value)
     if beta == 0:  # torch does not read the bias then, be it nan
         return product
     if beta != 1:
-        bias = insert_call(node, aten.mul.Tensor, (bias, beta), bias.meta["val"])
+        bias = insert_call(node, aten.mul.Tensor, (bias, _factor(beta)), bias.meta["val"])
     return insert_call(node, aten.add.Tensor, (product, bias), value)
+
+
+def _factor(number: Any) -> Any:
+    """Return a factor as the ``dimensions`` pass writes numbers next to floats."""
+    return float(number) if isinstance(number, int) else number
 
 
 def _log_softmax(node: fx.Node) -> fx.Node:
