@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 
 import trtcache
 from tests.lowering.lowered import digest, outputs
 from tests.models import Calls
-from trtcache.errors import SettingsError
+from trtcache.errors import ExportError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
 from trtcache.lowering.text import operator_name
 
@@ -79,6 +80,20 @@ def test_a_module_that_is_called_twice_is_marked_in_both_places() -> None:
     """torch.export numbers the calls of one module; a name means all of them."""
     twice = Calls(lambda lin, x: lin(lin(x).relu()))
     assert marked(lower(twice, (X,), torch_executed=["lin"])).count("aten.addmm.default") == 2
+
+
+def test_a_marked_loop_is_not_unrolled() -> None:
+    """A loop of a module that is to stay in torch is refused like any loop that cannot be written out."""
+
+    class Loop(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x.sin()), (0, x))[1]
+            return result
+
+    looping = nn.Sequential(nn.ReLU(), Loop())
+    assert marked(lower(looping, (X,), torch_executed=["0"])) == ["aten.relu.default"]
+    with pytest.raises(ExportError, match="control flow"):
+        lower(looping, (X,), torch_executed=["1"])
 
 
 def test_an_unknown_module_is_an_error_with_the_nearest_name() -> None:

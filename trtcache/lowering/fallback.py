@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export tells the second call of a module from the first: "lin@1"
 
 
@@ -22,11 +23,11 @@ _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export tells the second call of a m
 class TorchExecuted:
     """An operator that is to be executed by torch, as passes see it: it equals no operator that they know."""
 
-    operator: torch._ops.OpOverload
+    operator: torch._ops.OperatorBase
 
     @property
     def __name__(self) -> str:
-        return f"torch_executed_{self.operator.__name__}"
+        return f"torch_executed_{self.operator}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do what the operator does."""
@@ -52,7 +53,7 @@ def mark_torch_executed(graph: fx.Graph, modules: Collection[str]) -> int:
     for node in graph.nodes:
         names = set(_modules(node))
         known |= names
-        if names & wanted and isinstance(node.target, torch._ops.OpOverload) and _can_hide(node):
+        if names & wanted and isinstance(node.target, _OPERATORS) and _can_hide(node):
             node.meta["torch_executed"] = True
             node.target = TorchExecuted(node.target)
             count += 1

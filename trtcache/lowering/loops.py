@@ -61,6 +61,7 @@ class _Unrolling:
         self._graph_module = graph_module
         self._loop = loop
         self._inner: list[fx.Node] = []
+        self._followed: dict[fx.Node, Any] = {}
         self._mode = _fake_mode(graph_module.graph)
 
     def run(self, max_nodes: int) -> list[fx.Node] | None:
@@ -155,12 +156,16 @@ class _Unrolling:
         """Return the value of an argument if constants alone decide it and it is small."""
         if not isinstance(argument, fx.Node):
             return argument
-        if argument.op == "get_attr":
-            return _small(getattr(self._graph_module, str(argument.target), None))
-        if argument.op != "call_function" or argument.target not in _FOLLOWED or tensor_of(argument) is None:
+        if argument not in self._followed:
+            self._followed[argument] = self._follow(argument)
+        return self._followed[argument]
+
+    def _follow(self, node: fx.Node) -> Any:
+        if node.op == "get_attr":
+            return _small(getattr(self._graph_module, str(node.target), None))
+        if node.op != "call_function" or node.target not in _FOLLOWED:
             return _UNKNOWN
-        known = {one: self._known(one) for one in argument.all_input_nodes}
-        return _computed(argument, known)
+        return _computed(node, {one: self._known(one) for one in node.all_input_nodes})
 
 
 def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
