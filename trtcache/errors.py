@@ -65,15 +65,17 @@ class InputError(TrtcacheError):
 
 @dataclass(eq=False)
 class PassError(TrtcacheError):
-    """A lowering pass broke its contract."""
+    """A lowering pass broke its contract. ``graph`` is the graph as the pass left it, as text."""
 
     pass_name: str
     before: tuple[str, ...]
     why: str
+    graph: str = ""
 
     def __str__(self) -> str:
         ran = ", ".join(self.before) or "none"
-        return f"pass {self.pass_name}: {self.why} (passes that ran before: {ran})"
+        more = "; TRTCACHE_LOG=lowering shows what each pass changes"
+        return f"pass {self.pass_name}: {self.why} (passes that ran before: {ran}){more}"
 
 
 class PreconditionError(PassError):

@@ -36,10 +36,10 @@ class Difference:
     def __str__(self) -> str:
         more = f" (and {self.alike} alike)" if self.alike else ""
         if self.before is None:
-            return f"{self.where} added: {self.after}{more}"
+            return f"{self.where} added: {_short(self.after)}{more}"
         if self.after is None:
-            return f"{self.where} removed: {self.before}{more}"
-        return f"{self.where}: {self.before} -> {self.after}{more}"
+            return f"{self.where} removed: {_short(self.before)}{more}"
+        return f"{self.where}: {_short(self.before)} -> {_short(self.after)}{more}"
 
     def as_json(self) -> dict[str, str | int | None]:
         """Return the fields, and the whole as ``text``."""
@@ -52,12 +52,17 @@ class Difference:
         }
 
 
+def _short(text: str | None, most: int = 160) -> str:
+    text = text or "nothing"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def gathered(differences: Iterable[Difference]) -> list[Difference]:
     """Return differences in order, those that are the same change in several places as one."""
     first: dict[object, Difference] = {}
     for one in differences:
-        whole = None if one.before is None or one.after is None else ""
-        key = (one.field, one.before, one.after, whole if whole is not None else one.where)
+        only_one_has_it = one.before is None or one.after is None
+        key = (one.where if only_one_has_it else one.field, one.before, one.after)
         earlier = first.get(key)
         first[key] = one if earlier is None else replace(earlier, alike=earlier.alike + 1)
     return list(first.values())

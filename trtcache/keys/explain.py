@@ -68,14 +68,15 @@ def _graph(
     known: list[Difference],
     graphs: tuple[StoredGraph, StoredGraph] | None,
 ) -> list[Difference]:
-    if graphs is None:
+    walked = _walked(graphs)
+    if walked is None:
         return [] if known else list(_walk("graph", before.get("graph", _ABSENT), after.get("graph", _ABSENT)))
     told = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
     fields = {(one.field, one.before, one.after) for one in known}
     prefixes = _followers(known)
     found = [
         one
-        for one in graph_differences(*graphs)
+        for one in walked
         if (_number(one.before), _number(one.after)) not in told
         and (one.field, one.before, one.after) not in fields
         and not _is_follower(one, prefixes)
@@ -85,6 +86,14 @@ def _graph(
     if not found and not known:
         found = [Difference("graph", "as stored", "another, in a way that its records do not show")]
     return found
+
+
+def _walked(graphs: tuple[StoredGraph, StoredGraph] | None) -> list[Difference] | None:
+    """Return how two graphs differ, or None without graphs or where one has records of a form that is not ours."""
+    try:
+        return graph_differences(*graphs) if graphs else None
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _number(text: str | None) -> object:

@@ -64,7 +64,8 @@ class Pipeline:
     """Passes in the order in which they run.
 
     As long as the graph changes, they run again, up to so many ``rounds``; a pass is left out while nothing has changed
-    since it ran last.
+    since it ran last. Whether the graph is well formed is checked after each pass of others, and once after ours, whose
+    tests check it after each: it costs as much as two passes. With ``trace`` it is checked after each.
     """
 
     passes: tuple[Pass, ...]
@@ -97,7 +98,12 @@ class Pipeline:
             one = self.passes[place]
             before = tuple(run.spec for run in runs)
             start = time.perf_counter()
-            modified = _run(one, graph_module, before)
+            try:
+                modified = _run(one, graph_module, before, lint=trace or not _is_ours(one))
+            except PassError as error:
+                error.graph = "\n".join(listing(graph_module.graph))
+                error.add_note(error.graph)
+                raise
             duration_s, diff = time.perf_counter() - start, ""
             again, changes = seen[place] >= 0, changes + modified
             seen[place] = changes
@@ -108,10 +114,12 @@ class Pipeline:
                 diff = "\n".join(difflib.unified_diff(earlier, text, "before", f"after {one.name}", lineterm=""))
             runs.append(PassRun(spec(one), modified, duration_s, diff))
             log.debug("%s", runs[-1])
+        if changes:
+            _lint(graph_module, runs[-1].spec, tuple(run.spec for run in runs[:-1]))
         return tuple(runs)
 
 
-def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bool:
+def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...], *, lint: bool) -> bool:
     if why := one.requires(graph_module):
         raise PreconditionError(one.name, before, why)
     size = len(graph_module.graph.nodes)
@@ -125,13 +133,20 @@ def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...]) -> bo
         raise PostconditionError(one.name, before, "reported no change, but the number of nodes changed")
     if why := one.ensures(graph_module):
         raise PostconditionError(one.name, before, why)
-    if not result.modified:
-        return False
+    if result.modified and lint:
+        _lint(graph_module, one.name, before)
+    return result.modified
+
+
+def _lint(graph_module: fx.GraphModule, name: str, before: tuple[str, ...]) -> None:
     try:
         graph_module.graph.lint()
     except (RuntimeError, ValueError, AttributeError) as error:
-        raise PostconditionError(one.name, before, f"the graph is not well formed: {error}") from error
-    return True
+        raise PostconditionError(name, before, f"the graph is not well formed: {error}") from error
+
+
+def _is_ours(one: Pass) -> bool:
+    return type(one).__module__.startswith("trtcache.lowering.")
 
 
 def default_pipeline() -> Pipeline:
