@@ -104,3 +104,28 @@ def test_versions_are_text() -> None:
         Settings(operator_versions={"mylib": 1})  # type: ignore[dict-item]
     with pytest.raises(SettingsError, match="expected a mapping"):
         Settings(operator_versions="mylib")  # type: ignore[arg-type]
+
+
+@torch.library.custom_op("trtcache_tests::fill", mutates_args=("x",))
+def fill(x: torch.Tensor, value: float) -> None:
+    """Fill a tensor."""
+    x.fill_(value)
+
+
+class Filled(nn.Module):
+    """A custom operator that changes its argument."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = x * 2
+        fill(made, 3.0)
+        return made + x
+
+
+def test_a_custom_operator_that_changes_its_argument_is_built_without_the_cache(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """It reaches the graph inside a function of torch's that has no digest, whatever is declared."""
+    declared = {"operator_versions": {"trtcache_tests": "1"}}
+    module = trtcache.compile(Filled(), (X,), backend=interpreter, cache=tmp_path / "c", settings=declared)
+    torch.testing.assert_close(module(X), X + 3)
+    assert module.report.partitions[0].reason.startswith("uncacheable: graph node auto_functionalized")
