@@ -27,8 +27,6 @@ from trtcache.errors import (
 )
 from trtcache.keys.document import digests, key_parts
 from trtcache.keys.graph import graph_document, graph_records
-from trtcache.keys.nearest import nearest
-from trtcache.keys.stored import StoredGraph
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.signature import CallSignature
 from trtcache.settings import Settings
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.protocol import Backend, Engine
+    from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.store.entry import Entry
     from trtcache.target import Target
@@ -175,6 +174,8 @@ def described(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: the target is unknown.
     """
+    from trtcache.keys.stored import StoredGraph
+
     request = _request(program, (), None, None, backend, Settings(), target, name)
     if isinstance(request.key, CanonicalizationError):
         raise request.key
@@ -318,6 +319,9 @@ def _why(request: _Request, cache: Cache) -> str:
     store, key, program = cache.store, request.key, request.program
     if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
         return ""
+    from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
+    from trtcache.keys.stored import StoredGraph
+
     try:
         graph = StoredGraph.of(graph_document(program, request.records))
         found = nearest(store, key.document, name=program.name, graph=graph)
