@@ -39,10 +39,11 @@ class Attributes(Pass):
 
     def requires(self, graph_module: fx.GraphModule) -> str | None:
         """Return the first node that reads a parameter, or calls a module, if any."""
-        for node in graph_module.graph.nodes:
-            if node.op in {"call_module", "call_method"}:
-                return f"{node.name} calls {node.target}; the graph must be one of operators"
-            if node.op == "get_attr" and isinstance(_found(graph_module, str(node.target)), torch.nn.Parameter):
+        graph = graph_module.graph
+        for node in (*graph.find_nodes(op="call_module"), *graph.find_nodes(op="call_method")):
+            return f"{node.name} calls {node.target}; the graph must be one of operators"
+        for node in graph.find_nodes(op="get_attr"):
+            if isinstance(_found(graph_module, str(node.target)), torch.nn.Parameter):
                 return f"{node.name} reads the parameter {node.target}; weights must be inputs"
         return None
 

@@ -30,6 +30,8 @@ class DeadStores(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Drop outputs in place."""
         output = graph_module.graph.output_node()
+        if all(role.kind != "weight" for role in output.meta["roles"]):
+            return PassResult(graph_module, modified=False)
         outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
         read = _read_weights(graph_module.graph)
         kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target in read]

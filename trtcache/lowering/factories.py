@@ -9,7 +9,7 @@ import torch
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import is_static, set_arguments, tensor_of
+from trtcache.lowering.rewriting import calls_of, is_static, set_arguments, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +41,10 @@ class Factories(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
         modified = False
-        for node in graph_module.graph.nodes:
-            number = _NUMBERS.get(node.target)
-            made = tensor_of(node) if number is not None else None
-            if number is None or made is None or not is_static(made.shape) or not made.is_contiguous():
-                continue
-            modified |= _write(node, made, number(node))
+        for node in calls_of(graph_module.graph, _NUMBERS):
+            made = tensor_of(node)
+            if made is not None and is_static(made.shape) and made.is_contiguous():
+                modified |= _write(node, made, _NUMBERS[node.target](node))
         return PassResult(graph_module, modified)
 
 

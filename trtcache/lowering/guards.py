@@ -33,10 +33,11 @@ class Guards(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Remove in place; the comparisons are left for dead code elimination."""
-        modified = False
-        sizes = _input_symbols(graph_module.graph)
+        guards = graph_module.graph.find_nodes(op="call_function", target=aten._assert_scalar.default)
+        sizes = _input_symbols(graph_module.graph) if guards else set()
         seen: set[object] = set()
-        for node in graph_module.graph.find_nodes(op="call_function", target=aten._assert_scalar.default):
+        modified = False
+        for node in guards:
             condition = _condition(node.args[0])
             meaning = _meaning(condition)
             if meaning in seen or _always_holds(node.args[0], condition, sizes):

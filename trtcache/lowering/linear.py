@@ -10,7 +10,7 @@ from torch import fx
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, insert_call, is_static, same_sizes, tensor_of
+from trtcache.lowering.rewriting import calls_of, expression, insert_call, is_static, same_sizes, tensor_of
 from trtcache.lowering.sizes import SizeNodes
 
 if TYPE_CHECKING:
@@ -34,13 +34,9 @@ class Linear(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place; what a fused node leaves unused is left for dead code elimination."""
         modified = False
-        for node in graph_module.graph.nodes:
-            if node.target is aten.add.Tensor:
-                modified |= _fuse(node)
-            elif node.target is aten.addmm.default:
-                modified |= _shorten_bias(node)
-            elif node.target is aten.bmm.default:
-                modified |= _unbatch(node)
+        for target, rewrite in _REWRITES:
+            for node in calls_of(graph_module.graph, (target,)):
+                modified |= rewrite(node)
         return PassResult(graph_module, modified)
 
 
@@ -154,3 +150,6 @@ def _matrix(right: Any) -> fx.Node | None:
         if same_sizes(shape, value.shape[1:]):
             return source
     return right if expression(value.shape[0]) == 1 and is_static(value.shape) else None
+
+
+_REWRITES = ((aten.bmm.default, _unbatch), (aten.add.Tensor, _fuse), (aten.addmm.default, _shorten_bias))

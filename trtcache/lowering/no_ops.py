@@ -10,7 +10,7 @@ from torch import fx
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import replace, same_shape, same_sizes, tensor_of
+from trtcache.lowering.rewriting import calls_of, replace, same_shape, same_sizes, tensor_of
 from trtcache.lowering.visibility import is_returned, is_view, reads_strides, shows
 
 if TYPE_CHECKING:
@@ -82,9 +82,8 @@ class NoOps(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Remove in place."""
         modified = False
-        for node in graph_module.graph.nodes:
-            rule = _RULES.get(node.target)
-            if rule is None or not rule(node) or (node.target in _COPIES and _is_seen(node)):
+        for node in calls_of(graph_module.graph, _RULES):
+            if not _RULES[node.target](node) or (node.target in _COPIES and _is_seen(node)):
                 continue
             source = _source(node)
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):

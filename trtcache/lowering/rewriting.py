@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 def tensor_of(node: object) -> torch.Tensor | None:
@@ -72,6 +72,12 @@ def parameter_places(operator: object) -> dict[str, int]:
     if not isinstance(operator, torch._ops.OpOverload):
         return {}
     return {argument.name: place for place, argument in enumerate(operator._schema.arguments)}
+
+
+def calls_of(graph: fx.Graph, targets: Iterable[Any]) -> list[fx.Node]:
+    """Return the calls of some operators in the order of the graph, without a walk over all of it."""
+    found = [graph.find_nodes(op="call_function", target=target, sort=False) for target in targets]
+    return sorted(node for nodes in found for node in nodes)
 
 
 def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: object) -> fx.Node:

@@ -10,7 +10,7 @@ import torch
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import insert_call, is_static, tensor_of
+from trtcache.lowering.rewriting import calls_of, insert_call, is_static, tensor_of
 from trtcache.lowering.sizes import SizeNodes
 
 if TYPE_CHECKING:
@@ -33,11 +33,10 @@ class Slices(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
         modified = False
-        for node in graph_module.graph.nodes:
-            if node.target is aten.select.int:
-                modified |= _slice_one(node)
-            elif node.target is aten.slice.Tensor:
-                modified |= _join(node)
+        for node in calls_of(graph_module.graph, (aten.select.int,)):
+            modified |= _slice_one(node)
+        for node in calls_of(graph_module.graph, (aten.slice.Tensor,)):
+            modified |= _join(node)
         return PassResult(graph_module, modified)
 
 

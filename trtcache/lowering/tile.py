@@ -9,7 +9,7 @@ import torch
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import is_static, tensor_of
+from trtcache.lowering.rewriting import calls_of, is_static, tensor_of
 from trtcache.lowering.visibility import is_returned, reads_strides
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class Tile(Pass):
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
         modified = False
-        for node in graph_module.graph.nodes:
-            repeated = _repeated(node) if node.target in _REPETITIONS else None
+        for node in calls_of(graph_module.graph, _REPETITIONS):
+            repeated = _repeated(node)
             if repeated is not None:
                 modified |= _write(node, *repeated)
         return PassResult(graph_module, modified)
 
 
-_REPETITIONS = frozenset({aten.tile.default, aten.cat.default, aten.repeat.default})
+_REPETITIONS = (aten.tile.default, aten.cat.default, aten.repeat.default)
 
 
 def _repeated(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
