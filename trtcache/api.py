@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
 from trtcache import logs, lowering
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
@@ -86,6 +87,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         BuildError: the build failed.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
+    start = time.perf_counter()
     store = cache if isinstance(cache, Cache) else Cache(cache)
     request = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name)
     program, seconds = request.program, request.program.seconds
@@ -105,6 +107,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         module, partition = _compiled(request, store, Path(folder), model)
     report.partitions.append(partition)
+    report.compile_s = time.perf_counter() - start
     module.report = report
     log.info("%s", report)
     return module

@@ -37,11 +37,13 @@ class Block(nn.Module):
 
 
 def inputs(rows: int = 8, width: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two inputs (rows, width) on the GPU."""
     torch.manual_seed(7)
     return torch.randn(rows, width, device="cuda"), torch.randn(rows, width, device="cuda")
 
 
 def assert_like_eager(compiled: trtcache.CompiledModule, model: nn.Module, *args: torch.Tensor) -> None:
+    """Assert that every output is eager's."""
     with torch.no_grad():
         expected = model(*args)
     for name, value in compiled(*args).items():
@@ -50,11 +52,13 @@ def assert_like_eager(compiled: trtcache.CompiledModule, model: nn.Module, *args
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> trtcache.Cache:
+    """Return a cache of this module's own."""
     return trtcache.Cache(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture(scope="module")
 def compiled(cache: trtcache.Cache) -> trtcache.CompiledModule:
+    """Return the block of seed 0, compiled for 8 rows."""
     return trtcache.compile(Block(0).cuda().eval(), inputs(), cache=cache)
 
 

@@ -49,6 +49,7 @@ class Report:
         partitions: one for each engine.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
+        compile_s: seconds of the whole call of ``compile``.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Report:
     decompose_s: float = 0.0
     lower_s: float = 0.0
     key_s: float = 0.0
+    compile_s: float = 0.0
 
     @property
     def why(self) -> str:
@@ -74,7 +76,14 @@ class Report:
     @property
     def overhead_s(self) -> float:
         """Seconds of ``compile`` beyond export, decompositions and building: what trtcache itself took."""
-        return self.lower_s + self.key_s + sum(one.fetch_s + one.load_s for one in self.partitions)
+        built_s = sum(one.build_s for one in self.partitions if one.outcome == "built")
+        return max(0.0, self.compile_s - self.export_s - self.decompose_s - built_s)
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds of that which no other field has: opening the cache, matching weights, making the module."""
+        parts_s = self.lower_s + self.key_s + sum(one.fetch_s + one.load_s for one in self.partitions)
+        return max(0.0, self.overhead_s - parts_s)
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.backend} for {self.target}"]
@@ -91,6 +100,7 @@ class Report:
         rows.append(
             f"  export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
             f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}  "
+            f"rest {format_duration(self.rest_s)}  "
             f"saved {format_duration(self.saved_s)}"
         )
         return "\n".join(rows)
