@@ -80,6 +80,20 @@ class Functional(nn.Module):
         return self.function(x, self.mean, self.var)
 
 
+class Product(nn.Module):
+    """A product with a matrix as it lies, and a product of two inputs, before a BatchNorm."""
+
+    def __init__(self, *, by_weight: bool) -> None:
+        super().__init__()
+        self.matrix, self.bias = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(3))
+        self.norm, self.by_weight = nn.BatchNorm1d(3), by_weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.addmm(self.bias, x, self.matrix) if self.by_weight else x @ x.t()
+        normed: torch.Tensor = self.norm(made)
+        return normed
+
+
 FOLDED: dict[str, tuple[nn.Module, torch.Tensor, list[str]]] = {
     "convolution": (nn.Sequential(nn.Conv2d(4, 6, 3, stride=2), nn.BatchNorm2d(6)), IMAGE, ["convolution"]),
     "no_bias": (nn.Sequential(nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6)), IMAGE, ["convolution"]),
@@ -98,6 +112,8 @@ FOLDED: dict[str, tuple[nn.Module, torch.Tensor, list[str]]] = {
     ),
     "linear": (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6)), ROWS, ["permute", "addmm"]),
     "linear_no_bias": (nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6)), ROWS, ["permute", "addmm"]),
+    "product": (Product(by_weight=True), ROWS, ["addmm"]),
+    "product_of_inputs": (Product(by_weight=False), ROWS, ["permute", "mm", "mul", "add"]),
     "used_twice": (Twice(), IMAGE, ["convolution", "mul", "add", "add"]),
     "alone": (nn.BatchNorm2d(4), IMAGE, ["mul", "add"]),
     "alone_in_rows": (nn.BatchNorm1d(4, affine=False), ROWS, ["mul", "add"]),

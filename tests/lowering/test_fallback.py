@@ -10,10 +10,12 @@ from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 
 import trtcache
+from tests.lowering import graphs
 from tests.lowering.lowered import digest, outputs
 from tests.models import Calls
 from trtcache.errors import ExportError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
+from trtcache.lowering.fallback import mark_torch_executed
 from trtcache.lowering.text import operator_name
 
 if TYPE_CHECKING:
@@ -62,6 +64,15 @@ def test_no_pass_touches_marked_operators() -> None:
     assert kept.count("aten.permute.default") >= 2
     assert "in torch" in lower(model(), (X,), torch_executed=["0"]).text
     assert marked(lower(model(), (X,))) == []
+
+
+def test_a_graph_with_hidden_operators_can_be_run_and_printed() -> None:
+    """Between marking and the end of lowering a graph still says and does what it did."""
+    whole = model()
+    graph = graphs.marked(whole, X)
+    assert mark_torch_executed(graph.graph_module.graph, ["0.norm"]) == 1
+    assert "torch_executed" in graph.graph_module.graph.python_code("self").src
+    torch.testing.assert_close(graphs.run(graph, ((X,), {}))[0], whole(X), rtol=1e-5, atol=1e-5)
 
 
 def digests(modules: Iterable[str]) -> str:

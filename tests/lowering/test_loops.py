@@ -10,10 +10,10 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
+from tests.lowering.graphs import marked, run
 from tests.lowering.lowered import digest, operators, outputs
 from trtcache.errors import ExportError
 from trtcache.lowering import lower
-from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.loops import Loops
 
 if TYPE_CHECKING:
@@ -77,6 +77,17 @@ def with_a_constant(lin: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, lin(x) * table + torch.arange(4)), (0, x))[1]
 
 
+def number_after(lin: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Use the number that a loop ends with."""
+    ended, made = while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, lin(x)), (0, x))
+    return made * ended
+
+
+def scanned_numbers(lin: nn.Module, rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scan over rows with a number as the result of each."""
+    return scan(lambda state, row: (state + lin(row), (state * row).sum()), x, rows, dim=0)
+
+
 def scanned(lin: nn.Module, rows: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Keep a state along rows, and give a result for each."""
     return scan(lambda state, row: ((state + lin(row)).tanh(), state * row), x, rows, dim=0)
@@ -98,8 +109,11 @@ def written_out(lin: nn.Module, rows: torch.Tensor, state: torch.Tensor) -> tupl
 
 
 LOOPS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
-    **{one.__name__: (one, (X,)) for one in (counted, counted_in_a_tensor, halved, never, nested, with_a_constant)},
-    **{one.__name__: (one, (ROWS, X)) for one in (scanned, scanned_backwards)},
+    **{
+        one.__name__: (one, (X,))
+        for one in (counted, counted_in_a_tensor, halved, never, nested, number_after, with_a_constant)
+    },
+    **{one.__name__: (one, (ROWS, X)) for one in (scanned, scanned_backwards, scanned_numbers)},
 }
 
 
@@ -144,6 +158,32 @@ def test_sizes_inside_a_loop_stay_symbolic() -> None:
     torch.testing.assert_close(outputs(program, more)[0], model(more), rtol=1e-5, atol=1e-5)
 
 
+def test_a_constant_in_a_body_is_a_constant_of_the_program() -> None:
+    """A body that holds a tensor, as programs of other versions of torch may, is written out with it."""
+    graph = marked(Looping(counted), X)
+    body = graph.graph_module.get_submodule("while_loop_body_graph_0")
+    assert isinstance(body, torch.fx.GraphModule)
+    body.register_buffer("table", torch.arange(4.0))
+    (added,) = body.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)
+    with body.graph.inserting_before(added):
+        added.args = (added.args[0], body.graph.get_attr("table"))
+    assert Loops()(graph.graph_module).modified
+    expected, lin = X, Looping(counted).lin
+    for _ in range(3):
+        expected = lin(expected).relu() + torch.arange(4.0)
+    torch.testing.assert_close(run(graph, ((X,), {}))[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_a_symbolic_batch_are_scanned() -> None:
+    """The size that is scanned over is known, the batch is not."""
+    model = Looping(scanned)
+    batch = torch.export.Dim("batch", min=2, max=9)
+    program = lower(model, (ROWS, X), dynamic_shapes=(({1: batch}, {0: batch}),))
+    more = torch.randn(5, 7, 4), torch.randn(7, 4)
+    for made, expected in zip(outputs(program, *more), model(*more), strict=True):
+        torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -160,10 +200,11 @@ def test_a_loop_that_values_decide_or_that_is_too_long_is_refused(function: Call
 
 def test_the_pass_is_idempotent_and_says_what_it_did() -> None:
     """It reports a change when it unrolls, and none when it runs again or has to leave a loop."""
-    marked = mark(decompose(export(Looping(nested), (X,), {}, None), ()))
-    assert Loops()(marked.graph_module).modified
-    assert not Loops()(marked.graph_module).modified
-    marked = mark(decompose(export(Looping(counted), (X,), {}, None), ()))
-    before = str(marked.graph_module.graph)
-    assert not Loops(max_nodes=1)(marked.graph_module).modified
-    assert str(marked.graph_module.graph) == before
+    graph = marked(Looping(nested), X)
+    assert Loops()(graph.graph_module).modified
+    assert not Loops()(graph.graph_module).modified
+    for model, args in ((Looping(counted), (X,)), (Looping(scanned), (ROWS, X))):
+        graph = marked(model, *args)
+        before = str(graph.graph_module.graph)
+        assert not Loops(max_nodes=1)(graph.graph_module).modified
+        assert str(graph.graph_module.graph) == before
