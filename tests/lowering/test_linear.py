@@ -78,6 +78,12 @@ def test_other_sums_stay(function: object) -> None:
     assert "add" in operators(keeps_its_promise(merged, Calls(function, w=W, b=B), X))
 
 
+def test_a_bias_that_is_one_row_is_a_vector() -> None:
+    """What is computed as a row is reshaped to the vector that ``addmm`` adds."""
+    model = Calls(lambda model, x: x[0] @ model.w + model.b.view(1, 6) * 2, w=W, b=B)
+    assert operators(keeps_its_promise((*BEFORE, Linear()), model, X))[-2:] == ["reshape", "addmm"]
+
+
 def test_flatten_and_linear_are_a_reshape_and_one_product() -> None:
     """What a classifier ends with is one reshape, for batches of any size."""
     model = Calls(lambda model, x: model.last(x.flatten(1)), last=torch.nn.Linear(40, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
+from trtcache.lowering.shapes import Shapes
 from trtcache.lowering.sizes import Sizes
 
 X = torch.randn(2, 3, 4)
@@ -29,6 +30,14 @@ def test_a_size_that_is_a_multiple_gives_its_factor() -> None:
     batch = torch.export.Dim("batch", min=2, max=16)
     model = Calls(lambda _, x: x.view(-1, 2) * (x.shape[0] // 2))
     keeps_its_promise(Sizes(), model, torch.randn(8), dynamic=({0: 2 * batch},), calls=[(torch.randn(12),)])
+
+
+def test_a_size_that_is_one_more_gives_the_one_below() -> None:
+    """Where an input has one row more than there are steps, the steps are its size less one."""
+    steps = torch.export.Dim("steps", min=3, max=16)
+    model = Calls(lambda _, x: x[1:].unsqueeze(1) * (x.shape[0] - 1))
+    passes = (Sizes(), Shapes())
+    keeps_its_promise(passes, model, torch.randn(8), dynamic=({0: steps + 1},), calls=[(torch.randn(12),)])
 
 
 def test_sizes_that_operators_make_stay() -> None:
