@@ -86,7 +86,8 @@ class Dimensions(Pass):
     Dimensions count from the front, and those of a reduction are sorted and all named; slices and indices of a static
     dimension are within it; windows of convolution and pooling have a number for each dimension, and a stride; numbers
     next to floats are floats; a dtype, layout or device that is the one an operator would take itself is given to
-    operators that make tensors and left out of the others; attention's default scale is left out.
+    operators that make tensors and left out of the others; attention's default scale is left out, and so is what only
+    the gradient of an embedding depends on.
     """
 
     name: ClassVar[str] = "dimensions"
@@ -155,6 +156,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target in _REDUCED_DTYPES, _drop_own_dtype),
         ({"dtype", "layout", "device", "pin_memory"} <= set(names), _name_options),
         (target is aten.scaled_dot_product_attention.default, _default_scale),
+        (target is aten.embedding.default, _drop_gradients),
     ]
     return tuple(rule for applies, rule in chosen if applies)
 
@@ -306,6 +308,11 @@ def _name_options(node: fx.Node, values: list[Any]) -> None:
         values[places["non_blocking"]] = False
     if "memory_format" in places and values[places["memory_format"]] is torch.preserve_format:
         values[places["memory_format"]] = None
+
+
+def _drop_gradients(_: fx.Node, values: list[Any]) -> None:
+    """Leave out the padding row and other arguments that only the gradient of an embedding depends on."""
+    values[2:] = [-1, False, False]
 
 
 def _default_scale(_: fx.Node, values: list[Any]) -> None:

@@ -10,7 +10,7 @@ from torch import fx
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_static, replace, same_sizes, tensor_of
+from trtcache.lowering.rewriting import expression, insert_call, is_static, replace, same_sizes, tensor_of
 from trtcache.lowering.sizes import SizeNodes
 
 if TYPE_CHECKING:
@@ -96,7 +96,16 @@ class _Walk:
         if sizes is None:
             return False
         self._set(node, aten.reshape.default, (source, sizes))
+        if same_sizes(_without_leading_ones(source), _without_leading_ones(node)):
+            self._free_expanding(node, source)
         return True
+
+    def _free_expanding(self, node: fx.Node, source: fx.Node) -> None:
+        """Give operators that expand by themselves what was there before its shape was changed for them."""
+        for user in list(node.users):
+            if _expands_itself(user, node, source):
+                user.replace_input_with(node, source)
+                self.modified = True
 
     def permute(self, node: fx.Node, source: fx.Node) -> None:
         order = _order(node)
@@ -107,8 +116,29 @@ class _Walk:
         moved = [dim for dim in order if expression(shape[dim]) != 1]
         if order == sorted(order):
             self._replace(node, source)
-        elif moved != sorted(moved) or not self.reshape(node, source):
+        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permuted_first(node, source, moved):
+            return
+        else:
             self._set(node, aten.permute.default, (source, order))
+
+    def _permuted_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
+        """Permute before a reshape that only adds or drops dimensions of size 1, not after; say whether it could be."""
+        if source.target is not aten.reshape.default:
+            return False
+        base: Any = source.args[0]
+        shapes = [one.meta["val"].shape for one in (base, source)]
+        ours, theirs = ([dim for dim, size in enumerate(shape) if expression(size) != 1] for shape in shapes)
+        is_same = same_sizes([shapes[0][dim] for dim in ours], [shapes[1][dim] for dim in theirs])
+        sizes = self._explicit(node.meta["val"].shape)
+        if not is_same or sizes is None:
+            return False
+        order, after = list(range(len(shapes[0]))), dict(zip(theirs, ours, strict=True))
+        for place, dim in zip(ours, moved, strict=True):
+            order[place] = after[dim]
+        permuted = insert_call(node, aten.permute.default, (base, order), base.meta["val"].permute(order))
+        self._set(node, aten.reshape.default, (permuted, sizes))
+        self.permute(permuted, base)
+        return self.reshape(node, node.args[0])  # type: ignore[arg-type]  # its first argument is a tensor
 
     def expand(self, node: fx.Node, source: fx.Node) -> None:
         source, made = _through(aten.expand.default, source), node.meta["val"]
@@ -118,10 +148,13 @@ class _Walk:
         sizes = self._explicit(made.shape)
         if sizes is not None:
             self._set(node, aten.expand.default, (source, sizes))
-        for user in list(node.users):
-            if _expands_itself(user, node, source):
-                user.replace_input_with(node, source)
-                self.modified = True
+        self._free_expanding(node, source)
+
+
+def _without_leading_ones(node: fx.Node) -> list[Any]:
+    shape = list(node.meta["val"].shape)
+    first = next((dim for dim, size in enumerate(shape) if expression(size) != 1), len(shape))
+    return shape[first:]
 
 
 def _through(target: object, source: fx.Node) -> fx.Node:
