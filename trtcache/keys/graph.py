@@ -20,6 +20,7 @@ from trtcache import recipes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.arguments import argument_names
 from trtcache.lowering.common_subexpressions import mergeable
+from trtcache.lowering.rewriting import expression
 from trtcache.lowering.text import operator_name
 from trtcache.values import Digest, hash_bytes
 
@@ -47,6 +48,7 @@ _TORCHS_OWN = frozenset(
 )
 """Namespaces of operators that the version of torch decides."""
 
+_PLAIN = frozenset({bool, int, str})
 _canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 _FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
@@ -72,17 +74,18 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     records: list[Json] = []
     writer = _Writer(program.symbols, declared)
     for node in program.order:
-        head, uses = writer.record(node, program.arguments[node])
-        if not mergeable(node) and node.op == "call_function":
+        head, text, uses = writer.record(node, program.arguments[node])
+        if node.op == "call_function" and not mergeable(node):
             head.append(len(records))  # a random number drawn twice is not one drawn once
-        digests[node] = hash_bytes(_framed(head) + b"".join([digests[used] for used in uses]))
+            text = _canonical_json(head)
+        digests[node] = hash_bytes(b"".join([_framed(text), *[digests[used] for used in uses]]))
         places[node] = len(records)
         records.append([*head, [places[used] for used in uses]])
     head, uses = writer.output(program)
     records.append([*head, [places.get(used, -1) for used in uses]])
     effects = [digests[node] for node in program.order if not node.users]
     ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make
-    border = _framed([head, [list(bounds) for bounds in ranges], len(effects)])
+    border = _framed(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
     whole = b"".join([border, *effects, *(digests[used] for used in uses)])
     return records, Digest(hash_bytes(whole).hex(), len(whole))
 
@@ -105,9 +108,8 @@ def _operator(target: object) -> str:
     return operator_name(target)
 
 
-def _framed(record: Json) -> bytes:
-    text = _canonical_json(record).encode()
-    return b"%d:%b" % (len(text), text)
+def _framed(text: str) -> bytes:
+    return f"{len(text)}:{text}".encode()  # JSON escapes what is not ASCII: as many bytes as characters
 
 
 class _Writer:
@@ -117,22 +119,56 @@ class _Writer:
         self._symbols = symbols
         self._declared = frozenset(declared)
         self._uses: dict[fx.Node, int] = {}
-        self._values: dict[object, Json] = {}
+        self._names: dict[object, str] = {}
+        self._values: dict[object, tuple[Json, str]] = {}
 
-    def record(self, node: fx.Node, arguments: list[Any]) -> tuple[list[Json], list[fx.Node]]:
+    def record(self, node: fx.Node, arguments: list[Any]) -> tuple[list[Json], str, list[fx.Node]]:
+        """Return a node's record, the canonical JSON of it, and the nodes that it uses."""
+        if node.op != "call_function":
+            head = self._leaf(node)
+            return head, _canonical_json(head), []
         self._uses = {}
+        name = self._names.get(node.target) or self._checked(node)
+        if "torch_executed" in node.meta:
+            name += " in torch"
+        written: list[Json] = [self._argument(one, node) for one in arguments]
+        made, made_text = self._value(node.meta.get("val"))
+        # Most values and names are met again: their JSON is put together from parts.
+        return (
+            [name, written, made],
+            f"[{_canonical_json(name)},{_canonical_json(written)},{made_text}]",
+            list(self._uses),
+        )
+
+    def _leaf(self, node: fx.Node) -> list[Json]:
         meta = node.meta
         if "input" in meta:
-            return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])], []
+            return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])]
         if "engine_weight" in meta:
             weight = meta["engine_weight"]
-            return ["weight", [recipes.document(weight.recipe)], weight.document()], []
+            return ["weight", [recipes.document(weight.recipe)], weight.document()]
         if "constant" in meta:
-            return ["constant", [meta["constant"][1]], self._made(meta["val"])], []
+            return ["constant", [meta["constant"][1]], self._made(meta["val"])]
         self._check(node)
-        written = [self._argument(one, node) for one in arguments]
-        name = f"{_operator(node.target)} in torch" if "torch_executed" in meta else _operator(node.target)
-        return [name, written, self._made(meta.get("val"))], list(self._uses)
+        return [operator_name(node.target), [], self._made(meta.get("val"))]
+
+    def _checked(self, node: fx.Node) -> str:
+        self._check(node)
+        name = self._names[node.target] = _operator(node.target)
+        return name
+
+    def _value(self, value: Any) -> tuple[Json, str]:
+        """Return what a node makes, and the canonical JSON of it."""
+        if not isinstance(value, torch.Tensor):
+            made = self._made(value)
+            return made, _canonical_json(made)
+        sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
+        kind = (value.dtype, sizes, value.device.type)
+        known = self._values.get(kind)
+        if known is None:
+            made = self._made(value)
+            known = self._values[kind] = made, _canonical_json(made)
+        return known
 
     def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
         self._uses = {}
@@ -166,7 +202,7 @@ class _Writer:
     def _argument(self, argument: Any, node: fx.Node) -> Json:
         if isinstance(argument, fx.Node):
             return {"$use": self._uses.setdefault(argument, len(self._uses))}
-        if argument is None or type(argument) in {bool, int, str}:
+        if argument is None or type(argument) in _PLAIN:
             return argument  # type: ignore[no-any-return]  # one of the JSON types just named
         if isinstance(argument, float):
             return {"$float": argument.hex()}
