@@ -15,16 +15,6 @@ if TYPE_CHECKING:
 
 DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
 EQUAL = equal.pairs()
-PENDING = frozenset(
-    {
-        *("in place", "detached", "negative dim", "negative dim of a sum", "negative dim of a cat"),
-        *("negative dims of a gather", "negative end of a slice", "end beyond the size", "negative place"),
-        *("stride of a pool", "averages", "scale of attention", "padding row", "view chain", "reshape and view"),
-        *("unsqueeze and reshape", "permute chain", "split and slice", "expand before a sum", "expand as"),
-        *("dynamic flatten", "dynamic view chain", "batch norm: after a copy", "constant: transposed"),
-        *(pair.name for pair in EQUAL if pair.name.startswith(("linear", "copy"))),
-    }
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +34,7 @@ def test_programs_that_differ_have_two_keys(pair: Pair) -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("pair", [pair for pair in EQUAL if pair.name not in PENDING], ids=lambda pair: pair.name)
+@pytest.mark.parametrize("pair", EQUAL, ids=lambda pair: pair.name)
 def test_programs_that_mean_the_same_have_one_key(pair: Pair) -> None:
     """Programs with equal outputs, written in two ways, have one key."""
     assert same(*(observed(side, pair.inputs) for side in pair.sides))

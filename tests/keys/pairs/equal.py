@@ -37,13 +37,13 @@ class Named(nn.Module):
 def _in_place(x: torch.Tensor) -> torch.Tensor:
     made = x * 2
     made.relu_().add_(1)
-    made[0] = 0
+    made[0].mul_(3)
     return made
 
 
 def _out_of_place(x: torch.Tensor) -> torch.Tensor:
     made = (x * 2).relu() + 1
-    return made.select_scatter(torch.zeros(4), 0, 0)
+    return made.select_scatter(made[0] * 3, 0, 0)
 
 
 def writing() -> list[Pair]:

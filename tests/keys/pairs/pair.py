@@ -137,6 +137,8 @@ def _same_leaf(one: Any, other: Any) -> bool:
         return type(one) is type(other) and bool(one == other)
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
+    if one.is_complex():
+        return _same_leaf(*(torch.view_as_real(side.to(torch.complex128)) for side in (one, other)))
     if not one.is_floating_point():
         return torch.equal(one, other)
     close = torch.allclose(one, other, rtol=1e-5, atol=1e-6, equal_nan=True) and one.stride() == other.stride()
