@@ -63,13 +63,14 @@ class PassRun:
 class Pipeline:
     """Passes in the order in which they run.
 
-    As long as the graph changes, they run again, up to so many ``rounds``; a pass is left out while nothing has changed
-    since it ran last. Whether the graph is well formed is checked after each pass of others, and once after ours, whose
+    After a round in which one of ``again_after`` changed the graph they run again, up to so many ``rounds``; a pass is
+    left out while nothing has changed since it ran last. Whether the graph is well formed is checked after each pass of others, and once after ours, whose
     tests check it after each: it costs as much as two passes. With ``trace`` it is checked after each.
     """
 
     passes: tuple[Pass, ...]
     rounds: int = 1
+    again_after: frozenset[str] = frozenset()
 
     @property
     def spec(self) -> list[str]:
@@ -91,8 +92,11 @@ class Pipeline:
         runs: list[PassRun] = []
         trace = trace or log.isEnabledFor(logging.DEBUG)
         text = listing(graph_module.graph) if trace else []
-        changes, seen = 0, [-1] * len(self.passes)
+        changes, seen, goes_on = 0, [-1] * len(self.passes), True
         for place in [*range(len(self.passes))] * self.rounds:
+            if not place and not goes_on:
+                break
+            goes_on = goes_on and bool(place)
             if seen[place] == changes:
                 continue
             one = self.passes[place]
@@ -107,6 +111,7 @@ class Pipeline:
             duration_s, diff = time.perf_counter() - start, ""
             again, changes = seen[place] >= 0, changes + modified
             seen[place] = changes
+            goes_on = goes_on or (modified and one.name in self.again_after)
             if again and not modified:
                 continue
             if trace:
@@ -158,4 +163,6 @@ def default_pipeline() -> Pipeline:
             *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode(), CommonSubexpressions()),
         ),
         rounds=4,
+        # What these write anew is for the others to write in their way; a second look at every graph costs 3 ms.
+        again_after=frozenset({"tuples", "linear", "batch_norm"}),
     )
