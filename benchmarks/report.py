@@ -38,6 +38,8 @@ PARTS = {
     "first_s": "first output",
 }
 
+KINDS = ("fixed", "symbolic")
+
 _INTRODUCTION = """\
 # Benchmarks
 
@@ -130,6 +132,23 @@ def _key(figures: Figures) -> str:
     return "\n".join([title, _table(("part", "time", "for each node"), rows)])
 
 
+def _keys(figures: Figures) -> str:
+    rows = []
+    for kind in KINDS:
+        small, large = (figures[f"{kind}_{size}_node_s"] for size in ("small", "large"))
+        rows.append((f"{kind} sizes", _span(small), _span(large), _span(figures[f"{kind}_torch_node_s"])))
+    header = ("time for each node", "10,000 nodes", "100,000 nodes", "torch's `FxGraphCache`, 10,000 nodes")
+    fixed_s, symbolic_s = (_median(figures, f"{kind}_small_node_s") for kind in KINDS)
+    growth = max(_median(figures, f"{kind}_large_node_s") / _median(figures, f"{kind}_small_node_s") for kind in KINDS)
+    kept = [
+        Promise("a node of a graph of 10,000", _seconds(fixed_s), "at most 15 us", fixed_s <= 15e-6),
+        Promise("the same with symbolic sizes", _seconds(symbolic_s), "at most 30 us", symbolic_s <= 30e-6),
+        Promise("a node of 100,000, of one of 10,000", f"{growth:.2f}x", "linear: at most 1.5x", growth <= 1.5),
+    ]
+    promised = _table(("promise", "found", "promised", "kept"), (promise.row for promise in kept))
+    return "\n".join(["## Keys of large graphs\n", _table(header, rows), promised])
+
+
 def _ls(figures: Figures) -> str:
     labels = {
         "terminal_s": "on a terminal: the first 200",
@@ -160,6 +179,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "model": _model,
     "checks": _checks,
     "key": _key,
+    "keys": _keys,
     "ls": _ls,
     "footprint": _footprint,
 }
