@@ -131,6 +131,7 @@ class Content:
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Content:
         """Return the content of a tensor, whatever its layout and device."""
-        flat = _laid_out(tensor).reshape(-1)
+        # One element may have any stride and count as contiguous; reading it as bytes wants a stride of 1.
+        flat = _laid_out(tensor).as_strided((tensor.numel(),), (1,))
         data = flat.view(torch.uint8).cpu().numpy().data if flat.numel() else b""
         return cls(str(Digest.of(data)), dtype_name(tensor.dtype), tuple(tensor.shape))

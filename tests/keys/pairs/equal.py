@@ -388,6 +388,12 @@ def control() -> list[Pair]:
             _SQUARE,
         ),
         pair(
+            "constant: layout of one",
+            constant(lambda c: c, torch.ones(()).expand(1)),
+            constant(lambda c: c, torch.ones(1)),
+            _SQUARE,
+        ),
+        pair(
             "constant: layout", constant(lambda c: c, torch.ones(8)[::2]), constant(lambda c: c, torch.ones(4)), _SQUARE
         ),
     ]
