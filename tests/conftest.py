@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from hypothesis import settings
 
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# The same examples in every run, so that a red run is a change's own; HYPOTHESIS_PROFILE=explore draws new ones.
+settings.register_profile("stable", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "stable"))
 
 _PROJECT = Path(__file__).parent.parent
 

@@ -46,7 +46,7 @@ def _interface(program: LoweredProgram) -> dict[str, Json]:
         "format": 1,
         "inputs": [one.document() for one in interface.inputs],
         "values": [[one.leaf, canonical(one.value)] for one in interface.values],
-        "results": [[one.kind, one.target, canonical(one.value)] for one in interface.results],
+        "results": [[one.kind, one.target, canonical(one.value), canonical(one.layout)] for one in interface.results],
         "slots": [slot.document() for slot in interface.slots],
         "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
         "sizes": [list(bounds) for bounds in interface.ranges],

@@ -37,6 +37,7 @@ def key_parts(
         "inputs": [one.document() for one in interface.inputs],
         "values": [[one.leaf, one.value] for one in interface.values],
         "structure": {"arguments": structure(program.in_spec), "output": structure(program.out_spec)},
+        "layouts": [one.layout for one in interface.results],
         "sizes": list(interface.ranges),
         "pipeline": program.pipeline,
         "settings": settings.document(),

@@ -52,9 +52,11 @@ def explain(
         for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))
     ]
     found = _without_derived(found)
+    layouts = [one for one in found if one.where.startswith("layouts")]
+    found = [one for one in found if one not in layouts]
     if before.get("graph", _ABSENT) != after.get("graph", _ABSENT):
         found += _graph(before, after, found, graphs)
-    return gathered(found)
+    return gathered(found or layouts)  # nearly any other difference moves a result's dimensions
 
 
 def _parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -187,6 +189,8 @@ def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
     readable: dict[str, Any] = {"format": document.get("format"), "kind": document.get("kind")}
     readable |= dict(parts) if isinstance(parts, Mapping) else {}
     for name, reader in (("inputs", _inputs), ("values", _values), ("sizes", _sizes), ("structure", _structure)):
+        if not readable.get(name):
+            continue
         try:
             readable |= {name: reader(readable[name])}
         except (LookupError, TypeError, ValueError, AttributeError):

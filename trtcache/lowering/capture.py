@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from torch.utils import _pytree as pytree
 from trtcache.errors import ExportError
 from trtcache.lowering.constants import Content, new_constant
 from trtcache.lowering.order import tied
+from trtcache.lowering.rewriting import is_static, same_sizes
 from trtcache.weights import layout
 
 if TYPE_CHECKING:
@@ -44,11 +46,14 @@ class Role:
 
     ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None of it: ``value``), or
     the new content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its leaf).
+    ``layout`` is how the model lays a result out in memory: its dimensions from the outermost to the innermost, or None
+    where its memory has gaps or that depends on sizes. Passes may change how it comes about, but a caller can see it.
     """
 
     kind: str
     target: str | int | None = None
     value: object = None
+    layout: tuple[int, ...] | None = None
 
 
 def export(
@@ -240,7 +245,23 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             target = leaves[str(spec.target)]
         roles.append(_role(spec, target))
+    roles = [
+        replace(role, layout=_layout(value)) if role.kind == "result" else role
+        for role, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple, as export makes it
+    ]
     output.meta["roles"] = tuple(roles)
+
+
+def _layout(node: fx.Node) -> tuple[int, ...] | None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    shape, stride = tuple(value.shape), value.stride()
+    if is_static((*shape, *stride)):
+        dense = layout(shape, stride) == stride
+        return tuple(sorted(range(len(shape)), key=lambda dim: -stride[dim])) if dense else None
+    inner = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    return tuple(range(len(shape))) if same_sizes(stride, inner) else None
 
 
 def _role(spec: OutputSpec, target: str | int | None) -> Role:

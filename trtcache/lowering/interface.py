@@ -44,12 +44,14 @@ class Result:
     """One output of the engine or of the model.
 
     ``kind`` is ``result``, ``value``, ``weight`` or ``input`` as in ``capture.Role``; of the engine's outputs only
-    results and new contents of inputs are left, since an engine changes its own weights itself.
+    results and new contents of inputs are left, since an engine changes its own weights itself. ``layout`` is the order
+    of a result's dimensions in memory, from the outermost, as the model makes it; None where that is not to be kept.
     """
 
     kind: str
     target: int | None = None
     value: object = None
+    layout: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

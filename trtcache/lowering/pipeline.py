@@ -64,8 +64,9 @@ class Pipeline:
     """Passes in the order in which they run.
 
     After a round in which one of ``again_after`` changed the graph they run again, up to so many ``rounds``; a pass is
-    left out while nothing has changed since it ran last. Whether the graph is well formed is checked after each pass of others, and once after ours, whose
-    tests check it after each: it costs as much as two passes. With ``trace`` it is checked after each.
+    left out while nothing has changed since it ran last. Whether the graph is well formed is checked after each pass of
+    others, and once after ours, whose tests check it after each: it costs as much as two passes. With ``trace`` it is
+    checked after each.
     """
 
     passes: tuple[Pass, ...]

@@ -125,7 +125,7 @@ def finish(
             inputs=inputs,
             values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
             results=tuple(
-                Result(role.kind, role.target if isinstance(role.target, int) else None, role.value)
+                Result(role.kind, role.target if isinstance(role.target, int) else None, role.value, role.layout)
                 for role in roles
                 if role.kind != "weight"
             ),

@@ -11,6 +11,7 @@ import torch
 from trtcache.errors import RefitError
 from trtcache.lowering.constants import Content
 from trtcache.runtime.inputs import InputCheck
+from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class CompiledModule:
         self._check = InputCheck(program.interface, self._device, call.label)
         self._results = program.interface.results
         self._plain = all(result.kind == "result" for result in self._results)
+        self._layouts = tuple(one.layout for one in self._results if one.kind != "value")
         self._live = (engine, dict(weights))
         self._refitting = threading.Lock()
 
@@ -65,6 +67,9 @@ class CompiledModule:
         leaves = self._call.flatten(args, kwargs)
         inputs = self._check(leaves)
         outputs = self._live[0].run(inputs)
+        for place, order in enumerate(self._layouts):
+            if order is not None and not lies_in(outputs[place], order):
+                outputs[place] = laid_out(outputs[place], order)
         if not self._plain:
             outputs = self._completed(outputs, leaves)
         return self._call.unflatten(outputs)
