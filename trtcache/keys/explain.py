@@ -189,8 +189,8 @@ def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
     readable: dict[str, Any] = {"format": document.get("format"), "kind": document.get("kind")}
     readable |= dict(parts) if isinstance(parts, Mapping) else {}
     for name, reader in (("inputs", _inputs), ("values", _values), ("sizes", _sizes), ("structure", _structure)):
-        if not readable.get(name):
-            continue
+        if not isinstance(readable.get(name), dict if name == "structure" else list):
+            continue  # somebody else's part of that name
         try:
             readable |= {name: reader(readable[name])}
         except (LookupError, TypeError, ValueError, AttributeError):
