@@ -45,8 +45,8 @@ def compiled(interpreter: str, engines: Path) -> Callable[..., trtcache.Compiled
     [
         ((X,), {}, "argument scale: expected 3.0, got 2.0"),
         ((X,), {"scale": 3}, "argument scale: expected 3.0, got 3 .int."),
-        ((X,), {"scale": 3.0, "flag": True}, "argument flag: expected what it was compiled with"),
-        ((X, X), {"scale": 3.0}, "argument y: expected what it was compiled with"),
+        ((X,), {"scale": 3.0, "flag": True}, "argument flag: expected the model's own default"),
+        ((X, X), {"scale": 3.0}, "argument y: expected the model's own default"),
         ((), {}, "missing a required argument: 'x'"),
         ((X, X, X), {}, "too many positional arguments"),
         ((X,), {"scal": 3.0}, "unexpected keyword argument 'scal'"),

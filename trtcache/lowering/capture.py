@@ -74,7 +74,7 @@ def export(
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
     args, kwargs = _examples(model, (args, dict(kwargs)))
     try:
-        with _quiet():
+        with quiet():
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
@@ -95,7 +95,7 @@ def decompose(program: ExportedProgram, keep: Collection[str]) -> ExportedProgra
         if _packet(operator) in keep:
             del table[operator]
     try:
-        with _quiet():
+        with quiet():
             decomposed: ExportedProgram = program.run_decompositions(table)
             return decomposed
     except Exception as error:
@@ -133,7 +133,8 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Silence torch's warnings about its own calls."""
     with warnings.catch_warnings():
         # Warnings of torch about its own calls and its own LSTM; nothing a caller can mend.
         warnings.filterwarnings("ignore", category=FutureWarning)

@@ -60,7 +60,7 @@ class InputCheck:
         """
         for leaf, value in self._values:
             given = leaves[leaf]
-            if given is not value and not _same(given, value):
+            if given is not value and not same_value(given, value):
                 raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
         tensors = self._tensors(leaves)
         if self._mutated:
@@ -152,7 +152,8 @@ class InputCheck:
         return InputError(self._label(leaf), expected, found, hint)
 
 
-def _same(given: object, value: object) -> bool:
+def same_value(given: object, value: object) -> bool:
+    """Say whether two values are the same to a program: ``1``, ``1.0`` and ``True`` are not, nor 0.0 and -0.0."""
     if type(given) is not type(value):
         return False
     return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan

@@ -61,6 +61,9 @@ class CompiledModule:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.
 
+        The values of tensors are not looked at: an index out of range, which eager answers with an ``IndexError``, ends
+        the process, as it does on a GPU.
+
         Raises:
             InputError: an argument is not what the module was compiled for; nothing was run.
         """
@@ -90,6 +93,9 @@ class CompiledModule:
 
     def refit(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> None:
         """Put other weights into the engine, without a build. Calls that run meanwhile keep the old ones.
+
+        Numbers and flags of a module (a dropout rate, a scale kept as a float) are part of the program, not weights: a
+        module that differs in them has to be compiled, which finds its own entry or builds one.
 
         Args:
             weights: a module of the same architecture, or its state_dict. Names of weights that the program does not

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import InputError
+from trtcache.runtime.inputs import same_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,8 @@ class CallSignature:
             raise InputError("arguments", expected, found, f"{error.args[0]} is missing") from error
         for name, value in by_name.items():
             if not _is_default(self._signature.parameters.get(name), value):
-                raise InputError(f"argument {name}", "what it was compiled with: nothing", type(value).__name__)
+                hint = "it was left out when compiling; compile again with it"
+                raise InputError(f"argument {name}", "the model's own default", f"{value!r:.60}", hint)
         return arranged
 
     def _spread(self, bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -127,4 +129,5 @@ def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
 def _is_default(parameter: inspect.Parameter | None, value: Any) -> bool:
     if parameter is None:
         return False
-    return value is parameter.default or (isinstance(value, (bool, int, float, str)) and value == parameter.default)
+    plain = isinstance(value, (bool, int, float, str))
+    return value is parameter.default or (plain and same_value(value, parameter.default))

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
 
 
+_BUILDER = 1
+"""What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
+
+
 class AotInductor(Backend):
     """torch's ahead-of-time Inductor, on CPU and CUDA."""
 
@@ -48,11 +52,15 @@ class AotInductor(Backend):
         return resolve_target(requested, device=device.type, capability=capability)
 
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the exact build of torch and, on CUDA, of CUDA and Triton.
+        """Return the version of our own builder, and the exact build of torch and, on CUDA, of CUDA and Triton.
 
         The C++ compiler stays out: machines that only run engines have none and must hit (``docs/adr/0003``).
         """
-        facts: dict[str, object] = {"torch": torch.__version__, "torch_git": torch.version.git_version}
+        facts: dict[str, object] = {
+            "builder": _BUILDER,
+            "torch": torch.__version__,
+            "torch_git": torch.version.git_version,
+        }
         if device == "cuda":
             facts |= {"cuda": torch.version.cuda, "triton": _version("triton")}
         return facts

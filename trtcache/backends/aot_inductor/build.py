@@ -12,6 +12,8 @@ from torch import fx
 
 from trtcache.backends.aot_inductor.loader import open_loader
 from trtcache.errors import BuildError
+from trtcache.lowering.capture import quiet
+from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:
@@ -42,8 +44,9 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
-        files = aot_compile(module, examples, options=options)
-        package = package_aoti(str(folder / "engine.pt2"), {"model": files})  # type: ignore[dict-item]  # a list of files
+        with quiet():
+            files = aot_compile(module, examples, options=options)
+            package = package_aoti(str(folder / "engine.pt2"), {"model": files})  # type: ignore[dict-item]  # a list
     except Exception as error:
         raise BuildError("aot_inductor", _explained(error)) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
@@ -124,16 +127,42 @@ def _kept(copy: fx.Node, node: fx.Node) -> fx.Node:
 
 def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
     output = program.graph_module.graph.output_node()
-    weights = [(slot.names, node) for node in program.order if (slot := _slot(node))]
+    outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
+    stores = {_weight(program, role.target): value for role, value in outputs if role.kind == "weight"}
     results = []
-    for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
-        if role.kind == "weight":
-            (weight,) = (node for names, node in weights if role.target in names)
-            copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
-            copied.meta["val"] = weight.meta["val"]
-        elif role.kind != "value":
-            results.append(copies[value])
+    for role, value in outputs:
+        if role.kind not in {"weight", "value"}:
+            results.append(_computed(graph, copies[value]) if _source(value) in stores else copies[value])
+    for weight, value in stores.items():
+        copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
+        copied.meta["val"] = weight.meta["val"]
     graph.output(tuple(results))
+
+
+def _weight(program: LoweredProgram, name: object) -> fx.Node:
+    (node,) = (node for node in program.order if (slot := _slot(node)) and name in slot.names)
+    return node
+
+
+def _source(node: fx.Node) -> fx.Node:
+    """Return the node whose value a result is, seen through views and copies."""
+    while node.op == "call_function" and (node.target is torch.ops.aten.clone.default or is_view(node)):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _computed(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Return the same value, computed anew.
+
+    A result that is a weight's old content must not lie in the weight's memory, where the new content comes. ``clone``
+    does not help: torch/_inductor/fx_passes/post_grad.py takes it out, for it knows inputs but not attributes.
+    """
+    value = node.meta["val"]
+    boolean = value.dtype is torch.bool
+    operator, other = (torch.ops.aten.bitwise_or.Tensor, node) if boolean else (torch.ops.aten.mul.Tensor, 1)
+    made = graph.call_function(operator, (node, other))
+    made.meta["val"] = value
+    return made
 
 
 def _explained(error: Exception) -> str:
