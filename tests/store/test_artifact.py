@@ -183,6 +183,16 @@ BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a number for the kind": lambda document: document.update(kind=1),
     "provenance is a list": lambda document: document.update(provenance=[]),
     "a time that is text": lambda document: document.update(created_ns="5"),
+    "a time before 1970": lambda document: document.update(created_ns=-1),
+    "a time of 64 bits": lambda document: document.update(created_ns=1 << 63),
+    "a build of no number": lambda document: document.update(build_s=float("nan")),
+    "a build without end": lambda document: document.update(build_s=float("inf")),
+    "a build of 10^400 s": lambda document: document.update(build_s=10**400),
+    "a build that ended before it began": lambda document: document.update(build_s=-1.0),
+    "half a character in the name": lambda document: document.update(name="\ud800"),
+    "half a character in the kind": lambda document: document.update(kind="\udfff"),
+    "half a character in the provenance": lambda document: document.update(provenance={"\ud800": ""}),
+    "half a character in the key": lambda document: document["key"]["document"].update(kind="\udbff"),
 }
 
 

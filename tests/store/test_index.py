@@ -10,7 +10,8 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -290,3 +291,11 @@ def test_a_writer_killed_in_a_transaction_leaves_the_rows_before_it(root: Path) 
     assert digests(root) in (None, {1, 2})
     write_rows(root, put=[record(3)])
     assert digests(root) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("value", [{"name": "\ud800"}, {"size_bytes": 1 << 63}])
+def test_a_value_that_no_column_takes_is_an_error_of_the_index(root: Path, value: dict[str, Any]) -> None:
+    """The driver's own exception never reaches who only stored an entry, and the other rows stay."""
+    with pytest.raises(IndexUnavailableError):
+        write_rows(root, put=[replace(record(3), **value)])
+    assert digests(root) == {1, 2}

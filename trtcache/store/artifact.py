@@ -39,6 +39,7 @@ _FIELDS = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = (1 << 63) - 1
+_LONGEST_BUILD_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +233,16 @@ def parse_header(raw: bytes, prelude: Prelude, path: str) -> Header:
 
 def _decode_header(raw: bytes, file_bytes: int) -> Header:
     document = json.loads(raw.decode())
+    if b"\\ud" in raw.lower():
+        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     key = document["key"]
     digest = _typed(key["digest"], str).removeprefix("b3:")
     return Header(
         key=CacheKey(digest, _typed(key["document"], dict)),
         kind=_typed(document["kind"], str),
         name=None if document["name"] is None else _typed(document["name"], str),
-        created_ns=_typed(document["created_ns"], int),
-        build_s=float(_typed(document["build_s"], (int, float))),
+        created_ns=_within(_typed(document["created_ns"], int), _LARGEST),
+        build_s=float(_within(_typed(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
         provenance={str(name): _typed(text, str) for name, text in document["provenance"].items()},
         members=tuple(_decode_member(member) for member in _typed(document["members"], list)),
         file_bytes=file_bytes,
@@ -267,6 +270,12 @@ def _typed(value: Any, expected: type | tuple[type, ...]) -> Any:
     return value
 
 
+def _within(value: Any, largest: float) -> Any:
+    if not 0 <= value <= largest:  # not-a-number is not either
+        raise ValueError(f"{value!r:.40} where 0 to {largest} belongs")
+    return value
+
+
 def _check_layout(header: Header, members_from: int) -> None:
     names = [member.name for member in header.members]
     if not 0 < len(names) <= MAX_MEMBERS or len(set(names)) != len(names):
@@ -277,6 +286,8 @@ def _check_layout(header: Header, members_from: int) -> None:
         if member.offset != align(end):
             raise ValueError(f"member {member.name!r} at {member.offset}, not at {align(end)}")
         end = member.end
+    if header.size_bytes > _LARGEST:
+        raise ValueError(f"{header.size_bytes} bytes of content")
     if end != header.file_bytes:
         raise ValueError(f"members end at {end} in a file of {header.file_bytes} bytes")
 

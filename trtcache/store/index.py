@@ -255,10 +255,13 @@ def _locked(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn the errors of SQLite and its layers into ours: damage, or cannot be used now."""
+    """Turn the errors of SQLite and its layers into ours: damage, or cannot be used now.
+
+    A value that no column takes comes bare from the driver: an integer of 65 bits, text that is not Unicode.
+    """
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError, ArithmeticError, TypeError, ValueError) as error:
         cause: Any = error.orig if isinstance(error, DBAPIError) else error
         if is_damage(cause):
             raise CorruptBlobError(str(path), "index", str(cause)) from error
