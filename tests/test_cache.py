@@ -183,8 +183,8 @@ def test_a_rejected_entry_of_a_readonly_store_is_not_returned_again(config: Conf
 
 
 def test_disabled_is_building_and_nothing_else(config: Config) -> None:
-    """TRTCACHE_DISABLE=1 neither reads nor makes the directory, also where building is forbidden."""
-    cache = Cache(config=replace(config, disable=True, forbid_build=True))
+    """TRTCACHE_DISABLE=1 neither reads nor makes the directory."""
+    cache = Cache(config=replace(config, disable=True))
     entry = fetch(cache)
     assert (entry.outcome, entry.reason, entry.path, entry.read()) == ("built", "disabled", None, b"engine")
     assert cache.store is None
@@ -229,6 +229,55 @@ def test_forbidden_builds_are_errors(config: Config) -> None:
     assert counts(forbidding) == {("miss", "absent"): 1}
     fetch(Cache(config=config))
     assert fetch(forbidding, never).outcome == "hit"
+
+
+@pytest.mark.parametrize(("field", "variable"), [("recache", "TRTCACHE_RECACHE"), ("disable", "TRTCACHE_DISABLE")])
+def test_forbidding_comes_before_what_asks_for_builds(config: Config, field: str, variable: str) -> None:
+    """Nothing is built, and the message names the variable that wanted it instead of an entry that is there."""
+    fetch(Cache(config=config))
+    both = Cache(config=replace(config, forbid_build=True, **{field: True}))
+    with pytest.raises(BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 asks to build test key"):
+        fetch(both, never)
+
+
+@pytest.mark.parametrize(
+    ("where", "described"),
+    [
+        ("kind", {"kind": 3}),
+        ("kind", {"kind": ""}),
+        ("kind", {"kind": "Engine\n"}),
+        ("kind", {"kind": "k" * 65}),
+        ("parts", {"parts": [("n", 1)]}),
+        ("name", {"name": 3}),
+        ("name", {"name": "\ud800"}),
+        ("provenance", {"provenance": ["host"]}),
+        ("provenance", {"provenance": {"host": 3}}),
+        ("provenance", {"provenance": {3: "host"}}),
+        ("provenance", {"provenance": {"host": "\udfff"}}),
+    ],
+)
+def test_a_wrong_description_is_an_error_before_the_build(
+    config: Config, where: str, described: dict[str, Any]
+) -> None:
+    """What a header could not hold is refused while nothing is lost, and the message names it."""
+    arguments: dict[str, Any] = {"parts": PARTS, "kind": "test", **described}
+    with pytest.raises(CanonicalizationError) as caught:
+        Cache(config=config).get_or_build(arguments.pop("parts"), never, **arguments)
+    assert where in caught.value.where
+
+
+def test_a_build_that_asks_for_itself_is_an_error(config: Config) -> None:
+    """It would wait for itself for ever, through another cache object too; the key is free after that."""
+    with pytest.raises(BuildError, match="asks for itself"):
+        Cache(config=config).get_or_build(PARTS, lambda: fetch(Cache(config=config)).read(), kind="test")
+    assert fetch(Cache(config=config)).outcome == "built"
+
+
+def test_a_build_may_ask_for_another(config: Config) -> None:
+    """Builds nest as long as their keys differ."""
+    cache = Cache(config=config)
+    outer = cache.get_or_build({"outer": 1}, lambda: fetch(cache).read(), kind="test")
+    assert outer.read() == b"engine"
 
 
 def test_readonly_serves_hits_and_keeps_builds_in_memory(config: Config) -> None:

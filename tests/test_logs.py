@@ -27,12 +27,10 @@ trtcache.lower(torch.nn.Linear(4, 4), (torch.ones(4, 4),))
 
 
 def test_keys_and_store_say_what_was_asked_and_found(run_python: RunPython) -> None:
-    """Areas are joined by commas."""
+    """Areas are joined by commas; a cache that is opened starts them."""
     code = """
 import trtcache
-from trtcache import logs
-import os, tempfile
-logs.start(os.environ)
+import tempfile
 cache = trtcache.Cache(tempfile.mkdtemp() + "/c")
 for _ in range(2):
     cache.get_or_build({"n": 1}, lambda: b"engine", kind="test")

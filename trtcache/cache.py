@@ -11,12 +11,15 @@ import logging
 import os
 import time
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache import logs
 from trtcache.config import Config
-from trtcache.errors import BuildForbiddenError, LockTimeoutError, StoreError
+from trtcache.errors import BuildError, BuildForbiddenError, LockTimeoutError, StoreError
+from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
 from trtcache.store.artifact import contents_of
 from trtcache.store.disk import COLLISION, DiskStore, Miss
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from trtcache.store.artifact import Built, Content
 
 _logger = logging.getLogger("trtcache.cache")
+
+_BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
+"""The entries that this thread holds the locks of: to wait for one of them would be to wait for itself."""
 
 
 class Cache:
@@ -57,6 +63,7 @@ class Cache:
             StoreError: ``root`` was given and is not a store, of a later format, or not safe.
         """
         self.config = config or Config.from_environ(os.environ)
+        logs.start({logs.VARIABLE: self.config.log})
         if root is not None:
             self.config = replace(self.config, root=Path(root).expanduser().absolute())
         if max_size is not None:
@@ -89,8 +96,10 @@ class Cache:
         """Return the key of the build of a ``kind`` of artifact from named ``parts``.
 
         Raises:
-            CanonicalizationError: a part has no stable value.
+            CanonicalizationError: a part has no stable value, or ``kind`` is not 1 to 64 of ``a-z0-9._-``.
         """
+        check_kind(kind)
+        check_parts(parts)
         return CacheKey.of(kind, parts)
 
     def get(self, key: CacheKey) -> Entry | None:
@@ -119,9 +128,9 @@ class Cache:
         processes that want the same entry, one builds. ``name`` is for people; ``provenance`` is kept in the entry.
 
         Raises:
-            CanonicalizationError: a part has no stable value.
+            CanonicalizationError: a part has no stable value, or what describes the entry cannot be kept.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
-            BuildError: ``build`` returned what cannot be kept, or a file that is gone.
+            BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
             Exception: whatever ``build`` raises.
         """
         return self.fetch(self.key(parts, kind=kind), build, name=name, provenance=provenance)
@@ -137,20 +146,22 @@ class Cache:
         """Do as ``get_or_build`` for a key that is already made.
 
         Raises:
+            CanonicalizationError: the key's kind, ``name`` or ``provenance`` cannot be kept.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
-            BuildError: ``build`` returned what cannot be kept, or a file that is gone.
+            BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
             Exception: whatever ``build`` raises.
         """
+        check_kind(key.kind)
+        check_name(name)
+        check_provenance({} if provenance is None else provenance)
         made = _Build(key, build, name, provenance or {})
-        if self.config.disable:
-            return made.run("disabled")
         store = self.store
-        found = self._look(store, key) if store else Miss("unusable")
+        found = self._look(store, key) if store else Miss("disabled" if self.config.disable else "unusable")
         if isinstance(found, Entry):
             return found
         if self.config.forbid_build:
             self._count_miss(key, found.reason)
-            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root))
+            raise self._forbidden(key, found.reason)
         if store is None or not store.writable:
             return made.run("readonly" if store else found.reason)
         if found.reason == COLLISION:
@@ -162,6 +173,13 @@ class Cache:
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
+
+    def _forbidden(self, key: CacheKey, reason: str) -> BuildForbiddenError:
+        variables = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}
+        root = str(self.config.root)
+        if reason in variables:
+            return BuildForbiddenError(key.kind, key.digest, root, lack=f"{variables[reason]} asks to build")
+        return BuildForbiddenError(key.kind, key.digest, root)
 
     def build_uncached(self, build: Callable[[], Built], *, kind: str, why: str, name: str | None = None) -> Entry:
         """Build what can have no key, and count it as a miss. The entry's key is one that no store has.
@@ -211,8 +229,16 @@ class Cache:
 
     @contextmanager
     def _alone(self, store: DiskStore, key: CacheKey) -> Iterator[None]:
-        """Hold the key's lock; where there is no lock to be had, go on without: building twice is only slow."""
+        """Hold the key's lock; where there is no lock to be had, go on without: building twice is only slow.
+
+        Raises:
+            BuildError: this thread holds it already.
+        """
+        path, building = store.path(key.digest), _BUILDING.get()
+        if path in building:
+            raise BuildError(key.kind, f"the build of {key.digest[:16]} asks for itself")
         with ExitStack() as stack:
+            stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
             try:
                 stack.enter_context(store.flight(key.digest, timeout_s=self.lock_timeout_s))
             except (OSError, LockTimeoutError) as error:

@@ -247,19 +247,21 @@ class BuildError(BackendError):
 class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one.
 
-    ``key`` is empty if there can be none. ``why`` says how the nearest entry differs, or why there can be none.
+    ``key`` is empty if there can be none. ``why`` says how the nearest entry differs, or why there can be none, and
+    ``lack`` what a build was wanted for.
     """
 
     kind: str
     key: str
     root: str
     why: str = ""
+    lack: str = "no entry for"
     exit_code: ClassVar[int] = 7
 
     def __str__(self) -> str:
         what = f"{self.kind} key {self.key[:16]}" if self.key else f"a {self.kind} program"
         why = f" ({self.why})" if self.why else ""
-        return f"TRTCACHE_FORBID_BUILD=1 and no entry for {what} in {self.root}{why}"
+        return f"TRTCACHE_FORBID_BUILD=1 and {self.lack} {what} in {self.root}{why}"
 
 
 @dataclass(eq=False)
