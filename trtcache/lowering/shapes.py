@@ -96,9 +96,12 @@ class _Walk:
         if sizes is None:
             return False
         self._set(node, aten.reshape.default, (source, sizes))
+        self._free_ranked(node, source)
+        return True
+
+    def _free_ranked(self, node: fx.Node, source: fx.Node) -> None:
         if same_sizes(_without_leading_ones(source), _without_leading_ones(node)):
             self._free_expanding(node, source)
-        return True
 
     def _free_expanding(self, node: fx.Node, source: fx.Node) -> None:
         """Give operators that expand by themselves what was there before its shape was changed for them."""
@@ -149,6 +152,8 @@ class _Walk:
         if sizes is not None:
             self._set(node, aten.expand.default, (source, sizes))
         self._free_expanding(node, source)
+        if source.target is aten.reshape.default:
+            self._free_ranked(source, source.args[0])  # type: ignore[arg-type]  # its first argument is a tensor
 
 
 def _without_leading_ones(node: fx.Node) -> list[Any]:

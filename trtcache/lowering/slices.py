@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Slices(Pass):
-    """Rewrites ``select`` to a ``slice`` of one place and a ``reshape``, and joins slices of slices.
+    """Rewrites ``select`` to a ``slice`` of one place (of several) and a ``reshape``, and joins slices of slices.
 
     ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A select at a computed place, and
     slices along a symbolic dimension whose bounds count from its end, stay as they are.
@@ -50,8 +50,10 @@ def _slice_one(node: fx.Node) -> bool:
     dim %= value.dim()
     if index < 0 and type(value.shape[dim]) is int:
         index += value.shape[dim]
-    end = sys.maxsize if index == -1 else index + 1
-    one = insert_call(node, aten.slice.Tensor, (source, dim, index, end), node.meta["val"].unsqueeze(dim))
+    one = source
+    if type(value.shape[dim]) is not int or value.shape[dim] != 1:
+        end = sys.maxsize if index == -1 else index + 1
+        one = insert_call(node, aten.slice.Tensor, (source, dim, index, end), node.meta["val"].unsqueeze(dim))
     node.target, node.args, node.kwargs = aten.reshape.default, (one, sizes), {}
     return True
 
