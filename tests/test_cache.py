@@ -531,15 +531,9 @@ def test_a_hit_of_the_whole_door_imports_no_database(config: Config) -> None:
 
 
 def test_importing_the_package_is_next_to_nothing() -> None:
-    """``import trtcache`` alone loads no module of it but itself, in a few milliseconds."""
-    code = (
-        "import sys, time; began = time.perf_counter(); import trtcache\n"
-        "took = time.perf_counter() - began\n"
-        "print([name for name in sys.modules if name.startswith('trtcache.')], took)"
-    )
-    modules, _, took = run(code).strip().partition("] ")
-    assert modules == "["
-    assert float(took) < 0.05
+    """``import trtcache`` alone loads no module of it but itself."""
+    code = "import sys, trtcache; print([name for name in sys.modules if name.startswith('trtcache.')])"
+    assert run(code).strip() == "[]"
 
 
 def test_the_package_exports_its_names() -> None:

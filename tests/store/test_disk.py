@@ -371,21 +371,13 @@ def test_a_scan_lists_entries_alone(store: DiskStore, key: CacheKey) -> None:
     assert list(store.scan()) == []
 
 
-def test_ten_thousand_entries_are_scanned_fast(store: DiskStore) -> None:
-    """A scan opens no file, so a large store is listed in tens of milliseconds."""
+def test_ten_thousand_entries_are_scanned(store: DiskStore) -> None:
+    """A scan finds every file, by listing directories alone."""
     for number in range(256):
         (store.root / "entries" / f"{number:02x}").mkdir(parents=True)
     for number in range(10_000):
         store.path(hash_bytes(b"%d" % number).hex()).touch()
-    best_s = min(_seconds(lambda: sum(1 for _ in store.scan())) for _ in range(3))
     assert sum(1 for _ in store.scan()) == 10_000
-    assert best_s < 0.25  # 0.03 s on an idle machine
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    began_s = time.perf_counter()
-    call()
-    return time.perf_counter() - began_s
 
 
 def test_prefixes_resolve(store: DiskStore) -> None:
