@@ -50,6 +50,14 @@ def test_a_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_link_to_nothing_is_no_root(tmp_path: Path, readonly: bool) -> None:
+    """It is an error that names where the link leads, and not an empty store that nobody can write."""
+    (tmp_path / "cache").symlink_to(tmp_path / "gone")
+    with pytest.raises(NotAStoreError, match=r"a link to .*gone, which is not there"):
+        DiskStore.open(tmp_path / "cache", readonly=readonly)
+
+
 def test_a_file_is_no_root(tmp_path: Path) -> None:
     """A file in the place of the directory is refused."""
     (tmp_path / "cache").write_text("")

@@ -38,6 +38,8 @@ def prepare(root: Path, *, readonly: bool) -> bool:
         UnsafeStoreError: another user owns it or may write to it.
     """
     try:
+        if root.is_symlink() and not root.exists():
+            raise NotAStoreError(str(root), f"it is a link to {root.readlink()}, which is not there")
         if not readonly:
             _make(root)
         if not root.exists():
@@ -50,6 +52,11 @@ def prepare(root: Path, *, readonly: bool) -> bool:
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot be made or read ({error.strerror})") from error
     return writable
+
+
+def is_store(root: Path) -> bool:
+    """Return whether ``root`` is a store already; an empty directory only may become one."""
+    return (root / MARKER).is_file()
 
 
 def _make(root: Path) -> None:
