@@ -46,11 +46,17 @@ def test_an_unknown_unit_lists_the_known() -> None:
 
 @pytest.mark.parametrize(
     ("text", "duration_s"),
-    [("90", 90), (1.5, 1.5), ("90s", 90), ("15m", 900), ("36h", 129_600), ("7d", 604_800), ("2 W", 1_209_600)],
+    [("90s", 90), ("1.5s", 1.5), ("15m", 900), ("36h", 129_600), ("7d", 604_800), ("2 W", 1_209_600)],
 )
-def test_durations_are_read(text: str | float, duration_s: float) -> None:
-    """A number without a unit is in seconds."""
+def test_durations_are_read(text: str, duration_s: float) -> None:
+    """In seconds, whatever the unit; units may be in capitals and stand apart."""
     assert parse_duration(text) == duration_s
+
+
+def test_a_duration_needs_a_unit() -> None:
+    """Days and seconds are not to be mistaken where entries are removed, and the message names the units."""
+    with pytest.raises(SettingsError, match="older_than: '30' has no unit; use s, m, h, d or w, as in 7d"):
+        parse_duration("30", "older_than")
 
 
 @pytest.mark.parametrize("text", ["", "d", "-3d", "soon"])

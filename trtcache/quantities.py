@@ -28,14 +28,18 @@ def parse_size(text: str | int, name: str = "size") -> int:
     return int(number * factor)
 
 
-def parse_duration(text: str | float, name: str = "duration") -> float:
-    """Return seconds for ``"90s"``, ``"15m"``, ``"36h"``, ``"7d"``, ``"2w"`` or a plain number of seconds.
+def parse_duration(text: str, name: str = "duration") -> float:
+    """Return seconds for ``"90s"``, ``"15m"``, ``"36h"``, ``"7d"`` or ``"2w"``.
+
+    A bare number is refused: who writes 30 for an age means days as often as seconds.
 
     Raises:
-        SettingsError: the text is not a duration.
+        SettingsError: the text is not a duration, or has no unit.
     """
-    number, unit = _split(str(text), name, "a duration such as 36h, 7d or 2w")
-    factor = _DURATIONS.get(unit.lower() or "s")
+    number, unit = _split(text, name, "a duration such as 36h, 7d or 2w")
+    if not unit:
+        raise SettingsError(name, f"{text!r} has no unit; use s, m, h, d or w, as in 7d")
+    factor = _DURATIONS.get(unit.lower())
     if factor is None:
         raise SettingsError(name, f"{text!r} has the unknown unit {unit!r}; use s, m, h, d or w")
     return number * factor
