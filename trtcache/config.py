@@ -23,7 +23,7 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
-    "TRTCACHE_LOG": "lowering, keys, store, by commas: say more about it on standard error",
+    "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
 }
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}

@@ -16,6 +16,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
     "keys": ("trtcache.keys", "trtcache.api"),
     "store": ("trtcache.store", "trtcache.cache"),
+    "cli": ("trtcache_cli",),
 }
 """Area -> the loggers that speak of it."""
 

@@ -9,35 +9,41 @@ import click
 from trtcache.quantities import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
+from trtcache.store.root import is_store
 from trtcache_cli.output import note, print_json
-from trtcache_cli.removal import confirm
+from trtcache_cli.removal import carry_out, confirm
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
-@click.command(epilog=examples("trtcache clean -y"))
+@click.command(epilog=examples("trtcache clean --dry-run", "trtcache clean -y"))
 @click.option("everything", "--all", is_flag=True, help="Remove pinned entries and their pins too.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @session_options
 @pass_session
-def clean(session: Session, everything: bool, yes: bool) -> None:
+def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
     """Remove all entries but the pinned ones, all quarantined files, and what killed writers left behind.
 
     The directory stays a store, and the counts of stats stay. Without a terminal, -y is needed.
     """
-    store = session.writable_store("clean")
+    nothing = dry_run or not is_store(session.config().root)
+    store = session.store() if nothing else session.writable_store("clean")
     records = load_records(store)
     doomed = [record for record in records if everything or not record.pinned]
     plan = PrunePlan(
         tuple(Eviction(replace(record, pinned=False), "clean") for record in doomed),
         tuple(record for record in records if record.pinned and not everything),
     )
+    if dry_run:
+        carry_out(session, store, plan, dry_run=True, yes=yes)
+        return
     if plan.evict:
         confirm(f"Remove {len(plan.evict):,} entries, {format_size(plan.freed_bytes)}?", yes=yes)
     freed_bytes = remove(store, plan.evict)
     for record in doomed:
         if record.pinned:
             store.unpin(record.digest)
-    swept_bytes = store.sweep(quarantine_s=0.0)
+    swept_bytes = 0 if nothing else store.sweep(quarantine_s=0.0)
     if session.as_json:
         removed = [one.record.digest for one in plan.evict]
         print_json({"removed": removed, "kept": len(plan.kept), "freed_bytes": freed_bytes + swept_bytes})

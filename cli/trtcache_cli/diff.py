@@ -8,7 +8,7 @@ from trtcache.keys.explain import explain
 from trtcache.keys.nearest import stored_graphs
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import KeyType
-from trtcache_cli.output import print_json
+from trtcache_cli.output import note, print_json
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 
@@ -25,5 +25,7 @@ def diff(session: Session, first: str, second: str) -> None:
     if session.as_json:
         keys = {"first": one.key.digest, "second": other.key.digest}
         print_json({**keys, "differences": [difference.as_json() for difference in found]})
-    else:
+    elif found:
         print_differences(found)
+    else:
+        note("no difference")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache_cli.output import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -16,7 +18,7 @@ MOST = 40
 
 def print_differences(differences: Iterable[Difference]) -> None:
     """Print a line for each difference, and how many more there are."""
-    lines = [str(one) for one in differences]
+    lines = [printable(str(one)) for one in differences]
     for line in lines[:MOST]:
         click.echo(line)
     if len(lines) > MOST:

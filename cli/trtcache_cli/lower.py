@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtcache.errors import did_you_mean
-from trtcache_cli.output import note, print_json
+from trtcache_cli.output import note, print_json, printable_lines
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def lower(session: Session, file: Path, backend: str, show: str | None) -> None:
         print_json({**document, "text": program.text, "passes": [_as_json(run) for run in runs]})
         return
     if show is None:
-        click.echo(program.text, nl=False)
+        click.echo(printable_lines(program.text), nl=False)
     for run in runs if show else ():
         note(f"{run.spec}: {run.duration_s * 1e3:.2f} ms" + ("" if run.modified else ", changed nothing"))
         if run.diff:
-            click.echo(run.diff)
+            click.echo(printable_lines(run.diff))
 
 
 def chosen(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:

@@ -6,15 +6,19 @@ import logging
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from trtcache import logs
 from trtcache.errors import TrtcacheError
+from trtcache_cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_logger = logging.getLogger("trtcache_cli")
 
 PROGRAM = "trtcache"
 
@@ -55,7 +59,7 @@ Exit codes:
   5    no entry, or more than one, has this key
   6    an engine builder failed or is not there
   7    a build was forbidden by TRTCACHE_FORBID_BUILD
-  130  interrupted
+  130  interrupted, or answered with no
 """
 
 
@@ -99,15 +103,30 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: one line on standard error for an error, no traceback, a documented code."""
+    _open_missing_streams()
     logging.basicConfig(format=f"{PROGRAM}: %(levelname)s: %(message)s", level=logging.WARNING)
     try:
         code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has enough; what Python would flush at exit must not raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader of a pipe has enough
         code = 0
+    except OSError as error:
+        _discard_output()
+        code = _fail(f"standard output: {error.strerror}", 1)
     sys.exit(code)
+
+
+def _open_missing_streams() -> None:
+    """Give a process that was started with a closed standard output or error one that discards: Python has None."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # open to the end
+
+
+def _discard_output() -> None:
+    """Let what Python flushes at exit go nowhere, where it cannot raise again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -127,9 +146,12 @@ def _run(args: Sequence[str] | None) -> int:
         raise
     except OSError as error:
         return _fail(str(error), 1)
+    except Exception as error:  # a defect of ours is one line too
+        _logger.debug("the command failed", exc_info=True)
+        return _fail(f"unexpected {type(error).__name__}: {error}; TRTCACHE_LOG=cli shows where", 1)
     return code if isinstance(code, int) else 0
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"{PROGRAM}: error: {message}", err=True)
+    note(f"{PROGRAM}: error: {message}")
     return code

@@ -24,19 +24,35 @@ def print_json(document: object) -> None:
     sys.stdout.write(json.dumps(document) + "\n")
 
 
+def printable(text: str) -> str:
+    r"""Return ``text`` with whatever would move the cursor, colour or end a line as an escape: ``\x1b``, ``\n``.
+
+    Names and provenance are what anybody wrote into a file; a terminal would obey them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return ``text`` as ``printable`` does, but keep its lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def print_tsv(rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as tab-separated lines, without a header. Tabs and line ends in a value become spaces."""
+    """Print rows as tab-separated lines, without a header. Tabs and line ends in a value are escaped."""
     sys.stdout.write("".join("\t".join(map(_cell, row)) + "\n" for row in rows))
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
+    return printable(str(value))
 
 
 def print_aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns as plain text: what rich does, but 10,000 rows in 30 ms instead of 3.5 s."""
+    rows = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     line = "  ".join(f"{{:<{width}}}" for width in widths)
     sys.stdout.write("".join(line.format(*row).rstrip() + "\n" for row in (header, *rows)))
@@ -49,7 +65,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    rows = list(rows)
+    rows = [[*map(printable, row)] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, *cells in zip(header, *rows, strict=True):
         least = None if name == flexible else max(map(len, (name, *cells)))
@@ -67,7 +83,7 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         return
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
+        click.echo(f"{click.style(printable(name).ljust(width), bold=True)}  {printable(value)}")
 
 
 def console() -> Console:
@@ -79,4 +95,4 @@ def console() -> Console:
 
 def note(message: str) -> None:
     """Print a remark for a person on standard error."""
-    click.echo(message, err=True)
+    click.echo(printable_lines(message), err=True)

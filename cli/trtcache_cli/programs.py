@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import zipfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,11 +13,14 @@ from trtcache import api
 from trtcache.errors import CanonicalizationError, ExportError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.values import CacheKey
+
+_logger = logging.getLogger("trtcache_cli")
 
 
 def opened(path: Path) -> torch.export.ExportedProgram:
@@ -23,11 +29,28 @@ def opened(path: Path) -> torch.export.ExportedProgram:
     Raises:
         ExportError: there is no such file, or it holds something else.
     """
+    if not path.is_file():
+        raise ExportError(str(path), "there is no such file")
+    if not zipfile.is_zipfile(path):
+        raise ExportError(str(path), "it is not what torch.export.save writes, which is a zip archive")
     try:
-        return torch.export.load(path)
+        with _quiet():
+            return torch.export.load(path)
     except Exception as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise ExportError(str(path), f"it cannot be opened: {lines[0]}") from error
+        raise ExportError(str(path), "torch.export.load does not read it; TRTCACHE_LOG=cli shows why") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the traceback that torch logs for a file it cannot read to those who ask for it."""
+    theirs = logging.getLogger("torch.export")
+    level = theirs.level
+    if not _logger.isEnabledFor(logging.DEBUG):
+        theirs.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        theirs.setLevel(level)
 
 
 def lowered(path: Path, backend: str) -> LoweredProgram:

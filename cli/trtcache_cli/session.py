@@ -11,6 +11,7 @@ import click
 
 from trtcache.config import Config
 from trtcache.errors import NotAStoreError, ReadOnlyError
+from trtcache.store.root import is_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +38,14 @@ class Session:
         return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute())
 
     def store(self) -> DiskStore:
-        """Open the store that the command is about. One that is not there is empty, and is not made by looking.
+        """Open the store that the command reads. What is no store yet is empty, and is not made one by looking.
 
         Raises:
             NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
             StoreError: it is unsafe or of a newer format.
         """
         config = self.config()
-        return self._open(config, readonly=config.readonly or not config.root.exists())
+        return self._open(config, readonly=config.readonly or not is_store(config.root))
 
     def writable_store(self, action: str) -> DiskStore:
         """Open the store for a change.

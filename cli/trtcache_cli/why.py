@@ -10,7 +10,7 @@ import click
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType
-from trtcache_cli.output import note, print_json
+from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -75,4 +75,5 @@ def _headline(document: dict[str, Any], found: Nearest | None) -> str:
         return f"uncacheable: {document['reason']}"
     if found is None:
         return f"{outcome} {key}: there is nothing to compare it with"
-    return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT]} ({found.header.name or found.header.kind})"
+    name = printable(found.header.name or found.header.kind)
+    return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT]} ({name})"

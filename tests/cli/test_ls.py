@@ -105,7 +105,7 @@ def test_tabs_and_line_ends_in_a_name_do_not_break_the_lines(
 ) -> None:
     """A name is one field whatever is in it."""
     put(1, name="a\tb\nc")
-    assert run("ls").rows[0][2] == "a b c"
+    assert run("ls").rows[0][2] == "a\\tb\\nc"
 
 
 def test_a_listing_imports_neither_torch_nor_sqlalchemy(

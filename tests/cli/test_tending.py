@@ -103,3 +103,11 @@ def test_a_read_only_store_is_left_alone(
 def test_a_key_is_required(run: Callable[..., Result], command: str) -> None:
     """Forgetting it is wrong usage."""
     assert run(command).code == 2
+
+
+def test_clean_shows_its_plan(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
+    """--dry-run removes nothing and asks nothing."""
+    digest = put(1)
+    assert run("clean", "--dry-run").rows[0][0] == digest
+    assert run("clean", "--dry-run", "--json").json["dry_run"] is True
+    assert left(store) == {digest}
