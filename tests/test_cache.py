@@ -235,7 +235,8 @@ def test_forbidden_builds_are_errors(config: Config) -> None:
 def test_forbidding_comes_before_what_asks_for_builds(config: Config, field: str, variable: str) -> None:
     """Nothing is built, and the message names the variable that wanted it instead of an entry that is there."""
     fetch(Cache(config=config))
-    both = Cache(config=replace(config, forbid_build=True, **{field: True}))
+    wanted: dict[str, Any] = {field: True}
+    both = Cache(config=replace(config, forbid_build=True, **wanted))
     with pytest.raises(BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 asks to build test key"):
         fetch(both, never)
 
