@@ -56,7 +56,8 @@ class CallSignature:
         ordered = {name: kwargs[name] for name in self._names}
         leaves, spec = pytree.tree_flatten((args, ordered))
         if spec != self.in_spec:
-            raise InputError("arguments", f"the structure {self.in_spec}", str(spec))
+            path, expected, found = _difference(self.in_spec, spec)
+            raise InputError(self._name(path), expected, found)
         return leaves
 
     def unflatten(self, results: list[Any]) -> Any:
@@ -66,14 +67,19 @@ class CallSignature:
     def label(self, leaf: int) -> str:
         """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
         paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec))[0]
-        group, first, *rest = paths[leaf][0]
-        name = getattr(first, "key", None)
-        if name is None:
-            index = int(getattr(first, "idx", 0))
-            names = list(self._signature.parameters) if self._signature else []
-            name = names[index] if index < len(names) else f"{index}"
-        del group
-        return f"argument {name}{pytree.keystr(tuple(rest))}"
+        _, first, *rest = paths[leaf][0]
+        place = getattr(first, "key", None)
+        return f"{self._name((0, getattr(first, 'idx', 0) if place is None else place))}{pytree.keystr(tuple(rest))}"
+
+    def _name(self, path: tuple[Any, ...]) -> str:
+        """Return the caller's name for a place: the group, an argument's position or name, and steps into it."""
+        if len(path) < 2:
+            return "arguments"
+        _, argument, *rest = path
+        names = list(self._signature.parameters) if self._signature else []
+        if isinstance(argument, int) and argument < len(names):
+            argument = names[argument]
+        return f"argument {argument}" + "".join(f"[{step!r}]" for step in rest)
 
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give a call the form that it had when compiling."""
@@ -124,6 +130,27 @@ class CallSignature:
 def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
     children = spec.children
     return list(children() if callable(children) else children)
+
+
+def _difference(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[tuple[Any, ...], str, str]:
+    """Return the first place at which two structures differ, and what each has there."""
+    inside, given = _children(expected), _children(found)
+    if (expected.type, expected.context, len(inside)) != (found.type, found.context, len(given)):
+        return (), _words(expected), _words(found)
+    steps = expected.context if expected.type is dict else range(len(inside))
+    for step, one, other in zip(steps, inside, given, strict=True):
+        if one != other:
+            path, wanted, got = _difference(one, other)
+            return (step, *path), wanted, got
+    return (), _words(expected), _words(found)
+
+
+def _words(spec: pytree.TreeSpec) -> str:
+    if spec.is_leaf():
+        return "a tensor or another single value"
+    if spec.type is dict:
+        return f"a dict of {', '.join(map(repr, spec.context)) or 'nothing'}"
+    return f"a {spec.type.__name__} of {len(_children(spec))}"
 
 
 def _is_default(parameter: inspect.Parameter | None, value: Any) -> bool:
