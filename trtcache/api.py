@@ -90,6 +90,40 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     start = time.perf_counter()
     store = cache if isinstance(cache, Cache) else Cache(cache)
     request = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name)
+    module = compile_request(request, store, model)
+    module.report.compile_s = time.perf_counter() - start
+    log.info("%s", module.report)
+    return module
+
+
+def prepare(
+    model: Model,
+    args: tuple[Any, ...],
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | None = None,
+    target: str | None = None,
+    name: str | None = None,
+) -> Request:
+    """Return the lowered program and the key that ``compile`` would use, for a door that decides by them.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+    """
+    return _request(model, args, None, dynamic_shapes, backend, settings or Settings(), target, name)
+
+
+def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:
+    """Build, or take from the cache, what was prepared for ``model``; ``report.compile_s`` is left to the caller.
+
+    Raises:
+        SettingsError: the settings name modules that stay in torch.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+    """
     program, seconds = request.program, request.program.seconds
     if any("torch_executed" in node.meta for node in program.order):
         raise SettingsError(
@@ -105,11 +139,9 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         key_s=request.key_s,
     )
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        module, partition = _compiled(request, store, Path(folder), model)
+        module, partition = _compiled(request, cache, Path(folder), model)
     report.partitions.append(partition)
-    report.compile_s = time.perf_counter() - start
     module.report = report
-    log.info("%s", report)
     return module
 
 
@@ -186,7 +218,7 @@ def described(
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     """Everything that is known before the cache is asked. ``key`` may be why there is none."""
 
     program: LoweredProgram
@@ -199,6 +231,7 @@ class _Request:
 
     @property
     def label(self) -> str:
+        """What the engine runs on, for people."""
         capability = f" sm_{self.target.capability.replace('.', '')}" if self.target.capability else ""
         return f"{self.target.device}{capability}, {self.target.platform} {self.target.level}"
 
@@ -212,7 +245,7 @@ def _request(
     settings: Settings,
     target: str | None,
     name: str | None,
-) -> _Request:
+) -> Request:
     logs.start(os.environ)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
     program = _lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
@@ -232,7 +265,7 @@ def _request(
             keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
     except CanonicalizationError as error:
         made = error
-    return _Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+    return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
 
 
 def _lowered(
@@ -259,7 +292,7 @@ def _lowered(
     )
 
 
-def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
+def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
     program = request.program
     known = frozenset(program.state)
     weights = fit(program.interface.weights, program.state, known=known, device=program.device)
@@ -292,7 +325,7 @@ def _compiled(request: _Request, cache: Cache, folder: Path, model: Model) -> tu
     return module, partition
 
 
-def _entry(request: _Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
+def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     """Return the entry, and if it had to be built why there was none."""
     program, key, why = request.program, request.key, ""
 
@@ -317,7 +350,7 @@ def _entry(request: _Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     return entry, why
 
 
-def _why(request: _Request, cache: Cache) -> str:
+def _why(request: Request, cache: Cache) -> str:
     """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
     store, key, program = cache.store, request.key, request.program
     if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
@@ -336,7 +369,7 @@ def _why(request: _Request, cache: Cache) -> str:
     return why
 
 
-def _load(request: _Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
+def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
     program = request.program
     return request.backend.load(entry.read(ENGINE), device=program.device, constants=program.constants, weights=weights)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,33 @@ class CompiledModule:
             needed = self._interface.weights
             chosen = fit(needed, state, known=self._known, device=self._device, current=current)
             self._live = (engine.refit(chosen), chosen)
+
+    def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
+        """Return another module of the same engine, with these weights; this one keeps its own.
+
+        Raises:
+            RefitError: as ``refit``.
+        """
+        engine, current = self._live
+        needed = self._interface.weights
+        chosen = fit(needed, self._state(state), known=self._known, device=self._device, current=current)
+        other = copy.copy(self)
+        other._live = (engine.refit(chosen), chosen)
+        other._refitting = threading.Lock()
+        return other
+
+    def copied(self, state: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        """Return the names in ``state`` of weights that the engine does not read where they lie.
+
+        A change of such a weight in place does not show before the next refit. Weights that the program does not use
+        are not among them.
+        """
+        live, found = self._live[1], set()
+        for weight in self._interface.weights:
+            made, whole = live[weight.name].data_ptr(), weight.slot is not None
+            names = [name for slot in weight.slots for name in slot.names if name in state]
+            found |= {name for name in names if not (whole and state[name].data_ptr() == made)}
+        return frozenset(found)
 
     def _state(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         if isinstance(weights, torch.nn.Module):
