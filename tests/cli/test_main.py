@@ -139,6 +139,7 @@ def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
     put(1)
     program = """
 import os, signal, trtcache.store.catalog, trtcache_cli.main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 trtcache.store.catalog.compare = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 trtcache_cli.main.main()
 """
