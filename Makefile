@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ONLY ?=
+JOBS ?= 2
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -28,8 +29,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## compile a real model twice, the second time from the cache
 	@$(BIN)/trtcache demo
 
-test: $(READY)  ## run every test, with branch coverage
-	$(TEST_ENV) $(BIN)/python -m pytest --cov --cov-report=term --durations=15
+test: $(READY)  ## run every test, with branch coverage; JOBS=8 for eight at a time
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --durations=15
 
 check: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .
