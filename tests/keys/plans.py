@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.keys.graph import graph_records
 from trtcache.lowering.capture import Marked, Role
-from trtcache.lowering.constants import Content
+from trtcache.lowering.contents import Content
 from trtcache.lowering.program import finish
 
 if TYPE_CHECKING:

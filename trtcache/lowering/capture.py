@@ -21,7 +21,8 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.constants import Content, new_constant
+from trtcache.lowering.constants import new_constant
+from trtcache.lowering.contents import Content
 from trtcache.lowering.order import tied
 from trtcache.lowering.rewriting import is_static, same_sizes
 from trtcache.weights import layout

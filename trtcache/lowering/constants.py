@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import fx
 
+from trtcache.lowering.contents import laid_out
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.values import Digest
-from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,31 +106,8 @@ def new_constant(
     number = len(graph_module._buffers)
     while hasattr(graph_module, f"constant_{number}"):
         number += 1
-    graph_module.register_buffer(f"constant_{number}", _laid_out(value), persistent=False)
+    graph_module.register_buffer(f"constant_{number}", laid_out(value), persistent=False)
     with graph_module.graph.inserting_before(before):
         constant = graph_module.graph.create_node("get_attr", f"constant_{number}")
-    constant.meta["val"] = _laid_out(before.meta["val"] if fake is None else fake)
+    constant.meta["val"] = laid_out(before.meta["val"] if fake is None else fake)
     return constant
-
-
-def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_contiguous() and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()):
-        return tensor  # each call below costs 30 microseconds on a fake tensor
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a constant is: the digest of its bytes, and how they are read."""
-
-    digest: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Content:
-        """Return the content of a tensor, whatever its layout and device."""
-        # One element may have any stride and count as contiguous; reading it as bytes wants a stride of 1.
-        flat = _laid_out(tensor).as_strided((tensor.numel(),), (1,))
-        data = flat.view(torch.uint8).cpu().numpy().data if flat.numel() else b""
-        return cls(str(Digest.of(data)), dtype_name(tensor.dtype), tuple(tensor.shape))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError
-from trtcache.lowering.constants import Content
+from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.slots import number_weights

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import InputError
-from trtcache.lowering.symbols import evaluate
+from trtcache.lowering.expressions import evaluate
 from trtcache.runtime.aliasing import overlap
 from trtcache.weights import aligned, contiguous, dtype_name
 

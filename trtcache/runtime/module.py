@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.lowering.constants import Content
+from trtcache.lowering.contents import Content
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.weights import fit

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.aot_inductor.ambient import ambient
-from trtcache.backends.aot_inductor.build import build_package
 from trtcache.backends.aot_inductor.loader import Package, PackageEngine
 from trtcache.backends.protocol import Backend, Capabilities
 from trtcache.target import Target, resolve_target
@@ -71,6 +70,8 @@ class AotInductor(Backend):
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
         """Build a package without weights."""
+        from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
+
         return build_package(program, settings, target, folder)
 
     def load(

@@ -1,0 +1,49 @@
+"""Sizes as ``Symbols`` writes them, put into numbers. It needs no sympy: a call's inputs are checked by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.values import Json
+
+
+def evaluate(written: Json, sizes: Mapping[int, int]) -> int | None:
+    """Return the value of an integer expression that ``Symbols`` wrote, given its symbols' values.
+
+    Only sums, products, powers and integer divisions are known, which is all that shapes and strides of inputs are
+    made of; None for others.
+    """
+    if isinstance(written, int):
+        return written
+    if isinstance(written, dict):
+        return sizes.get(int(str(written["sym"])))
+    if not isinstance(written, list):
+        return None
+    values = [evaluate(one, sizes) for one in written[1:]]
+    if any(value is None for value in values):
+        return None
+    return _apply(str(written[0]), [int(value) for value in values if value is not None])
+
+
+def _apply(head: str, values: list[int]) -> int | None:
+    match head:
+        case "Add":
+            return sum(values)
+        case "Mul":
+            product = 1
+            for value in values:
+                product *= value
+            return product
+        case "Pow" if values[1] >= 0:
+            return int(values[0] ** values[1])
+        case "FloorDiv" | "CleanDiv" if values[1]:
+            return values[0] // values[1]
+        case "Max":
+            return max(values)
+        case "Min":
+            return min(values)
+        case _:
+            return None

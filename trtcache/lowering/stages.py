@@ -1,0 +1,86 @@
+"""The stages of lowering: export, decompositions, passes, numbered slots."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import PassError
+from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.fallback import mark_torch_executed, unhide
+from trtcache.lowering.pipeline import default_pipeline
+from trtcache.lowering.plugins import installed, last_pipeline
+from trtcache.lowering.program import LoweredProgram, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from trtcache.lowering.pipeline import PassRun
+
+
+def lower(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    keep: Collection[str] = (),
+    unpack: Collection[str] = (),
+    torch_executed: Collection[str] = (),
+    name: str | None = None,
+    trace: bool = False,
+) -> LoweredProgram:
+    """Return the lowered program of a model called with these arguments.
+
+    Args:
+        model: a module, or a program that ``torch.export`` made (then ``args`` and ``kwargs`` are the program's own).
+        args: example positional arguments.
+        kwargs: example keyword arguments.
+        dynamic_shapes: as ``torch.export.export`` takes it.
+        keep: operators that the backend wants whole (``Capabilities.keep``).
+        unpack: operators that the backend wants unpacked (``Capabilities.unpack``).
+        torch_executed: modules that stay in torch (``Settings.torch_executed_modules``).
+        name: what people call the program; by default the model's class.
+        trace: keep what each pass changed, in ``runs``.
+
+    Raises:
+        ExportError: the model cannot be exported, or is something that no engine takes.
+        PassError: a lowering pass broke its contract, or one of another distribution cannot be had.
+        SettingsError: the program has no module that ``torch_executed`` names.
+    """
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    if isinstance(model, torch.export.ExportedProgram):
+        exported, label = model, "ExportedProgram"
+    else:
+        exported, label = export(model, tuple(args), dict(kwargs or {}), dynamic_shapes), type(model).__name__
+    seconds["export"] = time.perf_counter() - start
+    start = time.perf_counter()
+    exported = decompose(exported, keep)
+    seconds["decompose"] = time.perf_counter() - start
+    start = time.perf_counter()
+    marked = mark(exported)
+    mark_torch_executed(marked.graph_module.graph, torch_executed)
+    specs, runs = _run_passes(marked.graph_module, unpack, trace=trace)
+    unhide(marked.graph_module.graph)
+    specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
+    program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs)
+    seconds["lower"] = time.perf_counter() - start
+    program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict that is still ours
+    return program
+
+
+def _run_passes(
+    graph_module: torch.fx.GraphModule, unpack: Collection[str], *, trace: bool
+) -> tuple[tuple[str, ...], tuple[PassRun, ...]]:
+    """Run our passes, then what the backend asks for and the passes of others; return their specs and what they did."""
+    first, last = default_pipeline(), last_pipeline(installed(), unpack)
+    runs = first.run(graph_module, trace=trace)
+    try:
+        runs += last.run(graph_module, trace=trace)
+    except PassError as error:
+        error.before = (*(run.spec for run in runs), *error.before)
+        raise
+    return (*first.spec, *last.spec), runs
