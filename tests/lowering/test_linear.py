@@ -78,6 +78,12 @@ def test_other_sums_stay(function: object) -> None:
     assert "add" in operators(keeps_its_promise(merged, Calls(function, w=W, b=B), X))
 
 
+def test_a_number_is_no_bias() -> None:
+    """A size that is added stays a number."""
+    model = Calls(lambda model, x: (x @ model.w).sum() + x.shape[0], w=W)
+    assert operators(keeps_its_promise((*BEFORE, Linear()), model, X, dynamic=BATCH))[-1] == "add"
+
+
 def test_a_bias_that_is_one_row_is_a_vector() -> None:
     """What is computed as a row is reshaped to the vector that ``addmm`` adds."""
     model = Calls(lambda model, x: x[0] @ model.w + model.b.view(1, 6) * 2, w=W, b=B)

@@ -19,7 +19,7 @@ from torch import fx
 from trtcache import recipes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.arguments import argument_names
-from trtcache.lowering.common_subexpressions import mergeable
+from trtcache.lowering.common_subexpressions import is_random, mergeable
 from trtcache.lowering.rewriting import expression
 from trtcache.lowering.text import operator_name
 from trtcache.values import Digest, hash_bytes
@@ -73,10 +73,11 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     digests: dict[fx.Node, bytes] = {}
     records: list[Json] = []
     writer = _Writer(program.symbols, declared)
+    draws = _draws(program.graph_module.graph)
     for node in program.order:
         head, text, uses = writer.record(node, program.arguments[node])
         if node.op == "call_function" and not mergeable(node):
-            head.append(len(records))  # a random number drawn twice is not one drawn once
+            head.append(draws.get(node, len(records)))  # a random number drawn twice is not one drawn once
             text = _canonical_json(head)
         digests[node] = hash_bytes(b"".join([_framed(text), *[digests[used] for used in uses]]))
         places[node] = len(records)
@@ -88,6 +89,12 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     border = _framed(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
     whole = b"".join([border, *effects, *(digests[used] for used in uses)])
     return records, Digest(hash_bytes(whole).hex(), len(whole))
+
+
+def _draws(graph: fx.Graph) -> dict[fx.Node, int]:
+    """Number the random operators in the order in which they run, which decides what each one draws."""
+    calls = (node for node in graph.nodes if node.op == "call_function" and is_random(node.target))
+    return {node: number for number, node in enumerate(calls)}
 
 
 def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:

@@ -46,10 +46,20 @@ def mergeable(node: fx.Node) -> bool:
 
 
 @functools.cache
+def is_random(target: object) -> bool:
+    """Say whether an operator draws random numbers."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+@functools.cache
 def _repeatable(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
-        random = torch.Tag.nondeterministic_seeded in target.tags
-        return not (random or target._schema.is_mutable or not target._schema.returns or "empty" in target._schema.name)
+        return not (
+            is_random(target)
+            or target._schema.is_mutable
+            or not target._schema.returns
+            or "empty" in target._schema.name
+        )
     return getattr(target, "__module__", None) in {"_operator", "math"}
 
 

@@ -54,16 +54,15 @@ def _fuse(node: fx.Node) -> bool:
 
 def _product(value: Any, user: fx.Node) -> fx.Node | None:
     """Return the ``mm`` that an operand is, or is a reshape of that keeps its columns; nothing else uses them."""
-    if not isinstance(value, fx.Node) or len(value.users) != 1:
-        return None
-    if not same_sizes(value.meta["val"].shape, user.meta["val"].shape):
+    made = tensor_of(value)
+    if made is None or len(value.users) != 1 or not same_sizes(made.shape, user.meta["val"].shape):
         return None
     if value.target is aten.mm.default:
         return value
     source = value.args[0] if value.target is aten.reshape.default else None
     if not isinstance(source, fx.Node) or source.target is not aten.mm.default or len(source.users) != 1:
         return None
-    return source if same_sizes(value.meta["val"].shape[-1:], source.meta["val"].shape[1:]) else None
+    return source if same_sizes(made.shape[-1:], source.meta["val"].shape[1:]) else None
 
 
 def _fits(bias: Any, product: fx.Node, node: fx.Node) -> bool:

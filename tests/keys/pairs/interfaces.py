@@ -162,6 +162,12 @@ def control() -> list[Pair]:
             _SQUARE,
         ),
         pair(
+            "random: which is drawn first",
+            lambda x: (torch.rand_like(x), torch.randn_like(x)),
+            lambda x: (torch.randn_like(x), torch.rand_like(x))[::-1],
+            _SQUARE,
+        ),
+        pair(
             "random: how rare",
             lambda x: nn.functional.dropout(x, 0.1),
             lambda x: nn.functional.dropout(x, 0.5),
