@@ -307,6 +307,20 @@ class ExportError(TrtcacheError):
         return f"{self.model} cannot be exported: {self.why}"
 
 
+@dataclass(eq=False)
+class TrainingError(TrtcacheError):
+    """A graph is for training: its results are to have gradients, which an engine does not give."""
+
+    graph: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.graph} is called for training: {self.why}; for inference call it under torch.inference_mode() or "
+            f"torch.no_grad(), or set options={{'training': 'eager'}} where it is to be trained"
+        )
+
+
 def _some(names: tuple[str, ...], most: int = 6) -> str:
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -17,6 +17,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "keys": ("trtcache.keys", "trtcache.api"),
     "store": ("trtcache.store", "trtcache.cache"),
     "cli": ("trtcache_cli",),
+    "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
 }
 """Area -> the loggers that speak of it."""
 

@@ -1,0 +1,168 @@
+"""Engines for a Dynamo graph, through the same preparing and compiling as ``trtcache.compile``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import tracing
+
+from trtcache import api
+from trtcache.errors import CanonicalizationError
+from trtcache.integrations.dynamo.arguments import read_arguments
+from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
+from trtcache.integrations.dynamo.instances import Instances
+from trtcache.integrations.dynamo.results import read_results
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from torch import fx
+
+    from trtcache.cache import Cache
+    from trtcache.integrations.dynamo.arguments import Arguments
+    from trtcache.integrations.dynamo.options import Options
+    from trtcache.integrations.dynamo.reports import GraphReport
+    from trtcache.runtime import CompiledModule
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What is needed to make engines for a graph.
+
+    Attributes:
+        graph_module: the graph, as Dynamo gave it.
+        placeholders: its placeholders.
+        options: what the user asked for.
+        cache: where engines are kept.
+        name: what people call the graph.
+        report: where to note what was done.
+    """
+
+    graph_module: fx.GraphModule
+    placeholders: Sequence[fx.Node]
+    options: Options
+    cache: Cache
+    name: str
+    report: GraphReport
+
+    def engine(self, call: Sequence[Any]) -> GraphEngine:
+        """Return an engine for calls like this one.
+
+        Raises:
+            TrtcacheError: as ``trtcache.compile``; also ``CanonicalizationError`` for a graph that has no key.
+        """
+        return GraphEngine(self, call)
+
+    def prepare(self, arguments: Arguments, call: Sequence[Any]) -> tuple[api.Request, fx.GraphModule]:
+        """Lower the graph as a module with the weights of a call in it."""
+        results = read_results(self.graph_module, arguments)
+        flat = flat_module(self.graph_module, arguments, call, results.computed)
+        request = api.prepare(
+            flat,
+            tuple(call[place] for place in arguments.inputs),
+            dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
+            backend=self.options.backend,
+            settings=self.options.settings,
+            target=self.options.target,
+            name=self.name,
+        )
+        return request, flat
+
+
+class GraphEngine:
+    """A graph as an engine, with an instance for each set of weights that calls come with.
+
+    Attributes:
+        numbers: the places of numbers that the engine was made for.
+        fixed: the dimensions of inputs, by place, that Dynamo lets vary and the engine does not.
+    """
+
+    def __init__(self, workshop: Workshop, call: Sequence[Any]) -> None:
+        """Make the engine for a call, with that call's weights."""
+        self._workshop = workshop
+        self._arguments, request, flat = _prepared(workshop, call)
+        self.numbers = self._arguments.numbers
+        self._results = read_results(workshop.graph_module, self._arguments)
+        self.fixed = _fixed(workshop.placeholders, self._arguments, request)
+        self._first: tuple[api.Request, fx.GraphModule] | None = (request, flat)
+        self._instances = Instances(self._arguments.weights, self._made, workshop.report)
+        self._instances.find(call)
+        self._first = None
+
+    def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the graph's results.
+
+        Raises:
+            InputError: the engine does not take these arguments; nothing was run.
+        """
+        module = self._instances.find(args)
+        computed = module(*[args[place] for place in self._arguments.inputs])
+        return computed if self._results.are_computed else self._results.make(args, computed)
+
+    def _made(self, call: Sequence[Any]) -> CompiledModule:
+        start = time.perf_counter()
+        with _outside_of_dynamo():
+            request, flat = self._first or self._workshop.prepare(self._arguments, call)
+            module = api.compile_request(request, self._workshop.cache, flat)
+        report = module.report
+        report.compile_s = time.perf_counter() - start
+        self._workshop.report.engines.append(report)
+        log.info("%s", report)
+        return module
+
+
+def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.Request, fx.GraphModule]:
+    """Return what the arguments are, and the lowered graph; once more if calls turn out to change weights.
+
+    Raises:
+        CanonicalizationError: the graph has no key.
+    """
+    arguments = read_arguments(workshop.placeholders, call)
+    with _outside_of_dynamo():
+        request, flat = workshop.prepare(arguments, call)
+        if changed := _changed(arguments, request, call):
+            arguments = read_arguments(workshop.placeholders, call, changed)
+            request, flat = workshop.prepare(arguments, call)
+    if isinstance(request.key, CanonicalizationError):
+        raise request.key
+    return arguments, request, flat
+
+
+def _changed(arguments: Arguments, request: api.Request, call: Sequence[Any]) -> Collection[int]:
+    """Return the places of weights that calls change, and of those that lie in the same memory."""
+    names = {name for slot in request.program.interface.slots if slot.mutated for name in slot.names}
+    memories = {_memory(call[place]) for place, name in arguments.weights.items() if name in names}
+    return [place for place in arguments.weights if _memory(call[place]) in memories]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
+def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, request: api.Request) -> tuple[tuple[int, int], ...]:
+    """Return which sizes Dynamo lets vary and the lowered program does not."""
+    found = []
+    for one in request.program.interface.inputs:
+        place = arguments.inputs[one.leaf]
+        given = placeholders[place].meta["example_value"].shape
+        found += [
+            (place, dim)
+            for dim, (size, lowered) in enumerate(zip(given, one.shape, strict=True))
+            if type(size) is not int and isinstance(lowered, int)
+        ]
+    return tuple(found)
+
+
+@contextmanager
+def _outside_of_dynamo() -> Iterator[None]:
+    """Export without the fake tensors, the inference mode and the gradients of the compilation around it."""
+    with tracing(None), torch.inference_mode(False), torch.no_grad():
+        yield

@@ -1,0 +1,55 @@
+"""``torch.compile(model, backend="trtcache")``: the graphs that Dynamo finds, as engines from the cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trtcache.integrations.dynamo.graph import CompiledGraph
+from trtcache.integrations.dynamo.options import Options
+from trtcache.integrations.dynamo.reports import GraphReport, Reports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+__all__ = ["GraphReport", "backend", "clear_reports", "reports"]
+
+_REPORTS = Reports()  # torch.compile gives its caller nothing to ask, so what was done is kept for the process
+
+
+def backend(
+    graph_module: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> CompiledGraph:
+    """Return what runs a graph of Dynamo's; ``torch.compile`` calls this.
+
+    Args:
+        graph_module: the graph.
+        example_inputs: arguments of the call that was traced.
+        mode: ``default`` or ``max-autotune-no-cudagraphs``.
+        options: fields of ``trtcache.Settings``, and ``backend``, ``target``, ``cache``, ``name``, ``training``.
+
+    Raises:
+        SettingsError: an option or the mode is unknown, or a value is impossible.
+        TrainingError: gradients are to flow through the graph, and ``training`` is ``error``.
+        BackendUnavailableError: the engine builder is unknown or cannot run here.
+        BuildForbiddenError: ``TRTCACHE_FORBID_BUILD=1``, and there is no engine for the graph.
+        BuildError: the build failed.
+        StoreError: ``cache`` names a directory that cannot be a cache.
+    """
+    chosen = Options.of(options, mode)
+    return CompiledGraph(graph_module, example_inputs, options=chosen, cache=chosen.open_cache(), reports=_REPORTS)
+
+
+def reports() -> tuple[GraphReport, ...]:
+    """Return what became of each graph that this process compiled, the oldest first."""
+    return _REPORTS.all()
+
+
+def clear_reports() -> None:
+    """Forget the reports, and which warnings were given."""
+    _REPORTS.clear()
