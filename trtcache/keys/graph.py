@@ -64,7 +64,8 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
 
     Args:
         program: a lowered program.
-        declared: custom operators (``mylib::scale``) and namespaces (``mylib``) whose versions the key has elsewhere.
+        declared: custom operators (``mylib::scale``), their namespaces (``mylib``) and packages of plain functions
+            whose versions the key has elsewhere.
 
     Raises:
         CanonicalizationError: a node has no stable description; the message names it.
@@ -106,6 +107,11 @@ def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Js
     operators: dict[str, Json] = {_operator(one): list(argument_names(one)) for one in targets}
     sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
     return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
+
+
+def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
+    """Say whether what an operator computes is told neither by torch's version nor by one that is ``declared``."""
+    return not (target.namespace in _TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
 
 
 def _operator(target: object) -> str:
@@ -191,14 +197,16 @@ class _Writer:
         if isinstance(node.target, torch._ops.OpOverload):
             self._check_custom(node.target, node.name)
             return
-        if node.op != "call_function" or getattr(node.target, "__module__", None) not in _FUNCTION_MODULES:
+        module = getattr(node.target, "__module__", None) or ""
+        declared = module in _FUNCTION_MODULES or module.partition(".")[0] in self._declared
+        if node.op != "call_function" or not declared:
             raise CanonicalizationError(
                 f"graph node {node.name}",
                 f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",
             )
 
     def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
-        if target.namespace in _TORCHS_OWN or self._declared & {target.namespace, target._schema.name}:
+        if not is_foreign(target, self._declared):
             return
         raise CanonicalizationError(
             f"graph node {name}",
@@ -246,5 +254,5 @@ class _Writer:
             return ["size", self._symbols.write(value)]
         return None if value is None else type(value).__name__
 
-    def _strides(self, value: torch.Tensor) -> Json:
-        return [self._symbols.write(step) for step in value.stride()]
+    def _strides(self, value: Any) -> Json:
+        return [self._symbols.write(step) for step in value.stride()] if isinstance(value, torch.Tensor) else None

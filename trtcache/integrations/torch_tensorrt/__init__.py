@@ -1,0 +1,27 @@
+"""torch_tensorrt users change nothing: ``trtcache run serve.py``, or ``trtcache.install()`` in the script.
+
+``EngineCache`` is the other door, for those who pass ``custom_engine_cache=`` to ``torch_tensorrt.compile``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trtcache.integrations.torch_tensorrt.engine_cache import EngineCache as EngineCache
+    from trtcache.integrations.torch_tensorrt.installation import install as install
+    from trtcache.integrations.torch_tensorrt.installation import uninstall as uninstall
+
+# Loaded when first used: EngineCache needs torch_tensorrt, and installing must not import torch.
+_EXPORTS = {"EngineCache": "engine_cache", "install": "installation", "uninstall": "installation"}
+
+__all__ = ["EngineCache", "install", "uninstall"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    globals()[name] = value
+    return value

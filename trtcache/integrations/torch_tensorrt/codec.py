@@ -1,0 +1,108 @@
+"""Values of a conversion's result as JSON and back: exact, and never code.
+
+What JSON has not is a mapping with one name that begins with ``$``: ``{"$tuple": [...]}``, ``{"$dtype": "float16"}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from trtcache.values import Json
+
+_DTYPE = re.compile(r"[a-z]\w{0,31}")
+
+
+def written(value: Any) -> Json:
+    """Return a value as JSON.
+
+    Raises:
+        TypeError: it is of a type that has no stored form.
+    """
+    if value is None or type(value) in {bool, int, str}:
+        return value  # type: ignore[no-any-return]  # one of the JSON types just named
+    match value:
+        case float():
+            return {"$float": value.hex()}
+        case list():
+            return [written(one) for one in value]
+        case tuple():
+            return {"$tuple": [written(one) for one in value]}
+        case Mapping():
+            return {"$dict": [[written(name), written(one)] for name, one in value.items()]}
+        case torch.dtype():
+            return {"$dtype": str(value).removeprefix("torch.")}
+        case torch.Tensor():
+            return {"$tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), _bytes(value).hex()]}
+        case np.ndarray():
+            return {"$array": [value.dtype.name, list(value.shape), value.tobytes().hex()]}
+        case _:
+            return _written_type(value)
+
+
+def _written_type(value: Any) -> Json:
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return {"$numpy": np.dtype(value).name}
+    raise TypeError(f"a {type(value).__name__} has no stored form")
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def read(value: Any) -> Any:
+    """Return the value that JSON stands for.
+
+    Raises:
+        ValueError: it is nothing that ``written`` makes.
+        TypeError: likewise.
+    """
+    if isinstance(value, list):
+        return [read(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1:
+        raise ValueError("a mapping with several names")
+    tag, content = next(iter(value.items()))
+    if tag not in _FORMS:
+        raise ValueError(f"unknown form {tag!r}")
+    return _FORMS[tag](content)
+
+
+def _tensor(content: Any) -> torch.Tensor:
+    name, shape, data = content
+    return torch.frombuffer(bytearray.fromhex(data), dtype=_torch_dtype(name)).reshape(shape)
+
+
+def _array(content: Any) -> np.ndarray[Any, Any]:
+    name, shape, data = content
+    return np.frombuffer(bytearray.fromhex(data), dtype=_numpy_dtype(name)).reshape(shape)
+
+
+def _torch_dtype(name: Any) -> torch.dtype:
+    dtype = getattr(torch, name, None) if isinstance(name, str) and _DTYPE.fullmatch(name) else None
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name!r} is no dtype")  # noqa: TRY004  # of the right type and wrong
+    return dtype
+
+
+def _numpy_dtype(name: Any) -> np.dtype[Any]:
+    if not (isinstance(name, str) and _DTYPE.fullmatch(name)) or (dtype := np.dtype(name)).hasobject:
+        raise ValueError(f"{name!r} is no dtype of numbers")
+    return dtype
+
+
+_FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "$float": float.fromhex,
+    "$tuple": lambda content: tuple(read(one) for one in content),
+    "$dict": lambda content: {read(name): read(one) for name, one in content},
+    "$dtype": _torch_dtype,
+    "$numpy": _numpy_dtype,
+    "$tensor": _tensor,
+    "$array": _array,
+}

@@ -1,0 +1,133 @@
+"""What each version of torch_tensorrt promises where trtcache takes hold of it.
+
+Read from the sources of every version (``dynamo/conversion/_conversion.py``, ``dynamo/_engine_cache.py``). A version
+that is not in the table, or that does not keep its contract, is left alone: the program runs as it would without us.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+ENGINE = "serialized_engine"
+SHAPES = "symbolic_shape_expressions"
+"""Sizes of the outputs as expressions over the symbols of the program at hand: made anew for each, never stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One minor version's way of converting a partition.
+
+    Attributes:
+        version: ``2.14``.
+        parameters: of ``interpret_module_to_result``.
+        result_type: the name of the class of its result.
+        result: that class's fields, in order.
+        cached: what ``BaseEngineCache.insert`` takes and ``check`` returns, in order.
+    """
+
+    version: str
+    parameters: tuple[str, ...]
+    result_type: str
+    result: tuple[str, ...]
+    cached: tuple[str, ...]
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The fields of a result that an entry keeps beside the engine."""
+        return tuple(name for name in self.result if name not in {ENGINE, SHAPES})
+
+
+def _contract(
+    version: str, *, parameters: str = "", result: str, cached: str, result_type: str = "SerializedInterpreterResult"
+) -> Contract:
+    names = f"{ENGINE} input_names output_names"
+    return Contract(
+        version=version,
+        parameters=tuple(f"module inputs settings {parameters}".split()),
+        result_type=result_type,
+        result=tuple(f"{names} {result}".split()),
+        cached=tuple(f"{names} input_specs compilation_settings {cached}".split()),
+    )
+
+
+def _until_2_9(version: str) -> Contract:
+    """Before 2.10 the interpreter made the engine's bytes and asked the cache by itself."""
+    return _contract(
+        version,
+        parameters="arg_inputs kwarg_inputs engine_cache",
+        result_type="TRTInterpreterResult",
+        result="weight_name_map requires_output_allocator",
+        cached="weight_name_map requires_output_allocator",
+    )
+
+
+CONTRACTS: Mapping[str, Contract] = {
+    one.version: one
+    for one in (
+        _until_2_9("2.8"),
+        _until_2_9("2.9"),
+        _contract(
+            "2.10",
+            parameters="engine_cache",
+            result="weight_name_map requires_output_allocator",
+            cached="weight_name_map requires_output_allocator",
+        ),
+        _contract(
+            "2.11",
+            parameters="engine_cache",
+            result=f"weight_name_map requires_output_allocator {SHAPES}",
+            cached="weight_name_map requires_output_allocator",
+        ),
+        _contract(
+            "2.12",
+            parameters="engine_cache",
+            result=f"weight_name_map requires_output_allocator {SHAPES} requires_native_multidevice",
+            cached="weight_name_map requires_output_allocator requires_native_multidevice",
+        ),
+        _contract(
+            "2.13",
+            parameters="engine_cache",
+            result=f"requires_output_allocator {SHAPES} requires_native_multidevice",
+            cached="requires_output_allocator requires_native_multidevice",
+        ),
+        _contract(
+            "2.14",
+            parameters="engine_cache input_binding_names output_binding_names",
+            result=f"requires_output_allocator {SHAPES} requires_native_multidevice aliased_io",
+            cached="requires_output_allocator requires_native_multidevice aliased_io",
+        ),
+    )
+}
+"""Minor version -> its contract."""
+
+
+def contract_for(version: str) -> Contract | None:
+    """Return the contract of a version such as ``2.14.0+cu130``, or None if it is not known."""
+    return CONTRACTS.get(".".join(version.split(".")[:2]))
+
+
+def known_versions() -> str:
+    """Return the versions of the table in words: ``2.8 to 2.14``."""
+    versions = list(CONTRACTS)
+    return f"{versions[0]} to {versions[-1]}"
+
+
+def breach(contract: Contract, conversion: ModuleType) -> str | None:
+    """Say how torch_tensorrt's ``_conversion`` module differs from its contract; None if it does not."""
+    interpret = getattr(conversion, "interpret_module_to_result", None)
+    if interpret is None:
+        return "interpret_module_to_result is gone"
+    if (found := tuple(inspect.signature(interpret).parameters)) != contract.parameters:
+        return f"interpret_module_to_result takes {', '.join(found)}"
+    result = getattr(conversion, contract.result_type, None)
+    if (fields := getattr(result, "_fields", None)) != contract.result:
+        return f"{contract.result_type} has {', '.join(fields or ['no fields'])}"
+    if SHAPES in contract.result and not hasattr(conversion, "extract_symbolic_shape_expressions"):
+        return "extract_symbolic_shape_expressions is gone"
+    return None

@@ -1,0 +1,126 @@
+"""A partition of torch_tensorrt as a program that keys know how to describe.
+
+The partition's graph stays as it is: torch_tensorrt builds from it, so no pass of ours may have a say in it. What is
+described is a copy, in which inputs, weights and constants are marked.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import CanonicalizationError
+from trtcache.lowering.capture import Role
+from trtcache.lowering.interface import Interface, Result
+from trtcache.lowering.order import canonical_order
+from trtcache.lowering.program import LoweredProgram
+from trtcache.lowering.slots import number_weights
+from trtcache.lowering.symbols import Symbols
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.fingerprints import Fingerprints
+
+
+def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, refittable: bool) -> LoweredProgram:
+    """Return a partition as a lowered program. Its tensors are the partition's own; nothing is copied.
+
+    Args:
+        module: the partition.
+        fingerprints: what digests are taken with.
+        name: what people call it.
+        refittable: whether floating-point weights are slots. Everything else is described by content, and in a frozen
+            engine all of it: numbers that converters read (indices, shapes, scalars) shape the network itself.
+
+    Raises:
+        CanonicalizationError: something in the partition has no stable description.
+    """
+    graph = fx.Graph()
+    values: dict[fx.Node, fx.Node] = {}
+    returned = graph.graph_copy(module.graph, values)
+    tensors = {node: _attribute(module, node) for node in graph.find_nodes(op="get_attr")}
+    state = {str(node.target): one for node, one in tensors.items() if refittable and _is_slot(one)}
+    for node in tensors:
+        node.meta["val"] = tensors[node]
+        if str(node.target) in state:
+            node.meta["weight"] = str(node.target)
+    _mark_constants({node: one for node, one in tensors.items() if str(node.target) not in state}, fingerprints)
+    for leaf, node in enumerate(graph.find_nodes(op="placeholder")):
+        node.meta["input"] = leaf
+        if "val" not in node.meta:
+            raise CanonicalizationError(f"graph node {node.name}", "an input without dtype and shape")
+    results = tuple(returned) if isinstance(returned, (list, tuple)) else (returned,)
+    graph.output(results).meta["roles"] = (Role("result"),) * len(results)
+    return _program(graph, module, state, tensors, name)
+
+
+def _program(
+    graph: fx.Graph,
+    module: fx.GraphModule,
+    state: Mapping[str, torch.Tensor],
+    tensors: Mapping[fx.Node, torch.Tensor],
+    name: str,
+) -> LoweredProgram:
+    order, arguments = canonical_order(graph)
+    slots, weights = number_weights(order, state, mutated=(), saved=frozenset(state))
+    roles = graph.output_node().meta["roles"]
+    constants = {one.meta["constant"][0]: tensors[one] for one in order if "constant" in one.meta}
+    nothing = pytree.tree_structure(())
+    return LoweredProgram(
+        name=name,
+        device=torch.device("cuda"),
+        graph_module=fx.GraphModule(module, graph),
+        order=tuple(order),
+        arguments=arguments,
+        interface=Interface(
+            inputs=(),  # torch_tensorrt's own specifications of them are in the key
+            values=(),
+            results=tuple(Result(role.kind) for role in roles),
+            slots=slots,
+            weights=weights,
+            constants=tuple(one.meta["constant"][1] for one in order if "constant" in one.meta),
+            ranges=(),
+        ),
+        constants=constants,
+        state=state,
+        sources={},
+        in_spec=nothing,
+        out_spec=nothing,
+        symbols=Symbols(),
+        constraints=_ranges(graph),
+        pipeline=(),
+    )
+
+
+def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
+    value: object = functools.reduce(getattr, str(node.target).split("."), module)
+    if not isinstance(value, torch.Tensor):
+        raise CanonicalizationError(f"graph node {node.name}", f"a {type(value).__name__} is no tensor")
+    return value
+
+
+def _is_slot(tensor: torch.Tensor) -> bool:
+    """Say whether a refit sets this tensor. Before 2.13 torch_tensorrt kept single numbers as they were."""
+    return tensor.is_floating_point() and tensor.numel() > 1
+
+
+def _mark_constants(tensors: Mapping[fx.Node, torch.Tensor], fingerprints: Fingerprints) -> None:
+    digests = fingerprints.of(tensors.values())
+    for number, (node, digest) in enumerate(zip(tensors, digests, strict=True)):
+        node.meta["constant"] = (f"c{number}", str(digest))
+
+
+def _ranges(graph: fx.Graph) -> Mapping[Any, Any]:
+    """Return what torch knows of the ranges of the graph's symbolic sizes."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                ranges: Mapping[Any, Any] = size.node.shape_env.var_to_range
+                return ranges
+    return {}
