@@ -58,7 +58,7 @@ def _product(value: Any, user: fx.Node) -> fx.Node | None:
     if made is None or len(value.users) != 1 or not same_sizes(made.shape, user.meta["val"].shape):
         return None
     if value.target is aten.mm.default:
-        return value
+        return value  # type: ignore[no-any-return]  # a node, since it makes a tensor
     source = value.args[0] if value.target is aten.reshape.default else None
     if not isinstance(source, fx.Node) or source.target is not aten.mm.default or len(source.users) != 1:
         return None

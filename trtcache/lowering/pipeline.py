@@ -14,6 +14,7 @@ from trtcache.lowering.attributes import Attributes
 from trtcache.lowering.batch_norm import BatchNorm
 from trtcache.lowering.casts import Casts
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
+from trtcache.lowering.commutative import Commutative
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.dead_stores import DeadStores
@@ -75,8 +76,9 @@ class Pipeline:
 
     @property
     def spec(self) -> list[str]:
-        """The passes as they stand in the key."""
-        return [spec(one) for one in self.passes]
+        """The passes as they stand in the key, and when they run again."""
+        again = [f"again@{self.rounds}{{after={'+'.join(sorted(self.again_after))}}}"] if self.rounds > 1 else []
+        return [*(spec(one) for one in self.passes), *again]
 
     def run(self, graph_module: fx.GraphModule, *, trace: bool = False) -> tuple[PassRun, ...]:
         """Run the passes over a lowered graph, in place.
@@ -161,7 +163,8 @@ def default_pipeline() -> Pipeline:
         (
             *(Assertions(), Attributes(), DeadStores(), DeadCode(), Loops()),
             *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Slices(), Sizes(), Shapes()),
-            *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode(), CommonSubexpressions()),
+            *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode()),
+            *(Commutative(), CommonSubexpressions()),
         ),
         rounds=4,
         # What these write anew is for the others to write in their way; a second look at every graph costs 3 ms.
