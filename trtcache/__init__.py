@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from trtcache.api import key as key
     from trtcache.api import lower as lower
     from trtcache.cache import Cache as Cache
+    from trtcache.integrations.torch_tensorrt import install as install
+    from trtcache.integrations.torch_tensorrt import uninstall as uninstall
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
@@ -29,8 +31,10 @@ _EXPORTS = {
     "Settings": "trtcache.settings",
     "compile": "trtcache.api",
     "digest": "trtcache.values",
+    "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.api",
     "lower": "trtcache.api",
+    "uninstall": "trtcache.integrations.torch_tensorrt",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]

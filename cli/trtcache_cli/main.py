@@ -23,6 +23,7 @@ _logger = logging.getLogger("trtcache_cli")
 PROGRAM = "trtcache"
 
 COMMANDS = {
+    "run": ("trtcache_cli.run:run", "Run a program with the cache before torch_tensorrt."),
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
@@ -45,6 +46,7 @@ COMMANDS = {
 
 _EPILOG = """\b
 Examples:
+  trtcache run serve.py
   trtcache ls --filter 'size>100MB,unused>7d'
   trtcache prune --max-size 10GB --dry-run
   trtcache stats --json

@@ -1,0 +1,33 @@
+"""Run by Python as it starts, where ``trtcache run`` has put this folder on ``PYTHONPATH``.
+
+It leaves no trace on ``sys.path``, and runs the ``sitecustomize`` that would have been run without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+
+def _leave() -> None:
+    here = str(Path(__file__).parent)
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+
+
+def _run_the_next() -> None:
+    spec = PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+_leave()
+try:
+    from trtcache.integrations.torch_tensorrt.installation import install_for_run
+except ImportError:
+    pass  # another Python that the program starts, which has no trtcache
+else:
+    install_for_run()
+_run_the_next()
