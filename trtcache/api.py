@@ -9,13 +9,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
-from trtcache import logs, lowering
+from trtcache import logs
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.cache import Cache
@@ -27,15 +27,17 @@ from trtcache.errors import (
     SettingsError,
 )
 from trtcache.keys.document import digests, key_parts
-from trtcache.keys.graph import graph_document, graph_records
+from trtcache.pt2 import ProgramFile
 from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
 from trtcache.settings import Settings
+from trtcache.shortcut import Shortcut
 from trtcache.values import CacheKey
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trtcache.backends.protocol import Backend, Engine
     from trtcache.keys.stored import StoredGraph
@@ -44,10 +46,14 @@ if TYPE_CHECKING:
     from trtcache.target import Target
     from trtcache.values import Json
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 keys_log = logging.getLogger("trtcache.keys")
 
-Model = torch.nn.Module | torch.export.ExportedProgram
+Program = torch.nn.Module | torch.export.ExportedProgram
+Model = Program | str | os.PathLike[str]
+"""What can be compiled: a module, a program, or the path of a program's file."""
 
 
 def compile(  # noqa: A001  # the name that torch and every user of it has for this
@@ -65,7 +71,9 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     """Compile a model for inference, or take its engine from the cache and put this model's weights in.
 
     Args:
-        model: a module, or a program that ``torch.export.export`` made (with its own example inputs).
+        model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
+            ``.pt2`` file that ``torch.export.save`` wrote. Of a file that has not changed since it was last compiled
+            nothing is exported or lowered. Its weights are then the file's own memory: replace it by renaming.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for.
         kwargs: example keyword arguments.
         dynamic_shapes: which sizes may vary, as ``torch.export.export`` takes it.
@@ -73,27 +81,58 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         settings: ``Settings`` or a mapping of its fields.
         target: what the engine is to run on; by default this machine.
         cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
-        name: what people call the program (``trtcache ls`` shows it); by default the model's class.
+        name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
         why there was no hit. A program of which no key can be made is built without the cache, with a warning.
 
     Raises:
-        ExportError: the model cannot be exported.
+        ExportError: the model cannot be exported, or the file cannot be read or is no exported program.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
+    if not isinstance(model, (str, os.PathLike)):
+        from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
-    store = cache if isinstance(cache, Cache) else Cache(cache)
-    request = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name)
-    module = compile_request(request, store, model)
+    store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    if isinstance(model, (str, os.PathLike)):
+        module = _compile_file(Path(model), store, backend, wanted, target, name)
+    else:
+        request = _request(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
+        module = compile_request(request, store, model)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
+
+
+def _compile_file(
+    path: Path, cache: Cache, backend: str, settings: Settings, target: str | None, name: str | None
+) -> CompiledModule:
+    logs.start(os.environ)
+    start = time.perf_counter()
+    with ProgramFile(path) as file:
+        file_s = time.perf_counter() - start
+        shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
+        module = shortcut.compiled(name or path.stem) if shortcut else None
+        if module is None:
+            program, load_s = _timed(file.program)
+            request = _request(program, (), None, None, backend, settings, target, name or path.stem)
+            module = compile_request(request, cache, program)
+            module.report.export_s += load_s
+            if shortcut:
+                shortcut.keep(program, request.program, request.key, load_s + request.took_s)
+    module.report.file_s = file_s
+    return module
+
+
+def _timed(action: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
+    result = action()
+    return result, time.perf_counter() - start
 
 
 def prepare(
@@ -166,6 +205,7 @@ def lower(
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
     logs.start(os.environ)
+    model, name = _opened(model, name)
     chosen, wanted = registry.find(backend, _device_kind(model, args, kwargs)), Settings.of(settings)
     return _lowered(model, args, kwargs, dynamic_shapes, chosen, wanted, name, trace=trace)
 
@@ -199,19 +239,24 @@ def key(
 
 
 def described(
-    program: torch.export.ExportedProgram, *, backend: str = "auto", target: str | None = None, name: str | None = None
+    model: torch.export.ExportedProgram | str | os.PathLike[str],
+    *,
+    backend: str = "auto",
+    target: str | None = None,
+    name: str | None = None,
 ) -> tuple[CacheKey, StoredGraph]:
-    """Return the key of an exported program and its lowered graph in the form in which entries keep it.
+    """Return the key of an exported program, or of one in a file, and its graph in the form in which entries keep it.
 
     Raises:
-        ExportError: the program is something that no engine takes.
+        ExportError: the file cannot be read, or the program is something that no engine takes.
         CanonicalizationError: something in the program has no stable description.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: the target is unknown.
     """
+    from trtcache.keys.graph import graph_document
     from trtcache.keys.stored import StoredGraph
 
-    request = _request(program, (), None, None, backend, Settings(), target, name)
+    request = _request(model, (), None, None, backend, Settings(), target, name)
     if isinstance(request.key, CanonicalizationError):
         raise request.key
     return request.key, StoredGraph.of(graph_document(request.program, request.records))
@@ -232,8 +277,12 @@ class Request:
     @property
     def label(self) -> str:
         """What the engine runs on, for people."""
-        capability = f" sm_{self.target.capability.replace('.', '')}" if self.target.capability else ""
-        return f"{self.target.device}{capability}, {self.target.platform} {self.target.level}"
+        return self.target.label
+
+    @property
+    def took_s(self) -> float:
+        """Seconds of export, lowering and the key."""
+        return sum(self.program.seconds.values()) + self.key_s
 
 
 def _request(
@@ -246,7 +295,10 @@ def _request(
     target: str | None,
     name: str | None,
 ) -> Request:
+    from trtcache.keys.graph import graph_records
+
     logs.start(os.environ)
+    model, name = _opened(model, name)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
     program = _lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
     start = time.perf_counter()
@@ -268,8 +320,16 @@ def _request(
     return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
 
 
+def _opened(model: Model, name: str | None) -> tuple[Program, str | None]:
+    """Return the program in a file, which is called like the file; what is no path as it is."""
+    if isinstance(model, (str, os.PathLike)):
+        with ProgramFile(Path(model)) as file:
+            return file.program(), name or file.path.stem
+    return model, name
+
+
 def _lowered(
-    model: Model,
+    model: Program,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
@@ -279,6 +339,8 @@ def _lowered(
     *,
     trace: bool = False,
 ) -> LoweredProgram:
+    from trtcache import lowering
+
     return lowering.lower(
         model,
         args,
@@ -310,7 +372,7 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
         engine = _load(request, entry, weights)
     forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     call = CallSignature(program.in_spec, program.out_spec, forward)
-    module = CompiledModule(program, engine, weights, call)
+    module = CompiledModule(Executable.of(program), engine, weights, call)
     partition = PartitionReport(
         key=request.key if isinstance(request.key, CacheKey) else None,
         outcome=entry.outcome,
@@ -355,6 +417,7 @@ def _why(request: Request, cache: Cache) -> str:
     store, key, program = cache.store, request.key, request.program
     if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
         return ""
+    from trtcache.keys.graph import graph_document
     from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
     from trtcache.keys.stored import StoredGraph
 

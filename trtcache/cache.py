@@ -112,6 +112,27 @@ class Cache:
         self._count_miss(key, found.reason)
         return None
 
+    def peek(self, key: CacheKey, *, counted: bool = True) -> Entry | None:
+        """Return the entry of ``key`` as ``get`` does, and leave it to the caller's ``fetch`` to count a miss.
+
+        Without ``counted`` a hit is not counted either: for entries that only lead to others.
+        """
+        if self.store is None:
+            return None
+        found = self._look(self.store, key, counted=counted)
+        return found if isinstance(found, Entry) else None
+
+    def keep(self, key: CacheKey, built: Built, *, build_s: float, name: str | None = None) -> None:
+        """Store what was made beside a build, such as a way to its key; ``build_s`` is what having it saves.
+
+        Nobody waits for such an entry and none is counted, only a failure to store it, which costs the caller nothing.
+        """
+        store = self.store
+        if store is not None and store.writable:
+            made = replace(_Build(key, lambda: built, name, {}).run("kept"), build_s=build_s)
+            if self._put(store, made) is not made:
+                self._tend(store, key.digest)
+
     def get_or_build(
         self,
         parts: Mapping[str, object],
@@ -211,14 +232,14 @@ class Cache:
         except OSError as error:
             _logger.warning("entry %s cannot be moved to quarantine: %s", entry.key.digest[:16], error.strerror)
 
-    def _look(self, store: DiskStore, key: CacheKey) -> Entry | Miss:
+    def _look(self, store: DiskStore, key: CacheKey, *, counted: bool = True) -> Entry | Miss:
         if self.config.recache:
             return Miss("recache")
         if key.digest in self._rejected:
             return Miss(self._rejected[key.digest])
         found = store.get(key)
         _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
-        if isinstance(found, Entry):
+        if isinstance(found, Entry) and counted:
             saved_s = max(0.0, found.build_s - found.load_s)
             store.events.append("hit", kind=found.kind, key=key.digest, saved_s=saved_s)
         return found
@@ -247,10 +268,16 @@ class Cache:
 
     def _build(self, store: DiskStore, made: _Build, reason: str) -> Entry:
         self._count_miss(made.key, reason)
-        entry = made.run(reason)
+        entry = self._put(store, made.run(reason))
+        if entry.path is not None:
+            store.events.append("put", kind=entry.kind, key=made.key.digest)
+        return entry
+
+    def _put(self, store: DiskStore, entry: Entry) -> Entry:
+        """Return what was built as it is in the store; itself if it cannot be stored, which is counted."""
         try:
             stored = store.put(
-                made.key,
+                entry.key,
                 entry.contents,
                 kind=entry.kind,
                 name=entry.name,
@@ -258,12 +285,11 @@ class Cache:
                 provenance=entry.provenance,
             )
         except (OSError, StoreError) as error:
-            _logger.warning("entry %s was built but not stored: %s", made.key.digest[:16], error)
-            store.events.append("put_failed", reason=_word(error), kind=entry.kind, key=made.key.digest)
+            _logger.warning("entry %s was built but not stored: %s", entry.key.digest[:16], error)
+            store.events.append("put_failed", reason=_word(error), kind=entry.kind, key=entry.key.digest)
             return entry
-        self._rejected.pop(made.key.digest, None)
-        store.events.append("put", kind=entry.kind, key=made.key.digest)
-        return replace(stored, reason=reason)
+        self._rejected.pop(entry.key.digest, None)
+        return replace(stored, reason=entry.reason)
 
     def _tend(self, store: DiskStore, digest: str) -> None:
         """Give a new entry its index row and keep the store under its limit. A failure costs neither entry nor call."""

@@ -14,7 +14,7 @@ VARIABLE = "TRTCACHE_LOG"
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
-    "keys": ("trtcache.keys", "trtcache.api"),
+    "keys": ("trtcache.keys", "trtcache.api", "trtcache.shortcut", "trtcache.pt2"),
     "store": ("trtcache.store", "trtcache.cache"),
     "cli": ("trtcache_cli",),
     "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),

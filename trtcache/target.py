@@ -57,6 +57,12 @@ class Target:
     instruction_sets: tuple[str, ...]
     capability: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The target in words, for people."""
+        capability = f" sm_{self.capability.replace('.', '')}" if self.capability else ""
+        return f"{self.device}{capability}, {self.platform} {self.level}"
+
     def document(self) -> dict[str, object]:
         """Return the part of the key document that this target is. No path, host, user or device index is in it."""
         return {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import trtcache.lowering.stages  # noqa: F401  # what exports and lowers is imported before the clock runs, as torch is
 from trtcache import api
 from trtcache.errors import TrtcacheError
 from trtcache_cli import demo_embedder

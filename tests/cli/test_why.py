@@ -14,6 +14,7 @@ from tests.keys.designs import picture, sequence
 from trtcache import api
 from trtcache.backends import registry
 from trtcache.keys.graph import graph_document, graph_records
+from trtcache.lowering import lower
 from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def put_program(root: Path) -> Callable[[Path], str]:
         program = torch.export.load(path)
         key, _ = api.described(program, name=path.stem)
         keep = registry.find("auto", "cpu").capabilities.keep
-        lowered = api.lowering.lower(torch.export.load(path), keep=keep)
+        lowered = lower(torch.export.load(path), keep=keep)
         graph = graph_document(lowered, graph_records(lowered)[0])
         built = {"engine": b"engine", "graph.json": json.dumps(graph).encode()}
         trtcache.Cache(root).fetch(key, lambda: built, name="model")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from safetensors.torch import save
-
-from trtcache.keys.graph import graph_document
 from trtcache.values import canonical
 from trtcache.weights import weight_map
 
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.values import Json
+    from trtcache.weights import EngineWeight
 
 ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
     "engine",
@@ -25,9 +23,16 @@ ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
     "graph.json",
 )
 
+INTERFACE_FORMAT = 2
+"""Version of the interface member. Version 1 had no weights."""
+
 
 def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
     """Return what is stored for a program: its engine, constants, weight map, interface and lowered graph."""
+    from safetensors.torch import save  # only a build needs these two
+
+    from trtcache.keys.graph import graph_document
+
     # safetensors refuses tensors that share memory, as a buffer and a slice of it do.
     constants = {name: tensor.detach().cpu().clone() for name, tensor in program.constants.items()}
     return {
@@ -43,13 +48,23 @@ def _interface(program: LoweredProgram) -> dict[str, Json]:
     interface = program.interface
     devices = {name: tensor.device.type for name, tensor in program.constants.items()}
     return {
-        "format": 1,
+        "format": INTERFACE_FORMAT,
         "inputs": [one.document() for one in interface.inputs],
         "values": [[one.leaf, canonical(one.value)] for one in interface.values],
         "results": [[one.kind, one.target, canonical(one.value), canonical(one.layout)] for one in interface.results],
         "slots": [slot.document() for slot in interface.slots],
+        "weights": [_weight(one) for one in interface.weights],
         "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
         "sizes": [list(bounds) for bounds in interface.ranges],
+    }
+
+
+def _weight(weight: EngineWeight) -> Json:
+    return {
+        "dtype": weight.dtype,
+        "shape": list(weight.shape),
+        "stride": list(weight.stride),
+        "device": weight.device,
     }
 
 

@@ -9,9 +9,10 @@ import torch
 
 from trtcache.errors import PassError
 from trtcache.lowering.capture import decompose, export, mark
+from trtcache.lowering.entry_points import installed
 from trtcache.lowering.fallback import mark_torch_executed, unhide
 from trtcache.lowering.pipeline import default_pipeline
-from trtcache.lowering.plugins import installed, last_pipeline
+from trtcache.lowering.plugins import last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
 
 if TYPE_CHECKING:

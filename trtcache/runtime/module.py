@@ -17,7 +17,7 @@ from trtcache.weights import fit
 
 if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
-    from trtcache.lowering import LoweredProgram
+    from trtcache.runtime.executable import Executable
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
 
@@ -36,24 +36,24 @@ class CompiledModule:
     """
 
     def __init__(
-        self, program: LoweredProgram, engine: Engine, weights: Mapping[str, torch.Tensor], call: CallSignature
+        self, executable: Executable, engine: Engine, weights: Mapping[str, torch.Tensor], call: CallSignature
     ) -> None:
         """Put an engine behind a call signature.
 
         Args:
-            program: what the engine was made from; its graph is not kept.
+            executable: what the engine was made from.
             engine: a live engine with weights in it.
             weights: those weights, by the engine's names.
             call: how arguments and outputs are flattened.
         """
         self.report: Report
-        self._interface = program.interface
-        self._device = program.device
-        self._known = frozenset(program.state)
-        self._constants = program.sources
+        self._interface = executable.interface
+        self._device = executable.device
+        self._known = executable.known
+        self._constants = executable.sources
         self._call = call
-        self._check = InputCheck(program.interface, self._device, call.label)
-        self._results = program.interface.results
+        self._check = InputCheck(self._interface, self._device, call.label)
+        self._results = self._interface.results
         self._plain = all(result.kind == "result" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.kind != "value")
         self._live = (engine, dict(weights))

@@ -47,6 +47,10 @@ class Report:
         backend: which backend made the engines.
         target: what they run on.
         partitions: one for each engine.
+        route: ``lowered``, or ``memo`` where a memo told the key of a file, so that nothing was exported or lowered.
+        file_s: seconds to open, map and hash the file.
+        memo_s: seconds to find, read and verify the memo.
+        spared_s: seconds of export and lowering that the memo saved, as they were when it was made.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
@@ -61,6 +65,10 @@ class Report:
     lower_s: float = 0.0
     key_s: float = 0.0
     compile_s: float = 0.0
+    route: str = "lowered"
+    file_s: float = 0.0
+    memo_s: float = 0.0
+    spared_s: float = 0.0
 
     @property
     def why(self) -> str:
@@ -82,7 +90,13 @@ class Report:
     @property
     def rest_s(self) -> float:
         """Seconds of that which no other field has: opening the cache, matching weights, making the module."""
-        parts_s = self.lower_s + self.key_s + sum(one.fetch_s + one.load_s for one in self.partitions)
+        parts_s = (
+            self.file_s
+            + self.memo_s
+            + self.lower_s
+            + self.key_s
+            + sum(one.fetch_s + one.load_s for one in self.partitions)
+        )
         return max(0.0, self.overhead_s - parts_s)
 
     def __str__(self) -> str:
@@ -97,10 +111,17 @@ class Report:
             )
             if one.why:
                 rows.append(f"  {one.why}")
-        rows.append(
-            f"  export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
-            f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}  "
-            f"rest {format_duration(self.rest_s)}  "
-            f"saved {format_duration(self.saved_s)}"
-        )
+        rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
         return "\n".join(rows)
+
+    @property
+    def _way(self) -> str:
+        """How the key was come by, with the seconds of each part."""
+        file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
+        if self.route == "memo":
+            spared = format_duration(self.spared_s)
+            return f"{file}memo {format_duration(self.memo_s)} instead of {spared} of export and lowering"
+        return (
+            f"{file}export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
+            f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"
+        )

@@ -1,0 +1,212 @@
+"""The memo: from a file that has not changed straight to the key that lowering gave for it last time.
+
+A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the file to the
+other key depends on: the file's bytes, what the caller asked for, the backend with its toolchain and target, torch, the
+code of our own lowering, the passes of others, and what the process says to torch. It holds that other key with its
+whole document, which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments
+are nested, and the program's names for its weights.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.keys.document import structure
+from trtcache.lowering.contents import Content
+from trtcache.lowering.entry_points import installed
+from trtcache.values import CacheKey, Digest, canonical, encode, hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trtcache.backends.protocol import Backend
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+
+KIND = "memo"
+MEMBER = "memo.json"
+
+_FORMAT = 1
+_CODE = ("lowering", "keys", "recipes.py", "settings.py", "values.py", "weights.py")
+"""What of this package decides which key a program has."""
+
+_SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What lowering a file gave.
+
+    Attributes:
+        key: the key of the engine, with its document.
+        device: where the program runs.
+        names: the program's names for the weight of each slot.
+        known: every name that the program has for a weight or a constant.
+        sources: what the program's own constants are, by its names for them.
+        in_spec, out_spec: how torch flattens the call's arguments and the program's output.
+    """
+
+    key: CacheKey
+    device: torch.device
+    names: tuple[tuple[str, ...], ...]
+    known: frozenset[str]
+    sources: Mapping[str, Content]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+
+    @classmethod
+    def of(cls, program: LoweredProgram, key: CacheKey) -> Memo:
+        """Return the memo of a lowered program and its key."""
+        return cls(
+            key=key,
+            device=program.device,
+            names=tuple(slot.names for slot in program.interface.slots),
+            known=frozenset(program.state),
+            sources=program.sources,
+            in_spec=program.in_spec,
+            out_spec=program.out_spec,
+        )
+
+    @classmethod
+    def read(cls, data: bytes) -> Memo:
+        """Return the memo that ``write`` wrote.
+
+        Raises:
+            ValueError: it is none, its parts do not fit each other, or it has a type that this process has not made
+                known to torch.
+        """
+        try:
+            written = json.loads(data)
+            key = CacheKey.of_document(written["key"])
+            memo = cls(
+                key=key,
+                device=torch.device(written["device"]),
+                names=tuple(tuple(names) for names in written["names"]),
+                known=frozenset(written["known"]),
+                sources={
+                    name: Content(one["digest"], one["dtype"], tuple(one["shape"]))
+                    for name, one in written["sources"].items()
+                },
+                in_spec=pytree.treespec_loads(written["in_spec"]),
+                out_spec=pytree.treespec_loads(written["out_spec"]),
+            )
+            nested: Any = key.document["parts"]
+            if nested["structure"] != _structure(memo):
+                raise ValueError("its arguments are nested otherwise than its key says")
+        except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return memo
+
+    def write(self) -> bytes:
+        """Return the memo as bytes that ``read`` takes.
+
+        Raises:
+            ValueError: a type among the arguments or the output has no name that another process would know.
+        """
+        try:
+            specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
+        except (TypeError, NotImplementedError) as error:
+            raise ValueError(str(error)) from error
+        document = {
+            **specs,
+            "key": self.key.document,
+            "device": str(self.device),
+            "names": self.names,
+            "known": sorted(self.known),
+            "sources": {name: asdict(content) for name, content in self.sources.items()},
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _structure(memo: Memo) -> object:
+    return canonical({"arguments": structure(memo.in_spec), "output": structure(memo.out_spec)})
+
+
+def memo_key(file: Digest, *, backend: Backend, settings: Settings, target: Target, device: torch.device) -> CacheKey:
+    """Return the key of the memo for a file: all that its way to a key depends on.
+
+    Raises:
+        CanonicalizationError: a part has no stable value.
+        PassError: a pass of another distribution cannot be had.
+        OSError: our own code cannot be read.
+    """
+    capabilities = backend.capabilities
+    return CacheKey.of(
+        KIND,
+        {
+            "format": _FORMAT,
+            "file": file,
+            "backend": backend.name,
+            "settings": {**settings.document(), "torch_executed_modules": sorted(settings.torch_executed_modules)},
+            "target": target.document(),
+            "toolchain": backend.toolchain(device.type),
+            "ambient": backend.ambient(),
+            "device": device.type,
+            "torch": [torch.__version__, torch.version.git_version],
+            "code": code_digest(),
+            "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},
+            "process": process(),
+        },
+    )
+
+
+def others() -> list[str]:
+    """Return the specs of the passes of other distributions, which are imported for it; nearly always there are none.
+
+    Raises:
+        PassError: a pass cannot be had.
+    """
+    points = installed()
+    if not points:
+        return []
+    from trtcache.lowering.plugins import last_pipeline
+
+    return last_pipeline(points, ()).spec
+
+
+def process() -> dict[str, object]:
+    """Return what this process says to torch that decompositions can depend on."""
+    devices = ("cpu", "cuda")
+    return {
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "autocast": [[torch.is_autocast_enabled(one), str(torch.get_autocast_dtype(one))] for one in devices],
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "attention": [bool(getattr(torch.backends.cuda, name)()) for name in _SDPA],
+    }
+
+
+@functools.cache
+def code_digest() -> Digest:
+    """Return the digest of the code that lowers and makes keys: a memo is no older than that.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    root = str(Path(__file__).parent)
+    files = sorted(path for name in _CODE for path in _files(f"{root}/{name}"))
+    content = {path.removeprefix(root): hash_bytes(_read(path)).hex() for path in files}
+    encoded = encode(dict(content))
+    return Digest(hash_bytes(encoded).hex(), len(encoded))
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):  # noqa: PTH112  # a Path for each of fifty files costs a millisecond
+        yield path
+        return
+    with os.scandir(path) as found:
+        yield from [one.path for one in found if one.is_file()]
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  # as above
+        return file.read()

@@ -1,0 +1,345 @@
+"""Reads the files that ``torch.export.save`` writes: their digest, their weights without pickle, and their program.
+
+Such a file is a zip archive with uncompressed members: a JSON document of the graph, one member for the bytes of each
+weight, and JSON configurations that say which weight is what part of which member. It is opened once and mapped; all
+that is taken from it is taken from that mapping, so that a file which is replaced meanwhile is no matter.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import mmap
+import os
+import sys
+import warnings
+import zipfile
+import zlib
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import ExportError
+from trtcache.values import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".pt2"
+KNOWN_VERSION = "0"
+
+_POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
+_LOCAL_HEADER_BYTES = 30
+_STRIDED = 7  # torch/_export/serde/schema.py, Layout
+
+DTYPES: Mapping[int, torch.dtype] = {
+    1: torch.uint8,
+    2: torch.int8,
+    3: torch.int16,
+    4: torch.int32,
+    5: torch.int64,
+    6: torch.float16,
+    7: torch.float32,
+    8: torch.float64,
+    13: torch.bfloat16,
+    12: torch.bool,
+    9: torch.complex32,
+    10: torch.complex64,
+    11: torch.complex128,
+    28: torch.uint16,
+    34: torch.uint32,
+    35: torch.uint64,
+    29: torch.float8_e4m3fn,
+    30: torch.float8_e5m2,
+    31: torch.float8_e4m3fnuz,
+    32: torch.float8_e5m2fnuz,
+}
+"""``ScalarType`` of torch/_export/serde/schema.py, as far as this reader knows it."""
+
+_OTHERS = (
+    ("constants.pkl", "it is a TorchScript file; give the torch.nn.Module that it was made from"),
+    ("data.pkl", "it is what torch.save writes; load it, and give the torch.nn.Module"),
+    ("data/aotinductor/", "it is a compiled package, not a program; give what torch.export.save wrote"),
+)
+_LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
+_SAVE_AGAIN = "save it again with torch.export.save"
+
+
+class ProgramFile:
+    """An exported program in a file.
+
+    Attributes:
+        path: where it is.
+        digest: of all its bytes.
+
+    Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
+    file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
+    written over in place changes the weights of whoever has it open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open, map and hash a file.
+
+        Raises:
+            ExportError: there is no such file, or it is no exported program; the message says what to do.
+        """
+        self.path = path
+        _check_name(path)
+        with ExitStack() as stack:
+            self._open(stack)
+            self._bytes = memoryview(self._memory)
+            self._members = self._directory()
+            self.digest = Digest.of(self._bytes)
+            stack.pop_all()
+        self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
+
+    def __enter__(self) -> ProgramFile:
+        """Return the file; ``with`` closes it, and leaves the memory of what was taken from it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _open(self, stack: ExitStack) -> None:
+        try:
+            self._file = stack.enter_context(self.path.open("rb", buffering=0))
+            self._before = _state(self._file.fileno())
+            self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
+        except FileNotFoundError as error:
+            hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
+            raise self._error(f"there is no such file; {hint}") from error
+        except (OSError, ValueError) as error:  # ValueError: a file of no bytes
+            why = error.strerror if isinstance(error, OSError) else "it is empty"
+            raise self._error(f"it cannot be read: {why}") from error
+        with suppress(OSError, AttributeError):
+            self._memory.madvise(_POPULATE_READ)
+
+    def check_unchanged(self) -> None:
+        """Make sure that the file was not written to since it was opened.
+
+        Raises:
+            ExportError: it was; what was read may be some of both.
+        """
+        if _state(self._file.fileno()) != self._before:
+            raise self._error("it was written to while it was read; write a new file and rename it over this one")
+
+    def check_digest(self) -> None:
+        """Make sure that the file's bytes are still those of the digest.
+
+        Raises:
+            ExportError: they are others.
+        """
+        self.check_unchanged()
+        if Digest.of(self._bytes) != self.digest:
+            raise self._error("it was written to while it was read; write a new file and rename it over this one")
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Return the program, by ``torch.export.load``: it unpickles example inputs, so the file must be trusted.
+
+        Raises:
+            ExportError: a member is damaged, or torch does not read the file.
+        """
+        for name in self._members:
+            self._check_sum(name)
+        self._file.seek(0)
+        try:
+            with quiet():
+                program: torch.export.ExportedProgram = torch.export.load(self._file)
+        except Exception as error:
+            log.debug("torch.export.load does not read %s", self.path, exc_info=True)
+            why = f"{type(error).__name__}: {error}".split("\n", 1)[0][:300]
+            raise self._error(f"torch.export.load does not read it ({why}){self._versions()}") from error
+        self.check_digest()
+        return program
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where its weights and constants are: the one CUDA device, or the CPU.
+
+        Raises:
+            ValueError: they are on several devices, or the archive is none that this reader knows.
+        """
+        metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
+        found = {_device(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+        if len(found) > 1:
+            raise ValueError(f"its weights are on {', '.join(sorted(map(str, found)))}")
+        return next(iter(found), torch.device("cpu"))
+
+    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights and constants by the program's names for them; those that share memory there do so here.
+
+        Raises:
+            ValueError: one is not there, or is kept in a way that only torch can read; the message says what.
+        """
+        try:
+            return {name: self._tensor(self._payloads[name]) for name in names}
+        except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def _payloads(self) -> Mapping[str, dict[str, Any]]:
+        """Return what the archive says of each constant and weight.
+
+        Raises:
+            ValueError: the archive is none that this reader knows.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        if self._text("byteorder", sys.byteorder) != sys.byteorder:
+            raise ValueError("it was written on a machine of another byte order")
+        for folder in ("constants", "weights"):
+            config = json.loads(bytes(self._content(f"data/{folder}/model_{folder}_config.json")))
+            found |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
+        return found
+
+    def _tensor(self, payload: Mapping[str, Any]) -> torch.Tensor:
+        meta = payload["tensor_meta"]
+        if payload["use_pickle"] or meta["layout"] != _STRIDED:
+            raise ValueError(f"{payload['path_name']} is pickled, or no dense tensor")
+        name = f"data/{payload['folder']}/{payload['path_name']}"
+        storage = self._storage(name, DTYPES[meta["dtype"]], _device(meta["device"]))
+        shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+        return storage.as_strided(shape, stride, meta["storage_offset"]["as_int"])
+
+    def _storage(self, name: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        key = (name, dtype, str(device))
+        if key not in self._storages:
+            self._storages[key] = _flat(self._content(name), dtype).to(device)
+        return self._storages[key]
+
+    def _directory(self) -> dict[str, zipfile.ZipInfo]:
+        """Return the archive's members by name, without the folder that they are all in.
+
+        Raises:
+            ExportError: the file is no exported program.
+        """
+        try:
+            with zipfile.ZipFile(self._memory) as archive:  # type: ignore[call-overload]  # has read, seek and tell
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+            begins = bytes(self._bytes[:2]) == b"PK"
+            what = "it is damaged or cut off" if begins else "it is not what torch.export.save writes"
+            raise self._error(f"{what}; {_SAVE_AGAIN}") from error
+        root = infos[0].filename.partition("/")[0] + "/" if infos else ""
+        members = {info.filename.removeprefix(root): info for info in infos}
+        if _LEGACY not in members:
+            self._check_format(members)
+        return members
+
+    def _check_format(self, members: Mapping[str, zipfile.ZipInfo]) -> None:
+        self._members = dict(members)
+        if self._text("archive_format") != "pt2" or "models/model.json" not in members:
+            for mark, what in _OTHERS:
+                if any(name.startswith(mark) for name in members):
+                    raise self._error(what)
+            raise self._error(f"it is a zip archive, but no exported program; {_SAVE_AGAIN}")
+        version = self._text("archive_version", KNOWN_VERSION)
+        if version != KNOWN_VERSION:
+            what = f"it is of archive version {version}, and version {KNOWN_VERSION} is known"
+            raise self._error(f"{what}{self._versions()}; upgrade torch and trtcache, or {_SAVE_AGAIN} of this torch")
+
+    def _text(self, name: str, otherwise: str = "") -> str:
+        if name not in self._members:
+            return otherwise
+        with suppress(ValueError):
+            return bytes(self._content(name)).decode(errors="replace").strip()
+        return ""
+
+    def _versions(self) -> str:
+        """Return by which torch the file was saved, as the end of a message; empty where it does not say."""
+        with suppress(ValueError, LookupError):
+            saved = json.loads(bytes(self._content("models/model.json")))["torch_version"]
+            return f"; it was saved by torch {saved}, and this is {torch.__version__}"
+        return ""
+
+    def _content(self, name: str) -> memoryview:
+        """Return a member's bytes, where they lie if they are not compressed.
+
+        Raises:
+            ValueError: there is no such member, or it does not lie within the file.
+        """
+        info = self._members.get(name)
+        if info is None:
+            raise ValueError(f"it has no member {name}")
+        header = bytes(self._bytes[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
+        if len(header) < _LOCAL_HEADER_BYTES:
+            raise ValueError(f"{name} is cut off")
+        start = info.header_offset + len(header) + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+        content = self._bytes[start : start + info.compress_size]
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            try:
+                content = memoryview(zlib.decompress(content, -zlib.MAX_WBITS, info.file_size))
+            except zlib.error as error:
+                raise ValueError(f"{name} cannot be decompressed: {error}") from error
+        elif info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{name} is compressed in a way that is not known")
+        if len(content) != info.file_size:
+            raise ValueError(f"{name} is cut off")
+        return content
+
+    def _check_sum(self, name: str) -> None:
+        try:
+            whole = zlib.crc32(self._content(name)) == self._members[name].CRC
+        except ValueError as error:
+            raise self._error(f"it is damaged ({error}); {_SAVE_AGAIN}") from error
+        if not whole:
+            raise self._error(f"it is damaged (its member {name} does not have its checksum); {_SAVE_AGAIN}")
+
+    def _error(self, why: str) -> ExportError:
+        return ExportError(str(self.path), why)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse files that are known by their names to be something else.
+
+    Raises:
+        ExportError: it is one of those.
+    """
+    if path.suffix == ".onnx":
+        raise ExportError(
+            str(path), f"no backend takes ONNX files yet; give a {SUFFIX} file that torch.export.save wrote"
+        )
+
+
+def _state(descriptor: int) -> tuple[int, int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _device(written: Mapping[str, Any]) -> torch.device:
+    return (
+        torch.device(written["type"], written["index"])
+        if written["index"] is not None
+        else torch.device(written["type"])
+    )
+
+
+def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    """Return the elements in some bytes: those very bytes where they are aligned, else a copy."""
+    count = len(content) // dtype.itemsize
+    if not count:
+        return torch.empty(0, dtype=dtype)
+    tensor = torch.frombuffer(content, dtype=torch.uint8)[: count * dtype.itemsize]
+    if content.readonly or tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
+        tensor = tensor.clone()
+    return tensor.view(dtype)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the traceback that torch logs for a file it cannot read to those who ask for it."""
+    theirs = logging.getLogger("torch.export")
+    level = theirs.level
+    if not log.isEnabledFor(logging.DEBUG):
+        theirs.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        theirs.setLevel(level)

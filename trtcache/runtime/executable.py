@@ -1,0 +1,188 @@
+"""What runs an engine beside the engine itself: the program's border, its constants, and the model's names for weights.
+
+There are two ways to it: from a program that was just lowered, or from the members of a stored entry together with what
+an artifact never holds, the model's own names.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
+from trtcache.errors import IncompatibleEngineError
+from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
+from trtcache.recipes import parse, sources
+from trtcache.weights import EngineWeight, Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from trtcache.lowering import LoweredProgram
+    from trtcache.store.entry import Entry
+    from trtcache.values import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """All that a compiled module needs to know of its program.
+
+    Attributes:
+        interface: inputs, results, slots with the model's names for them, and constants.
+        device: where the engine runs.
+        constants: the constants' tensors, by the engine's names for them.
+        known: every name that the model has for a weight or a constant.
+        sources: what the model's own constants are, by its names for them; a refit with a module compares them.
+    """
+
+    interface: Interface
+    device: torch.device
+    constants: Mapping[str, torch.Tensor]
+    known: frozenset[str]
+    sources: Mapping[str, Content]
+
+    @classmethod
+    def of(cls, program: LoweredProgram) -> Executable:
+        """Return what is kept of a lowered program; its graph is not."""
+        return cls(program.interface, program.device, program.constants, frozenset(program.state), program.sources)
+
+    @classmethod
+    def stored(
+        cls,
+        entry: Entry,
+        *,
+        names: Sequence[Sequence[str]],
+        known: frozenset[str],
+        sources: Mapping[str, Content],
+        device: torch.device,
+    ) -> Executable:
+        """Return what an entry's members say, with the names that they lack.
+
+        Args:
+            entry: an entry that was verified, and whose key document is the caller's own.
+            names: the model's names for the weight of each slot.
+            known: as the attribute.
+            sources: as the attribute.
+            device: as the attribute.
+
+        Raises:
+            IncompatibleEngineError: the members are of another version, or are not what the key document says.
+        """
+        try:
+            document = json.loads(bytes(entry.read(INTERFACE)))
+            recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
+            _check(document, entry)
+            interface = _interface(document, recipes)
+            constants = _constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
+        if len(names) != len(interface.slots):
+            raise IncompatibleEngineError(
+                entry.key.digest, f"it has {len(interface.slots)} slots, and names are known for {len(names)}"
+            )
+        return cls(_named(interface, names), device, constants, known, sources)
+
+
+def _check(document: Mapping[str, Any], entry: Entry) -> None:
+    """Compare an interface with the key document that its entry was found by.
+
+    Raises:
+        IncompatibleEngineError: they differ, or the interface is of another version.
+    """
+    if document.get("format") != INTERFACE_FORMAT:
+        found = f"its interface is of version {document.get('format')}, and {INTERFACE_FORMAT} is known"
+        raise IncompatibleEngineError(entry.key.digest, f"{found}; TRTCACHE_RECACHE=1 builds it again")
+    parts: Any = entry.key.document["parts"]
+    layouts = [layout for *_, layout in document["results"]]
+    for name, written in (
+        ("inputs", document["inputs"]),
+        ("values", document["values"]),
+        ("sizes", document["sizes"]),
+        ("layouts", layouts),
+    ):
+        if parts[name] != written:
+            raise IncompatibleEngineError(entry.key.digest, f"its {name} are not those of its key")
+
+
+def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json]) -> Interface:
+    slots = tuple(_slot(index, one) for index, one in enumerate(document["slots"]))
+    shapes = document["weights"]
+    if sorted(recipes) != sorted(f"w{index}" for index in range(len(shapes))):
+        raise ValueError("the weight map names other weights than the interface")
+    weights = tuple(_weight(index, one, recipes[f"w{index}"], slots) for index, one in enumerate(shapes))
+    return Interface(
+        inputs=tuple(map(_tensor_input, document["inputs"])),
+        values=tuple(ValueInput(int(leaf), _value(value)) for leaf, value in document["values"]),
+        results=tuple(map(_result, document["results"])),
+        slots=slots,
+        weights=weights,
+        constants=tuple(document["constants"][name][0] for name in _in_order(document["constants"])),
+        ranges=tuple((least, most) for least, most in document["sizes"]),
+    )
+
+
+def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
+    shape, stride = tuple(written["shape"]), tuple(written["stride"])
+    return TensorInput(written["leaf"], written["dtype"], shape, stride, written["device"])
+
+
+def _result(written: Sequence[Any]) -> Result:
+    kind, target, value, layout = written
+    return Result(kind, target, _value(value), None if layout is None else tuple(layout))
+
+
+def _slot(index: int, written: Mapping[str, Any]) -> Slot:
+    shape, stride = tuple(written["shape"]), tuple(written["stride"])
+    flags = {"mutated": written["mutated"], "transient": written["transient"]}
+    return Slot(index, written["dtype"], shape, stride, written["device"], **flags)
+
+
+def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequence[Slot]) -> EngineWeight:
+    made = parse(recipe)
+    used = tuple(slots[int(number)] for number in dict.fromkeys(sources(made)))
+    shape, stride = tuple(written["shape"]), tuple(written["stride"])
+    return EngineWeight(index, made, written["dtype"], shape, stride, written["device"], used)
+
+
+def _named(interface: Interface, names: Sequence[Sequence[str]]) -> Interface:
+    slots = tuple(replace(slot, names=tuple(own)) for slot, own in zip(interface.slots, names, strict=True))
+    weights = tuple(replace(one, slots=tuple(slots[slot.index] for slot in one.slots)) for one in interface.weights)
+    return replace(interface, slots=slots, weights=weights)
+
+
+def _value(written: object) -> object:
+    """Return the number, text or None that ``values.canonical`` wrote."""
+    match written:
+        case None | bool() | int() | str():
+            return written
+        case {"$float": str(value)}:
+            return float.fromhex(value)
+    raise ValueError(f"{written!r} is no value of a leaf")
+
+
+def _in_order(constants: Mapping[str, Any]) -> list[str]:
+    return sorted(constants, key=lambda name: int(name.removeprefix("c")))
+
+
+def _constants(content: bytes, written: Mapping[str, tuple[str, str]], device: torch.device) -> dict[str, torch.Tensor]:
+    """Return the stored constants where the engine wants them, each checked against its digest.
+
+    Raises:
+        ValueError: one is missing, or is another.
+    """
+    if not written:
+        return {}
+    from safetensors.torch import load
+
+    found: dict[str, torch.Tensor] = load(content)
+    placed: dict[str, torch.Tensor] = {}
+    for name in _in_order(written):
+        digest, kind = written[name]
+        if Content.of(found[name]).digest != digest:
+            raise ValueError(f"constant {name} is not the one of the key")
+        placed[name] = found[name].to(device if kind == device.type else kind)
+    return placed

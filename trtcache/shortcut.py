@@ -1,0 +1,242 @@
+"""The short way from a file to its engine: by a memo, without export and lowering.
+
+Whatever is not as it must be for that (no memo, an entry that is gone, a file that only torch can read) leads to the
+long way, which makes a memo for the next time; the log says why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends import registry
+from trtcache.backends.members import ENGINE, WEIGHT_MAP
+from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
+from trtcache.lowering.contents import Content
+from trtcache.memo import KIND, MEMBER, Memo, memo_key
+from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.signature import CallSignature
+from trtcache.values import CacheKey, canonical
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from trtcache.backends.protocol import Backend
+    from trtcache.cache import Cache
+    from trtcache.lowering import LoweredProgram
+    from trtcache.pt2 import ProgramFile
+    from trtcache.settings import Settings
+    from trtcache.store.entry import Entry
+    from trtcache.target import Target
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a memo led to. ``spared_s`` is what export and lowering took when it was made."""
+
+    memo: Memo
+    entry: Entry
+    spared_s: float
+    memo_s: float
+
+
+class Shortcut:
+    """The short way for one file and one request."""
+
+    def __init__(
+        self, file: ProgramFile, key: CacheKey, backend: Backend, settings: Settings, target: Target, cache: Cache
+    ) -> None:
+        """Keep what was asked for; ``of`` makes it."""
+        self._file, self._key, self._backend = file, key, backend
+        self._settings, self._target, self._cache = settings, target, cache
+        self._kept: Entry | None = None
+
+    @classmethod
+    def of(
+        cls, file: ProgramFile, *, backend: str, settings: Settings, target: str | None, cache: Cache
+    ) -> Shortcut | None:
+        """Return the short way for a file, or None where there can be none.
+
+        Raises:
+            BackendUnavailableError: the backend is unknown or cannot run here.
+            SettingsError: the target is unknown.
+        """
+        if cache.store is None:
+            return None
+        try:
+            device = file.device
+            chosen = registry.find(backend, device.type)
+            resolved = chosen.target(target, device)
+            key = memo_key(file.digest, backend=chosen, settings=settings, target=resolved, device=device)
+        except (ValueError, OSError, CanonicalizationError, PassError) as error:
+            log.info("%s has no memo: %s", file.path, error)
+            return None
+        return cls(file, key, chosen, settings, resolved, cache)
+
+    def find(self) -> Found | None:
+        """Return the entry of the file's engine, or None if the long way has to be gone."""
+        start = time.perf_counter()
+        kept = self._cache.peek(self._key, counted=False)
+        if kept is None:
+            return None
+        try:
+            memo = Memo.read(bytes(kept.read(MEMBER)))
+            self._check(memo)
+        except (ValueError, KeyError) as error:
+            self._reject(kept, f"it cannot be followed: {error}")
+            return None
+        self._kept = kept
+        memo_s = time.perf_counter() - start
+        entry = self._cache.peek(memo.key)
+        if entry is None:
+            log.info("the memo of %s leads to %s, which cannot be had", self._file.path, memo.key.digest[:16])
+            return None
+        return Found(memo, entry, kept.build_s, memo_s)
+
+    def _check(self, memo: Memo) -> None:
+        """Compare what a memo leads to with what was asked for: all of a key but what only lowering tells.
+
+        Raises:
+            ValueError: they differ.
+        """
+        parts: Any = memo.key.document["parts"]
+        asked = {
+            "settings": self._settings.document(),
+            "target": self._target.document(),
+            "toolchain": self._backend.toolchain(memo.device.type),
+            "ambient": self._backend.ambient(),
+        }
+        wrong = [name for name, value in asked.items() if parts[name] != canonical(value)]
+        if wrong or memo.key.kind != self._backend.name or memo.device != self._file.device:
+            raise ValueError(f"it leads to another {', '.join(wrong) or 'backend or device'}")
+
+    def compiled(self, name: str) -> CompiledModule | None:
+        """Return the compiled module of the file, made from the stored entry and the file's weights, or None.
+
+        Raises:
+            ExportError: the file was written to meanwhile.
+        """
+        found = self.find()
+        if found is None:
+            return None
+        start = time.perf_counter()
+        try:
+            module, weights = self._module(found)
+        except (IncompatibleEngineError, RefitError, ValueError) as error:
+            log.warning("%s is lowered again, since what its memo leads to cannot be used: %s", self._file.path, error)
+            return None
+        self._file.check_unchanged()
+        module.report = self._report(name, found, weights, time.perf_counter() - start)
+        return module
+
+    def _module(self, found: Found) -> tuple[CompiledModule, int]:
+        memo, entry = found.memo, found.entry
+        executable = Executable.stored(
+            entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
+        )
+        state = self._file.tensors([name for names in memo.names for name in names])
+        weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
+        try:
+            engine = self._backend.load(
+                entry.read(ENGINE), device=memo.device, constants=executable.constants, weights=weights
+            )
+        except IncompatibleEngineError:
+            self._cache.reject(entry, "load")
+            raise
+        call = CallSignature(memo.in_spec, memo.out_spec, None)
+        return CompiledModule(executable, engine, weights, call), len(weights)
+
+    def report(self, name: str, found: Found) -> Report:
+        """Return the report on an entry that was found and is not loaded."""
+        return self._report(name, found, len(json.loads(bytes(found.entry.read(WEIGHT_MAP)))), 0.0)
+
+    def _report(self, name: str, found: Found, weights: int, load_s: float) -> Report:
+        entry = found.entry
+        partition = PartitionReport(
+            key=entry.key,
+            outcome=entry.outcome,
+            reason="",
+            weights=weights,
+            fetch_s=entry.load_s,
+            load_s=load_s,
+            build_s=entry.build_s,
+            path=str(entry.path) if entry.path else None,
+        )
+        return Report(
+            name=name,
+            backend=self._backend.name,
+            target=self._target.label,
+            partitions=[partition],
+            route="memo",
+            memo_s=found.memo_s,
+            spared_s=found.spared_s,
+        )
+
+    def keep(
+        self, exported: torch.export.ExportedProgram, program: LoweredProgram, key: CacheKey | Exception, took_s: float
+    ) -> None:
+        """Note what lowering gave, for the next time. A memo that says something else is refused and counted.
+
+        Args:
+            exported: the file's program.
+            program: what became of it.
+            key: its key, or why there is none.
+            took_s: seconds that this took.
+        """
+        try:
+            data = self._written(exported, program, key)
+        except ValueError as error:
+            log.info("%s gets no memo: %s", self._file.path, error)
+            return
+        if self._kept is not None:
+            if bytes(self._kept.read(MEMBER)) == data:
+                return
+            self._reject(self._kept, "it disagrees with what lowering gives")
+        self._cache.keep(self._key, {MEMBER: data}, build_s=took_s, name=program.name)
+
+    def _written(
+        self, exported: torch.export.ExportedProgram, program: LoweredProgram, key: CacheKey | Exception
+    ) -> bytes:
+        """Return the memo of a program.
+
+        Raises:
+            ValueError: it can have none; the message says why.
+        """
+        if not isinstance(key, CacheKey):
+            raise ValueError(f"it has no key: {key}")  # noqa: TRY004  # no wrong type, but a program without a key
+        if program.device != self._file.device:
+            raise ValueError(f"it runs on {program.device}, and its weights are on {self._file.device}")
+        if foreign := sorted(set(_foreign(exported, self._settings.operator_versions))):
+            raise ValueError(f"what its operators {', '.join(foreign)} compute is not in the file")
+        memo = Memo.of(program, key)
+        for name, tensor in self._file.tensors([name for names in memo.names for name in names]).items():
+            if Content.of(tensor) != Content.of(program.state[name]):
+                raise ValueError(f"weight {name} is read otherwise than torch does")
+        return memo.write()
+
+    def _reject(self, kept: Entry, why: str) -> None:
+        log.warning("the memo of %s is not used: %s", self._file.path, why)
+        self._cache.reject(kept, KIND)
+
+
+def _foreign(exported: torch.export.ExportedProgram, declared: Collection[str]) -> Iterator[str]:
+    """Yield the operators of a program that are neither torch's nor of a declared version.
+
+    One that torch takes apart by code of this process leaves no trace in the lowered graph.
+    """
+    from trtcache.keys.graph import is_foreign
+
+    for module in exported.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                if isinstance(node.target, torch._ops.OpOverload) and is_foreign(node.target, declared):
+                    yield str(node.target._schema.name)
