@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache as Cache
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
+    from trtcache.progress import Step as Step
+    from trtcache.progress import watching as watching
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
@@ -29,12 +31,14 @@ _EXPORTS = {
     "Digest": "trtcache.values",
     "Entry": "trtcache.store.entry",
     "Settings": "trtcache.settings",
+    "Step": "trtcache.progress",
     "compile": "trtcache.api",
     "digest": "trtcache.values",
     "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.api",
     "lower": "trtcache.api",
     "uninstall": "trtcache.integrations.torch_tensorrt",
+    "watching": "trtcache.progress",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]

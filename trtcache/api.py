@@ -26,7 +26,7 @@ from trtcache.errors import (
     IncompatibleEngineError,
     SettingsError,
 )
-from trtcache.keys.document import digests, key_parts
+from trtcache.keys.document import digests, frozen_part, key_parts
 from trtcache.pt2 import ProgramFile
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
@@ -39,7 +39,7 @@ from trtcache.weights import fit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.protocol import Backend, Engine
+    from trtcache.backends.protocol import Artifact, Backend, Engine
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.store.entry import Entry
@@ -300,6 +300,7 @@ def _request(
     logs.start(os.environ)
     model, name = _opened(model, name)
     chosen = registry.find(backend, _device_kind(model, args, kwargs))
+    chosen.check(settings)
     program = _lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
     start = time.perf_counter()
     device = program.device
@@ -312,6 +313,7 @@ def _request(
     try:
         records, graph = graph_records(program, settings.operator_versions)
         parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
+        parts |= frozen_part(program, chosen.frozen(program, settings))
         made = CacheKey.of(chosen.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):
             keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
@@ -391,19 +393,22 @@ def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     """Return the entry, and if it had to be built why there was none."""
     program, key, why = request.program, request.key, ""
 
-    def build_engine() -> Path:
+    def build_engine() -> Artifact:
         log.info("building %s for %s", program.name, request.label)
         return request.backend.build(program, request.settings, request.target, folder)
 
     def build() -> dict[str, bytes | Path]:
         nonlocal why
         why = _why(request, cache)
-        return members_of(program, request.records, build_engine())
+        made = build_engine()
+        return {**members_of(program, request.records, made.engine), **made.members}
 
     if isinstance(key, CanonicalizationError):
         log.warning("%s is not cached: %s", program.name, key)
         kind = request.backend.name
-        return cache.build_uncached(lambda: {ENGINE: build_engine()}, kind=kind, why=str(key), name=program.name), ""
+        return cache.build_uncached(
+            lambda: {ENGINE: build_engine().engine}, kind=kind, why=str(key), name=program.name
+        ), ""
     try:
         entry = cache.fetch(key, build, name=program.name, provenance={"torch": torch.__version__})
     except BuildForbiddenError as error:

@@ -244,6 +244,49 @@ class BuildError(BackendError):
 
 
 @dataclass(eq=False)
+class UnsupportedOperatorError(BuildError):
+    """The builder does not know an operator of the program, or not with these types and shapes.
+
+    ``where`` is the line of the model that the operator comes from, empty where nobody knows it.
+    """
+
+    node: str = ""
+    operator: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        where = f", from {self.where}" if self.where else ""
+        remedy = "write that part of the model with other operators, or use the aot_inductor backend"
+        return f"building {self.kind} failed at {self.operator or 'a node'} ({self.node}{where}): {self.why}; {remedy}"
+
+
+@dataclass(eq=False)
+class ProfileError(BuildError):
+    """A size that varies has no range that a plan can be built for."""
+
+    def __str__(self) -> str:
+        remedy = "give each size that varies a least and a most value, as in Dim('batch', min=1, max=8)"
+        return f"building {self.kind}: {self.why}; {remedy}"
+
+
+@dataclass(eq=False)
+class BuildMemoryError(BuildError):
+    """The builder ran out of memory."""
+
+    def __str__(self) -> str:
+        remedy = "give it a machine or a GPU with more, or less by settings={'tensorrt': {'workspace': '1GB'}}"
+        return f"building {self.kind} ran out of memory: {self.why}; {remedy}"
+
+
+@dataclass(eq=False)
+class BuildCancelledError(BuildError):
+    """Who watched a build called it off; nothing was stored."""
+
+    def __str__(self) -> str:
+        return f"the build of {self.kind} was called off {self.why}; nothing was stored"
+
+
+@dataclass(eq=False)
 class BuildForbiddenError(BackendError):
     """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one.
 
@@ -273,6 +316,18 @@ class IncompatibleEngineError(BackendError):
 
     def __str__(self) -> str:
         return f"engine {self.key[:16]}: {self.why}"
+
+
+@dataclass(eq=False)
+class NoDeviceError(BackendError):
+    """An engine cannot run on this machine: what it was built for is not here."""
+
+    backend: str
+    target: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"a {self.backend} engine for {self.target} cannot run here: {self.why}"
 
 
 @dataclass(eq=False)

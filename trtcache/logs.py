@@ -16,6 +16,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
     "keys": ("trtcache.keys", "trtcache.api", "trtcache.shortcut", "trtcache.pt2"),
     "store": ("trtcache.store", "trtcache.cache"),
+    "tensorrt": ("trtcache.tensorrt",),
     "cli": ("trtcache_cli",),
     "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
 }

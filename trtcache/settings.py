@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache.tensorrt_settings import TensorRTSettings
 
 Option: TypeAlias = bool | int | float | str
 
@@ -42,11 +43,14 @@ class Settings:
         torch_executed_modules: modules whose operators stay in torch, by path (``encoder.layer.0``) or by class
             (``torch.nn.modules.activation.GELU``). The graph says which operators those are, so a program of renamed
             modules keeps its key.
+        tensorrt: settings of the ``tensorrt`` and ``tensorrt_rtx`` backends, ``TensorRTSettings`` or a mapping of its
+            fields (``{"optimization_level": 5}``).
     """
 
     inductor: Mapping[str, Option] = field(default_factory=dict)
     operator_versions: Mapping[str, str] = field(default_factory=dict)
     torch_executed_modules: Collection[str] = ()
+    tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
 
     def __post_init__(self) -> None:
         if not isinstance(self.inductor, Mapping):
@@ -64,6 +68,7 @@ class Settings:
         modules = self.torch_executed_modules
         if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
             raise SettingsError("settings.torch_executed_modules", f"expected names of modules, got {modules!r}")
+        object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
@@ -86,4 +91,6 @@ class Settings:
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in IN_THE_GRAPH}
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in IN_THE_GRAPH}
+        tensorrt = given.pop("tensorrt").document()
+        return {**given, "tensorrt": tensorrt} if tensorrt else given

@@ -40,15 +40,38 @@ _CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes ten
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """A kind of GPU. Two products of one capability (an L4, an RTX 4090) want other kernels.
+
+    Attributes:
+        product: NVIDIA's name for it.
+        capability: its CUDA compute capability.
+        multiprocessors: how many it has.
+        memory_gib: its memory, rounded.
+    """
+
+    product: str
+    capability: str
+    multiprocessors: int
+    memory_gib: int
+
+    def document(self) -> dict[str, object]:
+        """Return the GPU as it stands in the key."""
+        return {"product": self.product, "multiprocessors": self.multiprocessors, "memory_gib": self.memory_gib}
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A kind of machine.
 
     Attributes:
         platform: operating system and processor family, ``linux-x86_64``.
         device: ``cpu`` or ``cuda``.
-        level: ``native`` (this machine's own instruction sets), or a named level such as ``x86-64-v3``.
+        level: ``native`` (this machine's own instruction sets), a named level such as ``x86-64-v3``, or ``plan`` where
+            the processor has no say.
         instruction_sets: what the processor must have, in the names of /proc/cpuinfo, sorted.
-        capability: CUDA compute capability (``9.0``), or None for a CPU.
+        capability: CUDA compute capability (``9.0``), several (``8.6,8.9``), ``ampere+``, or None for a CPU.
+        gpu: the GPU, where an engine is for no other product.
     """
 
     platform: str
@@ -56,26 +79,33 @@ class Target:
     level: str
     instruction_sets: tuple[str, ...]
     capability: str | None = None
+    gpu: Gpu | None = None
 
     @property
     def label(self) -> str:
         """The target in words, for people."""
-        capability = f" sm_{self.capability.replace('.', '')}" if self.capability else ""
+        capability = f" {capability_words(self.capability)}" if self.capability else ""
         return f"{self.device}{capability}, {self.platform} {self.level}"
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that this target is. No path, host, user or device index is in it."""
-        return {
+        document: dict[str, object] = {
             "platform": self.platform,
             "device": self.device,
             "level": self.level,
             "instruction_sets": self.instruction_sets,
             "capability": self.capability,
         }
+        return {**document, "gpu": self.gpu.document()} if self.gpu else document
 
     def lacks(self, available: Iterable[str]) -> tuple[str, ...]:
         """Return the instruction sets that this target needs and ``available`` has not."""
         return tuple(sorted(set(self.instruction_sets) - set(available)))
+
+
+def capability_words(capabilities: str) -> str:
+    """Return ``sm_86,sm_89`` for ``8.6,8.9``; what is no capability (``ampere+``) is itself."""
+    return ",".join(f"sm_{one.replace('.', '')}" if "." in one else one for one in capabilities.split(","))
 
 
 def resolve_target(requested: str | None, *, device: str, capability: str | None = None) -> Target:

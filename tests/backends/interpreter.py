@@ -6,13 +6,14 @@ whatever else it is given. An artifact is the number of a graph that this proces
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import fx
 
 from trtcache.backends.aot_inductor.build import unlifted
-from trtcache.backends.protocol import Backend, Capabilities, Engine
+from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import Target, resolve_target
 
@@ -43,19 +44,19 @@ class Interpreter(Backend):
         return resolve_target(requested, device=device.type)
 
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the version of torch."""
-        return {"torch": torch.__version__}
+        """Return the version of torch, and the process: another one has other graphs under these numbers."""
+        return {"torch": torch.__version__, "process": os.getpid()}
 
     def ambient(self) -> Mapping[str, object]:
         """Return nothing: no process-wide setting changes what is built."""
         return {}
 
-    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Keep the graph and return its number."""
         _GRAPHS.append(unlifted(program))
         artifact = folder / "engine.txt"
         artifact.write_text(f"graph {len(_GRAPHS) - 1}")
-        return artifact
+        return Artifact(artifact)
 
     def load(
         self,

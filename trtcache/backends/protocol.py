@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target
+    from trtcache.weights import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,19 @@ class Capabilities:
     keep: frozenset[str]
     refit: bool
     unpack: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What a build made.
+
+    Attributes:
+        engine: the file of the plan or package.
+        members: what else is to be stored with it, by name.
+    """
+
+    engine: Path
+    members: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -79,8 +95,20 @@ class Backend(Protocol):
         """Return process-wide settings, outside ``Settings``, that change what is built, as a part of the key."""
         ...
 
-    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
-        """Build an artifact into ``folder`` and return its file. MUST NOT read the values of weights.
+    def check(self, settings: Settings) -> None:
+        """Raise SettingsError for a setting that this backend lacks; by default it has all but TensorRT's."""
+        if given := settings.tensorrt.document():
+            names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
+            raise SettingsError(names, f"backend {self.name!r} has no such settings")
+
+    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
+        """Return the slots whose values an artifact has in it. Their fingerprints are then part of the key."""
+        return ()
+
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
+        """Build an artifact into ``folder``.
+
+        What the artifact does MUST NOT depend on the values of weights that are not ``frozen``: a load sets them anew.
 
         Raises:
             BuildError: the builder failed.

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OURS: Mapping[str, str] = {"aot_inductor": "trtcache.backends.aot_inductor.backend:AotInductor"}
+_OURS: Mapping[str, str] = {
+    "aot_inductor": "trtcache.backends.aot_inductor.backend:AotInductor",
+    "tensorrt": "trtcache.backends.tensorrt.backend:TensorRT",
+    "tensorrt_rtx": "trtcache.backends.tensorrt.backend:TensorRTRtx",
+}
 
 _AUTOMATIC = ("aot_inductor",)
 """What ``backend="auto"`` tries, in order."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trtcache.fingerprints import fingerprints
 from trtcache.values import encode, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch.utils import _pytree as pytree
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.values import CacheKey, Digest
+    from trtcache.weights import Slot
 
 
 def key_parts(
@@ -45,6 +47,18 @@ def key_parts(
         "target": target.document(),
         "toolchain": toolchain,
     }
+
+
+def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
+    """Return the part of the key that the values of weights are: none but of slots that the artifact has in it.
+
+    Raises:
+        CanonicalizationError: a weight has no elements to read one by one.
+    """
+    if not frozen:
+        return {}
+    found = fingerprints([program.state[slot.names[0]] for slot in frozen])
+    return {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
 
 
 def digests(key: CacheKey) -> str:

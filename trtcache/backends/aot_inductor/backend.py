@@ -9,7 +9,7 @@ import torch
 
 from trtcache.backends.aot_inductor.ambient import ambient
 from trtcache.backends.aot_inductor.loader import Package, PackageEngine
-from trtcache.backends.protocol import Backend, Capabilities
+from trtcache.backends.protocol import Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class AotInductor(Backend):
         """Return what torch's process-wide flags and Inductor's configuration and environment say."""
         return ambient()
 
-    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build a package without weights."""
         from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
 
-        return build_package(program, settings, target, folder)
+        return Artifact(build_package(program, settings, target, folder))
 
     def load(
         self,

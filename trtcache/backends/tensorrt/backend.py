@@ -1,0 +1,113 @@
+"""The ``tensorrt`` and ``tensorrt_rtx`` backends."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from trtcache.backends.protocol import Artifact, Backend, Capabilities
+from trtcache.backends.tensorrt.engine import PlanEngine
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.targets import gpu_here, plan_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+    from trtcache.weights import Slot
+
+_BUILDER = 1
+"""What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
+
+
+class _TensorRT(Backend):
+    """What both flavours do."""
+
+    flavour: ClassVar[Flavour]
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        devices=frozenset({"cpu", "cuda"}),
+        # torch.onnx writes attention in a form that TensorRT has kernels for; torch's own decomposition has more steps.
+        keep=frozenset({"aten.scaled_dot_product_attention"}),
+        refit=True,
+    )
+
+    def unavailable(self, device: str) -> str | None:
+        """Say what is missing. A model on the CPU can be built for a GPU."""
+        if device not in self.capabilities.devices:
+            return f"builds from models on CPU and CUDA, not on {device}"
+        if not self.flavour.installed:
+            return self.flavour.missing
+        if not self.flavour.builds_without_gpu and not torch.cuda.is_available():
+            return f"{self.flavour.title} builds on the GPU that the plan is for, and there is none here"
+        return None
+
+    def target(self, requested: str | None, device: torch.device) -> Target:  # noqa: ARG002  # wherever the model is
+        """Return what a plan is for."""
+        return plan_target(requested, self.flavour, gpu_here())
+
+    def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
+        """Return the exact versions of TensorRT and of what writes ONNX."""
+        return {
+            "builder": _BUILDER,
+            self.flavour.name: self.flavour.version,
+            "torch": torch.__version__,
+            "onnx": importlib.metadata.version("onnx"),
+            "onnxscript": importlib.metadata.version("onnxscript"),
+        }
+
+    def ambient(self) -> Mapping[str, object]:
+        """Return nothing: no process-wide setting changes a plan."""
+        return {}
+
+    def check(self, settings: Settings) -> None:
+        """Refuse settings that this flavour lacks."""
+        self.flavour.check(settings)
+
+    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+        """Return the slots whose values a plan has in it: all of them where it is not to be refitted."""
+        if not self._refits(settings):
+            return program.interface.slots
+        return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
+
+    def _refits(self, settings: Settings) -> bool:
+        wanted = settings.tensorrt.refit
+        return torch.cuda.is_available() if wanted is None else wanted
+
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
+        """Build a plan."""
+        from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
+
+        plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=self._refits(settings))
+        return Artifact(plan, {"plan.json": json.dumps(proof, sort_keys=True).encode()})
+
+    def load(
+        self,
+        artifact: bytes | memoryview,
+        *,
+        device: torch.device,  # noqa: ARG002  # a plan runs on a GPU wherever the model is
+        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan has them
+        weights: Mapping[str, torch.Tensor],
+    ) -> PlanEngine:
+        """Return a plan that can be kept; running it needs its GPU."""
+        return PlanEngine(self.flavour, artifact, weights)
+
+
+class TensorRT(_TensorRT):
+    """TensorRT 10 and 11: builds on the GPU that a plan is for."""
+
+    name: ClassVar[str] = "tensorrt"
+    flavour: ClassVar[Flavour] = TENSORRT
+
+
+class TensorRTRtx(_TensorRT):
+    """TensorRT-RTX: builds for named compute capabilities, without a GPU."""
+
+    name: ClassVar[str] = "tensorrt_rtx"
+    flavour: ClassVar[Flavour] = TENSORRT_RTX

@@ -1,0 +1,66 @@
+"""Builds a plan of a lowered program: ONNX, network, proof, plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trtcache.backends.tensorrt.log import logger_of
+from trtcache.backends.tensorrt.network import parse
+from trtcache.backends.tensorrt.onnx import to_onnx
+from trtcache.backends.tensorrt.plan import write_plan
+from trtcache.backends.tensorrt.profiles import ranges_of
+from trtcache.backends.tensorrt.proof import forget, prove
+from trtcache.progress import watcher
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+    from trtcache.values import Json
+
+
+def build_plan(
+    flavour: Flavour, program: LoweredProgram, settings: Settings, target: Target, folder: Path, *, refit: bool
+) -> tuple[Path, dict[str, Json]]:
+    """Return the file of a new plan in ``folder``, and what is to be kept about it.
+
+    Raises:
+        ProfileError: a size that varies has no most value.
+        UnsupportedOperatorError: TensorRT does not know an operator.
+        BuildError: torch.onnx, the parser or the builder failed.
+    """
+    ranges = ranges_of(program, flavour.name)
+    weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
+    model = to_onnx(program, weights, flavour.name)
+    trt = flavour.load()
+    logger, ears = logger_of(trt)
+    path = folder / "engine.plan"
+    with ears.listening() as errors:
+        network = parse(trt, flavour, logger, model, errors)
+        proof = prove(network, program, flavour.name)
+        if not refit:
+            forget(network, proof)
+        write_plan(
+            trt,
+            flavour,
+            network,
+            path,
+            settings=settings.tensorrt,
+            target=target,
+            ranges=ranges,
+            refit=refit,
+            watcher=watcher(),
+            errors=errors,
+        )
+    bindings: dict[str, Json] = {"inputs": list(model.inputs), "outputs": list(model.outputs)}
+    return path, {
+        "format": 1,
+        "refit": refit,
+        "weights": proof.document(),
+        "profiles": [[one.document() for one in ranges]] if ranges else [],
+        **bindings,
+    }

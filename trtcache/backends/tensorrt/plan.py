@@ -1,0 +1,151 @@
+"""From a network to a plan in a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.tensorrt.profiles import add_profile
+from trtcache.backends.tensorrt.progress import Phases, monitor_of
+from trtcache.backends.tensorrt.targets import AMPERE_PLUS, WINDOWS, capabilities_of
+from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError
+from trtcache.target import capability_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.backends.tensorrt.log import Errors
+    from trtcache.backends.tensorrt.network import Network
+    from trtcache.backends.tensorrt.profiles import Range
+    from trtcache.progress import Watcher
+    from trtcache.target import Target
+    from trtcache.tensorrt_settings import TensorRTSettings
+
+_OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
+
+
+def write_plan(
+    trt: Any,
+    flavour: Flavour,
+    network: Network,
+    path: Path,
+    *,
+    settings: TensorRTSettings,
+    target: Target,
+    ranges: Sequence[Range],
+    refit: bool,
+    watcher: Watcher | None,
+    errors: Errors,
+) -> None:
+    """Build a network and write its plan, as it comes, to a file.
+
+    Args:
+        trt: the module of the TensorRT that builds.
+        flavour: which one that is.
+        network: what to build.
+        path: the file.
+        settings: the caller's.
+        target: what the plan is for.
+        ranges: inputs whose sizes vary.
+        refit: whether the weights that are marked are to be refittable.
+        watcher: who is told of progress, and may call the build off.
+        errors: what TensorRT complains of meanwhile.
+
+    Raises:
+        BuildCancelledError: the watcher called it off.
+        BuildMemoryError: there was not enough memory.
+        BuildError: the builder failed.
+        Exception: whatever the watcher raised.
+    """
+    config = network.builder.create_builder_config()
+    _set_options(trt, config, settings, refit=refit)
+    _set_target(trt, config, target, flavour)
+    add_profile(config, network, ranges, flavour.name)
+    phases = Phases(watcher or (lambda _: True))
+    config.progress_monitor = monitor = monitor_of(trt, phases)
+    with path.open("wb") as file:
+        writer = _writer_of(trt, file)
+        built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
+    del monitor
+    if phases.error is not None:
+        raise phases.error
+    if phases.cancelled:
+        raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
+    if not built or not path.stat().st_size:
+        raise _failure(flavour, target, errors)
+
+
+def _writer_of(trt: Any, file: BinaryIO) -> Any:
+    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+        def __init__(self) -> None:
+            trt.IStreamWriter.__init__(self)
+
+        def write(self, data: bytes) -> int:
+            return file.write(data)
+
+    return Writer()
+
+
+def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:
+    for attribute, value in (
+        ("builder_optimization_level", settings.optimization_level),
+        ("max_aux_streams", settings.max_aux_streams),
+        ("avg_timing_iterations", settings.avg_timing_iterations),
+    ):
+        if value is not None:
+            setattr(config, attribute, value)
+    if settings.tiling is not None:
+        config.tiling_optimization_level = getattr(trt.TilingOptimizationLevel, settings.tiling.upper())
+    if settings.profiling_verbosity is not None:
+        config.profiling_verbosity = getattr(trt.ProfilingVerbosity, settings.profiling_verbosity.upper())
+    if settings.workspace is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
+    for flag, wanted in _flags(trt, settings, refit=refit):
+        if wanted is not None:
+            (config.set_flag if wanted else config.clear_flag)(flag)
+
+
+def _flags(trt: Any, settings: TensorRTSettings, *, refit: bool) -> list[tuple[Any, bool | None]]:
+    """Return each builder flag and whether it is set; None leaves it to TensorRT.
+
+    Only the marked weights are to be refittable: those that are not have proven reasons, and the key knows them.
+    """
+    flags = trt.BuilderFlag
+    return [
+        (flags.REFIT_INDIVIDUAL, refit or None),
+        (flags.STRIP_PLAN, settings.strip),
+        (flags.VERSION_COMPATIBLE, settings.version_compatible),
+        (flags.TF32, settings.tf32),
+        (flags.SPARSE_WEIGHTS, settings.sparse_weights),
+    ]
+
+
+def _set_target(trt: Any, config: Any, target: Target, flavour: Flavour) -> None:
+    if target.platform == WINDOWS and not flavour.builds_without_gpu:
+        config.runtime_platform = trt.RuntimePlatform.WINDOWS_AMD64
+    if target.capability == AMPERE_PLUS:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if flavour.builds_without_gpu:
+        capabilities = capabilities_of(target)
+        config.num_compute_capabilities = len(capabilities)
+        for place, capability in enumerate(capabilities):
+            known = getattr(trt.ComputeCapability, capability_words(capability).replace("_", "").upper(), None)
+            if known is None:
+                raise BuildError(flavour.name, f"this version does not know {capability_words(capability)}")
+            config.set_compute_capability(known, place)
+
+
+def _failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
+    text = errors.text
+    if any(word in text.lower() for word in _OUT_OF_MEMORY):
+        return BuildMemoryError(flavour.name, text)
+    if "7.5" in capabilities_of(target) and flavour.builds_without_gpu:
+        others = ",".join(capability_words(one) for one in capabilities_of(target) if one != "7.5") or "sm_80"
+        return BuildError(
+            flavour.name,
+            "sm_75 (Turing) has no float32 matrix products in TensorRT-RTX; convert the model to float16 "
+            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. It said: {text}",
+        )
+    return BuildError(flavour.name, f"for {target.label}: {text}")

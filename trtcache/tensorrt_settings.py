@@ -1,0 +1,97 @@
+"""What a caller can say about a build of TensorRT or TensorRT-RTX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from trtcache.errors import SettingsError, did_you_mean
+from trtcache.quantities import parse_size
+
+TILINGS = ("none", "fast", "moderate", "full")
+VERBOSITIES = ("layer_names_only", "none", "detailed")
+
+_BOOLEANS = ("refit", "strip", "version_compatible", "tf32", "sparse_weights")
+_RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing_iterations": (1, 64)}
+_WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRTSettings:
+    """Settings of a TensorRT build. What is None is left to TensorRT, and has no part in the key.
+
+    Attributes:
+        optimization_level: how long the builder searches, 0 to 5.
+        refit: whether the plan takes other weights without a build. None is yes where the builder has a GPU; without
+            one TensorRT-RTX builds plans for their weights only, and those are then part of the key.
+        strip: leave the weights out of the plan, which has to be refitted before it runs.
+        version_compatible: a plan for later minor versions too.
+        workspace: the most memory for intermediate results of a layer, in bytes or as text (``2GB``).
+        tf32: whether float32 products may round their factors to TF32.
+        sparse_weights: look for kernels that use 2:4 sparsity.
+        tiling: how hard to look for tilings that keep results in the L2 cache: ``none``, ``fast``, ``moderate``,
+            ``full``.
+        max_aux_streams: how many streams beside the caller's a plan may use.
+        profiling_verbosity: what a plan tells of its layers: ``layer_names_only``, ``none``, ``detailed``.
+        avg_timing_iterations: how often a kernel is timed.
+    """
+
+    optimization_level: int | None = None
+    refit: bool | None = None
+    strip: bool | None = None
+    version_compatible: bool | None = None
+    workspace: int | str | None = None
+    tf32: bool | None = None
+    sparse_weights: bool | None = None
+    tiling: str | None = None
+    max_aux_streams: int | None = None
+    profiling_verbosity: str | None = None
+    avg_timing_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in _BOOLEANS:
+            _check(name, getattr(self, name), "True or False", type_=bool)
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            _check(name, value, f"a number from {least} to {most}", type_=int)
+            if value is not None and not least <= value <= most:
+                raise SettingsError(_label(name), f"{value} is not from {least} to {most}")
+        for name, words in _WORDS.items():
+            value = getattr(self, name)
+            if value is not None and value not in words:
+                raise SettingsError(_label(name), f"{value!r} is none of {', '.join(words)}")
+        if self.workspace is not None:
+            object.__setattr__(self, "workspace", parse_size(self.workspace, _label("workspace")))
+        if self.strip and self.refit is False:
+            raise SettingsError(_label("strip"), "a plan without weights has to be refitted; leave refit out")
+
+    @classmethod
+    def of(cls, given: object) -> TensorRTSettings:
+        """Return settings from settings or from a mapping of field names.
+
+        Raises:
+            SettingsError: a name is not a field (with the nearest one), or a value is impossible.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise SettingsError("settings.tensorrt", f"expected a mapping of names, got {given!r}")
+        known = [one.name for one in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise SettingsError(f"settings.tensorrt[{name!r}]", did_you_mean(str(name), known))
+        return cls(**given)
+
+    def document(self) -> dict[str, object]:
+        """Return the part of the key document that these settings are: those that are given."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _label(name: str) -> str:
+    return f"settings.tensorrt[{name!r}]"
+
+
+def _check(name: str, value: object, expected: str, *, type_: type) -> None:
+    if value is not None and type(value) is not type_:
+        raise SettingsError(_label(name), f"expected {expected}, got {value!r}")
