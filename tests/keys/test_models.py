@@ -17,6 +17,8 @@ from tests.lowering.lowered import outputs
 if TYPE_CHECKING:
     from tests.conftest import StartPython
 
+pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
+
 KEYS = """
 import json
 import trtcache

@@ -15,6 +15,8 @@ from tests.keys.tracing import operators_listed_once
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
+
 SAMPLE = random.Random(3).sample(names(), 24)
 
 

@@ -13,6 +13,8 @@ from tests.keys.tracing import operators_listed_once
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
+
 DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
 EQUAL = equal.pairs()
 

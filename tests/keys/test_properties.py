@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from tests.keys.tracing import operators_listed_once
 from trtcache.keys.graph import graph_records
 from trtcache.lowering import lower
 from trtcache.lowering.pipeline import default_pipeline
+
+pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
 
 PASSES = default_pipeline()
 INPUTS = (torch.ones(4, 4),) * plans.INPUTS
