@@ -148,12 +148,14 @@ class ProgramFile:
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)
+        complaint = None
         try:
-            with quiet():
+            with _listening() as complaint:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
             log.debug("torch.export.load does not read %s", self.path, exc_info=True)
-            why = f"{type(error).__name__}: {error}".split("\n", 1)[0][:300]
+            cause = (complaint and complaint.error) or error
+            why = f"{type(cause).__name__}: {cause}".split("\n", 1)[0][:300]
             raise self._error(f"torch.export.load does not read it ({why}){self._versions()}") from error
         self.check_digest()
         return program
@@ -225,6 +227,8 @@ class ProgramFile:
             begins = bytes(self._bytes[:2]) == b"PK"
             what = "it is damaged or cut off" if begins else "it is not what torch.export.save writes"
             raise self._error(f"{what}; {_SAVE_AGAIN}") from error
+        if infos and min(info.header_offset for info in infos):  # what is left of it ends with an archive inside it
+            raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
         root = infos[0].filename.partition("/")[0] + "/" if infos else ""
         members = {info.filename.removeprefix(root): info for info in infos}
         if _LEGACY not in members:
@@ -273,7 +277,7 @@ class ProgramFile:
         content = self._bytes[start : start + info.compress_size]
         if info.compress_type == zipfile.ZIP_DEFLATED:
             try:
-                content = memoryview(zlib.decompress(content, -zlib.MAX_WBITS, info.file_size))
+                content = memoryview(bytearray(zlib.decompress(content, -zlib.MAX_WBITS, info.file_size)))
             except zlib.error as error:
                 raise ValueError(f"{name} cannot be decompressed: {error}") from error
         elif info.compress_type != zipfile.ZIP_STORED:
@@ -325,21 +329,30 @@ def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     if not count:
         return torch.empty(0, dtype=dtype)
     tensor = torch.frombuffer(content, dtype=torch.uint8)[: count * dtype.itemsize]
-    if content.readonly or tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
+    if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
         tensor = tensor.clone()
     return tensor.view(dtype)
 
 
+class _Complaint(logging.Filter):
+    """Keeps what torch logs about a file that it cannot read, where it then raises something that says less."""
+
+    error: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the exception, and let the record through to those who asked for it."""
+        if record.exc_info:
+            self.error = record.exc_info[1]
+        return log.isEnabledFor(logging.DEBUG)
+
+
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep the traceback that torch logs for a file it cannot read to those who ask for it."""
-    theirs = logging.getLogger("torch.export")
-    level = theirs.level
-    if not log.isEnabledFor(logging.DEBUG):
-        theirs.setLevel(logging.ERROR)
+def _listening() -> Iterator[_Complaint]:
+    theirs, complaint = logging.getLogger("torch.export"), _Complaint()
+    theirs.addFilter(complaint)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield
+            yield complaint
     finally:
-        theirs.setLevel(level)
+        theirs.removeFilter(complaint)

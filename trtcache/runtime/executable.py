@@ -176,9 +176,13 @@ def _constants(content: bytes, written: Mapping[str, tuple[str, str]], device: t
     """
     if not written:
         return {}
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    found: dict[str, torch.Tensor] = load(content)
+    try:
+        found: dict[str, torch.Tensor] = load(content)
+    except SafetensorError as error:
+        raise ValueError(f"constants: {error}") from error
     placed: dict[str, torch.Tensor] = {}
     for name in _in_order(written):
         digest, kind = written[name]
