@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -16,7 +16,16 @@ from trtcache.lowering.visibility import is_returned
 if TYPE_CHECKING:
     from torch import fx
 
-_cast = torch.ops.aten._to_copy.default
+aten = torch.ops.aten
+_cast = aten._to_copy.default
+_PROMOTING = frozenset(
+    {
+        *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor),
+        *(aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor),
+        *(aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
+    }
+)
+"""Operators that bring two tensors to one dtype before they compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +34,11 @@ class Casts(Pass):
 
     ``f16 -> f32 -> f16`` is gone, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds. Only
     casts that change nothing but the dtype are joined. Where a result is returned, a pair that cancels is a ``clone``.
+    A cast for an operator that would cast in the same way is gone.
     """
 
     name: ClassVar[str] = "casts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Join in place; the casts that were skipped are left for dead code elimination."""
@@ -48,7 +58,28 @@ class Casts(Pass):
             else:
                 replace(node, first)
             modified = True
+        for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
+            for user in list(node.users):
+                if _promotes(user, node):
+                    user.replace_input_with(node, node.args[0])
+                    modified = True
         return PassResult(graph_module, modified)
+
+
+def _promotes(user: fx.Node, cast: fx.Node) -> bool:
+    """Say whether an operator casts an operand as it was cast for it; the other operand must not be a cast too."""
+    if user.target not in _PROMOTING or not _changes_dtype_only(cast):
+        return False
+    others: list[Any] = [one for one in user.args if one is not cast]
+    first: Any = cast.args[0]
+    if first.meta["val"].dtype is torch.bool and user.target is aten.sub.Tensor:
+        return False  # torch does not subtract truth values
+    source, other = tensor_of(first), tensor_of(others[0]) if len(others) == 1 else None
+    if source is None or other is None or others[0].target is _cast or source.device != other.device:
+        return False
+    # A tensor without dimensions has less say in the dtype than one that has some.
+    has_say = source.dim() > 0 and other.dim() > 0
+    return has_say and torch.result_type(source, other) is cast.meta["val"].dtype
 
 
 def _changes_dtype_only(node: fx.Node) -> bool:

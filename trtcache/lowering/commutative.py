@@ -55,7 +55,7 @@ class Commutative(Pass):
         order = _Order(graph_module)
         for node in calls_of(graph_module.graph, _CROSSED):
             one, other, *factor = arguments(node)
-            if factor not in ([], [1]) or not _is_free(one, other):
+            if factor not in ([], [1]) or not may_cross(one, other):
                 continue
             sign = order.compare(one, other)
             if sign > 0 or (not sign and node.target in _BEHIND and one is not other):
@@ -64,7 +64,7 @@ class Commutative(Pass):
         return PassResult(graph_module, modified)
 
 
-def _is_free(one: Any, other: Any) -> bool:
+def may_cross(one: Any, other: Any) -> bool:
     """Say whether crossing two operands keeps dtype, device and layout of the result."""
     left, right = tensor_of(one), tensor_of(other)
     if left is None or right is None or left.device != right.device:

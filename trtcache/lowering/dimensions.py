@@ -14,7 +14,7 @@ from torch import fx
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, parameter_places, set_arguments, tensor_of
+from trtcache.lowering.rewriting import expression, is_static, parameter_places, set_arguments, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class Dimensions(Pass):
     """
 
     name: ClassVar[str] = "dimensions"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite arguments in place."""
@@ -157,6 +157,8 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         ({"dtype", "layout", "device", "pin_memory"} <= set(names), _name_options),
         (target is aten.scaled_dot_product_attention.default, _default_scale),
         (target is aten.embedding.default, _drop_gradients),
+        (target is aten.arange.start_step, _whole_bounds),
+        (getattr(target, "_overloadname", "") == "vec" and "scale_factors" in names, _name_sizes),
     ]
     return tuple(rule for applies, rule in chosen if applies)
 
@@ -313,6 +315,24 @@ def _name_options(node: fx.Node, values: list[Any]) -> None:
 def _drop_gradients(_: fx.Node, values: list[Any]) -> None:
     """Leave out the padding row and other arguments that only the gradient of an embedding depends on."""
     values[2:] = [-1, False, False]
+
+
+def _whole_bounds(_: fx.Node, values: list[Any]) -> None:
+    """Make the bounds of a range whole numbers where they are; its dtype is named."""
+    values[:3] = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values[:3]]
+
+
+def _name_sizes(node: fx.Node, values: list[Any]) -> None:
+    """Resize to a size where a factor that is a power of two leads to it: positions are computed from the quotient."""
+    places = parameter_places(node.target)
+    factors, made, source = values[places["scale_factors"]], node.meta["val"].shape[2:], values[0].meta["val"].shape[2:]
+    if factors is None or not (is_static(made) and is_static(source)):
+        return
+    exact = (
+        math.frexp(one)[0] == 0.5 and size * one == to for one, size, to in zip(factors, source, made, strict=True)
+    )
+    if all(exact):
+        values[places["output_size"]], values[places["scale_factors"]] = list(made), None
 
 
 def _default_scale(_: fx.Node, values: list[Any]) -> None:

@@ -46,6 +46,12 @@ def _is_evaluated(node: fx.Node) -> bool:
     return training is False or probability in (0, 0.0)
 
 
+def _scales_by_one(node: fx.Node) -> bool:
+    """Say whether a number is multiplied or divided by one, which keeps every bit."""
+    factor = arguments(node)[1]
+    return type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
+
+
 def _always(_: fx.Node) -> bool:
     return True
 
@@ -62,6 +68,7 @@ _COPIES: dict[Any, Callable[[fx.Node], bool]] = {
     aten.repeat.default: _repeats_once,
     aten.dropout.default: _is_evaluated,
     aten.constant_pad_nd.default: lambda node: not any(node.args[1]),  # type: ignore[arg-type]
+    **dict.fromkeys((aten.mul.Tensor, aten.div.Tensor), _scales_by_one),
     aten.flip.default: lambda node: not node.args[1],
 }
 _RULES = {**_VIEWS, **_COPIES}
@@ -69,15 +76,15 @@ _RULES = {**_VIEWS, **_COPIES}
 
 @dataclass(frozen=True, slots=True)
 class NoOps(Pass):
-    """Removes clone, contiguous, alias, detach, dropout in eval mode, and casts and slices that change nothing.
+    """Removes clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors that change nothing.
 
     A copy stays where somebody could tell: when it is returned, itself or through views, and what it copies is not a
     fresh tensor of the same layout; and when an operator that reads strides, or one from outside torch, takes it.
-    Arithmetic stays: ``x + 0`` is not ``x`` when that is -0.0.
+    Other arithmetic stays: ``x + 0`` is not ``x`` when that is -0.0.
     """
 
     name: ClassVar[str] = "no_ops"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Remove in place."""

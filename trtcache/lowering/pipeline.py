@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
+from trtcache.lowering.arithmetic import Arithmetic
 from trtcache.lowering.assertions import Assertions
 from trtcache.lowering.attributes import Attributes
 from trtcache.lowering.batch_norm import BatchNorm
@@ -22,9 +23,11 @@ from trtcache.lowering.dimensions import Dimensions
 from trtcache.lowering.factories import Factories
 from trtcache.lowering.guards import Guards
 from trtcache.lowering.linear import Linear
+from trtcache.lowering.lookups import Lookups
 from trtcache.lowering.loops import Loops
 from trtcache.lowering.no_ops import NoOps
 from trtcache.lowering.passes import Pass, spec
+from trtcache.lowering.reductions import Reductions
 from trtcache.lowering.shapes import Shapes
 from trtcache.lowering.sizes import Sizes
 from trtcache.lowering.slices import Slices
@@ -162,7 +165,8 @@ def default_pipeline() -> Pipeline:
     return Pipeline(
         (
             *(Assertions(), Attributes(), DeadStores(), DeadCode(), Loops()),
-            *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Slices(), Sizes(), Shapes()),
+            *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Arithmetic(), Lookups()),
+            *(Slices(), Sizes(), Shapes(), Reductions()),
             *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode()),
             *(Commutative(), CommonSubexpressions()),
         ),

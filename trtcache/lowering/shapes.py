@@ -145,6 +145,8 @@ class _Walk:
 
     def expand(self, node: fx.Node, source: fx.Node) -> None:
         source, made = _through(aten.expand.default, source), node.meta["val"]
+        if source.target is aten.reshape.default and _adds_leading_ones(source):
+            source = source.args[0]  # type: ignore[assignment]  # its first argument is a tensor
         if same_sizes(source.meta["val"].shape, made.shape):
             self._replace(node, source)
             return
@@ -160,6 +162,13 @@ def _without_leading_ones(node: fx.Node) -> list[Any]:
     shape = list(node.meta["val"].shape)
     first = next((dim for dim, size in enumerate(shape) if expression(size) != 1), len(shape))
     return shape[first:]
+
+
+def _adds_leading_ones(node: fx.Node) -> bool:
+    base: Any = node.args[0]
+    added = node.meta["val"].dim() - base.meta["val"].dim()
+    sizes = node.meta["val"].shape
+    return added > 0 and same_sizes(sizes[added:], base.meta["val"].shape)
 
 
 def _through(target: object, source: fx.Node) -> fx.Node:

@@ -1,0 +1,57 @@
+"""Writes every choice of rows by a tensor as one ``index``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import calls_of, expression, is_static, tensor_of
+
+if TYPE_CHECKING:
+    from torch import fx
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups(Pass):
+    """Rewrites ``embedding(table, ids)`` and ``index_select(x, dim, ids)`` to ``index``.
+
+    ``index`` counts negative places from the end, which the others refuse: every call that they take it answers alike.
+    Tables and places that are not contiguous stay, since the result may lie in memory as they do.
+    """
+
+    name: ClassVar[str] = "lookups"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place."""
+        modified = False
+        for node in calls_of(graph_module.graph, (aten.embedding.default, aten.index_select.default)):
+            source, *dims, places = arguments(node)[: 3 - (node.target is aten.embedding.default)]
+            if all(map(_is_plain, (source, places))):
+                node.target, node.kwargs = aten.index.Tensor, {}
+                node.args = (source, [*[None] * sum(dims), places])
+                modified = True
+        return PassResult(graph_module, modified)
+
+
+def _is_plain(node: fx.Node) -> bool:
+    value = tensor_of(node)
+    if value is None or value.dim() == 0:
+        return False
+    return value.is_contiguous() if is_static(value.shape) else _is_dense(value)
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Say whether a tensor with symbolic sizes is contiguous; asking torch would add a guard."""
+    expected = 1
+    for size, step in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if expression(step) != expression(expected):
+            return False
+        expected *= size
+    return True
