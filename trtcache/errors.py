@@ -320,14 +320,14 @@ class IncompatibleEngineError(BackendError):
 
 @dataclass(eq=False)
 class NoDeviceError(BackendError):
-    """An engine cannot run on this machine: what it was built for is not here."""
+    """What was asked for needs a GPU that this machine has not."""
 
     backend: str
     target: str
     why: str
 
     def __str__(self) -> str:
-        return f"a {self.backend} engine for {self.target} cannot run here: {self.why}"
+        return f"{self.backend} for {self.target}: {self.why}"
 
 
 @dataclass(eq=False)

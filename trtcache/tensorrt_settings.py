@@ -22,8 +22,8 @@ class TensorRTSettings:
 
     Attributes:
         optimization_level: how long the builder searches, 0 to 5.
-        refit: whether the plan takes other weights without a build. None is yes where the builder has a GPU; without
-            one TensorRT-RTX builds plans for their weights only, and those are then part of the key.
+        refit: whether the plan takes other weights without a build. None is yes for TensorRT, and no for TensorRT-RTX,
+            which builds such plans on a GPU only. The weights of a plan that takes no others are part of its key.
         strip: leave the weights out of the plan, which has to be refitted before it runs.
         version_compatible: a plan for later minor versions too.
         workspace: the most memory for intermediate results of a layer, in bytes or as text (``2GB``).

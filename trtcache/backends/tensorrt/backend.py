@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
+from trtcache.errors import NoDeviceError
 from trtcache.backends.tensorrt.engine import PlanEngine
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.targets import gpu_here, plan_target
@@ -77,14 +78,23 @@ class _TensorRT(Backend):
         return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
 
     def _refits(self, settings: Settings) -> bool:
+        """Say whether a plan is to take other weights; the machine has no say, for a build farm may have no GPU."""
         wanted = settings.tensorrt.refit
-        return torch.cuda.is_available() if wanted is None else wanted
+        return bool(settings.tensorrt.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Build a plan."""
+        """Build a plan.
+
+        Raises:
+            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+        """
+        refit = self._refits(settings)
+        if refit and not torch.cuda.is_available():
+            why = "a plan that takes other weights is built on a GPU; without one leave settings.tensorrt['refit'] out"
+            raise NoDeviceError(self.name, target.label, why)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
-        plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=self._refits(settings))
+        plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=refit)
         return Artifact(plan, {"plan.json": json.dumps(proof, sort_keys=True).encode()})
 
     def load(

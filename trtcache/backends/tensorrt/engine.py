@@ -43,5 +43,5 @@ class PlanEngine:
         raise self._nowhere("it runs on its GPU")
 
     def _nowhere(self, what: str) -> NoDeviceError:
-        why = f"{what}, and this version of trtcache builds and keeps plans but does not run them yet"
-        return NoDeviceError(self._flavour.name, "a GPU", why)
+        why = f"{what}; this version of trtcache builds and keeps plans, and does not run them yet"
+        return NoDeviceError(self._flavour.name, "a plan", why)

@@ -1,0 +1,114 @@
+"""The proof of refittability: recipes are the network's constants, and what the network does not take is frozen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from onnx import TensorProto, helper
+from torch import nn
+
+from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lowered, network_of, onnx_of, stored
+from tests.keys.architectures import called
+from tests.models import retrained
+from trtcache.backends.tensorrt.onnx import OnnxModel
+from trtcache.backends.tensorrt.proof import forget, prove
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Norms(nn.Module):
+    """BatchNorm behind a convolution, in front of everything, behind an activation, and of vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.BatchNorm2d(3), nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+        self.conv, self.up = nn.Conv2d(3, 8, 3, bias=False), nn.ConvTranspose2d(8, 8, 2)
+        self.flat, self.last, self.lin = nn.BatchNorm1d(8), nn.BatchNorm1d(4), nn.Linear(8, 4)
+        for norm in (self.first, self.second, self.third, self.flat, self.last):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.second(self.conv(self.first(x))).relu()
+        x = self.flat(self.third(self.up(x)).mean((2, 3)).tanh())
+        return self.last(self.lin(x))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda: (Norms().eval(), (torch.randn(2, 3, 6, 6),)), id="norms"),
+        pytest.param(lambda: (Small().eval(), (ids(),)), id="small"),
+        pytest.param(lambda: called("resnet"), id="resnet", marks=pytest.mark.slow),
+        pytest.param(lambda: called("vit"), id="vit", marks=pytest.mark.slow),
+        pytest.param(lambda: called("gpt2"), id="gpt2", marks=pytest.mark.slow),
+    ],
+)
+def test_recipes_of_two_sets_of_weights_are_the_networks_constants(
+    made: Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]],
+) -> None:
+    """Every engine weight is refittable by name, and each one's bytes are in the network, for either set."""
+    model, args = made()
+    for one in (model, retrained(model)):
+        program = lowered(one, args)
+        network = network_of(onnx_of(program))
+        proof = prove(network, program, "tensorrt_rtx")
+        assert proof.frozen == {}
+        assert len(proof.refittable) == len(program.interface.weights)
+        weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
+        inside = constants_of(network)
+        assert [name for name, one in weights.items() if one.contiguous().numpy().tobytes() not in inside] == []
+
+
+def test_marks_are_taken_back_for_a_plan_of_one_set_of_weights() -> None:
+    """After ``forget`` no weight is marked."""
+    program = lowered(Small(), (ids(),))
+    network = network_of(onnx_of(program))
+    proof = prove(network, program, "tensorrt_rtx")
+    marked = network.definition.are_weights_marked_refittable
+    assert all(marked(name) for name in proof.refittable)
+    forget(network, proof)
+    assert not any(marked(name) for name in proof.refittable)
+
+
+class Whole(nn.Module):
+    """A buffer of whole numbers, saved with the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("offsets", torch.tensor([1, 2, 3]))
+        self.table = nn.Embedding(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.table(x + self.offsets)
+
+
+def test_a_weight_of_whole_numbers_is_frozen_with_its_reason(engines: Path) -> None:
+    """TensorRT refits floating point only; the plan says which weight it cannot take, by the model's name."""
+    facts, _ = stored(compiled(Whole(), (torch.ones(3, dtype=torch.long),), engines), engines)
+    (reason,) = facts["weights"]["frozen"].values()
+    assert reason == "offsets: TensorRT refits weights of floating point only, and this is int64"
+
+
+def test_a_weight_that_the_parser_melts_is_found_out() -> None:
+    """A BatchNorm in the ONNX file itself leaves no weight of its names, and the proof does not believe in them."""
+    program = lowered(Norms(), (torch.randn(2, 3, 6, 6),))
+    names = [one.name for one in program.interface.weights[:4]]
+    model = _batch_norm(names)
+    proof = prove(network_of(model), program, "tensorrt_rtx")
+    assert set(names) <= set(proof.frozen)
+    assert "no refittable weight of this name" in proof.frozen[names[0]]
+
+
+def _batch_norm(names: list[str]) -> OnnxModel:
+    node = helper.make_node("BatchNormalization", ["in0", *names], ["out0"])
+    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 4, 4]) for name in ("in0", "out0")]
+    values = [helper.make_tensor(name, TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]) for name in names]
+    graph = helper.make_graph([node], "norm", shapes[:1], shapes[1:], values)
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return OnnxModel(content.SerializeToString(), {}, ("in0",), ("out0",), {})
