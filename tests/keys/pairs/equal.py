@@ -399,7 +399,51 @@ def control() -> list[Pair]:
     ]
 
 
+def arithmetic() -> list[Pair]:
+    """Operands crossed, and numbers, powers and casts written otherwise."""
+    one = {"args": ({0: Dim("n", min=2, max=8)},)}
+    return [
+        pair("crossed: sum", lambda x, y: x + y.sin(), lambda x, y: y.sin() + x, _SQUARE, _SQUARE),
+        pair("crossed: comparison", lambda x, y: x > y, lambda x, y: y < x, _SQUARE, _SQUARE),
+        pair("crossed: weights", lambda w, x: x * w.a, lambda w, x: w.a * x, _SQUARE, weights={"a": (4,)}),
+        pair("power: product", lambda x: x**2, lambda x: x * x, _SQUARE),
+        pair("power: root", lambda x: x.abs() ** 0.5, lambda x: x.abs().sqrt(), _SQUARE),
+        pair("reciprocal", lambda x: 1 / x, torch.reciprocal, _SQUARE),
+        pair("division: scale of attention", lambda x: x / 16**0.5, lambda x: x * 0.25, _SQUARE, dynamic=one),
+        pair("difference: number", lambda x: x - 1, lambda x: x + (-1), _SQUARE),
+        pair("logic: truth values", lambda x: ~(x > 0), lambda x: torch.logical_not(x > 0), _SQUARE),
+        pair("mask: cast by hand", lambda x, y: (x > 0).float() * y, lambda x, y: y * (x > 0), _SQUARE, _SQUARE),
+        pair("relu6: clamp", nn.functional.relu6, lambda x: x.clamp(0, 6), _SQUARE),
+        pair("softplus: numbers", F.softplus, lambda x: F.softplus(x, 1.0, 20.0), _SQUARE),
+    ]
+
+
+def selection() -> list[Pair]:
+    """Rows, greatest elements and kept dimensions, in several words."""
+    rows, table = torch.tensor([0, 2]), {"t": _SQUARE}
+    return [
+        pair("rows: embedding", lambda w, i: F.embedding(i, w.t), lambda w, i: w.t[i], rows, weights=table),
+        pair("rows: selected", lambda x, i: x.index_select(1, i), lambda x, i: x[:, i], _SQUARE, rows),
+        pair("greatest", lambda x: x.amax(1), lambda x: x.max(1).values, _SQUARE),
+        pair("kept dimension", lambda x: x / x.sum(1, keepdim=True), lambda x: x / x.sum(1).unsqueeze(1), _SQUARE),
+        pair("normalised", F.normalize, lambda x: x / x.norm(dim=1, keepdim=True).clamp_min(1e-12), _SQUARE),
+        pair(
+            "broadcast in steps",
+            lambda x: x[None].broadcast_to(3, 4, 4).sin(),
+            lambda x: x.expand(3, 4, 4).sin(),
+            _SQUARE,
+        ),
+        pair("resized", lambda x: F.interpolate(x, scale_factor=2), lambda x: F.interpolate(x, size=16), _IMAGE),
+        pair(
+            "range: numbers",
+            lambda x: x + torch.arange(4.0),
+            lambda x: x + torch.arange(4, dtype=torch.float32),
+            _SQUARE,
+        ),
+    ]
+
+
 def pairs() -> list[Pair]:
     """Return all of them."""
-    families = (writing, defaults, copies, shapes, linear, layers, control)
+    families = (writing, defaults, copies, shapes, linear, layers, control, arithmetic, selection)
     return [one for family in families for one in family()]

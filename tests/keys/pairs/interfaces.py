@@ -111,6 +111,13 @@ def weights() -> list[Pair]:
             "weights: difference", lambda w, x: x @ w.a - x @ w.b, lambda w, x: x @ w.a - x @ w.a, _SQUARE, weights=two
         ),
         pair(
+            "weights: crossed sum",
+            lambda w, x: (x @ w.a + x.sin() @ w.b) @ w.a,
+            lambda w, x: (x @ w.a + x.sin() @ w.b) @ w.b,
+            _SQUARE,
+            weights=two,
+        ),
+        pair(
             "weights: transposed use", lambda w, x: x @ w.a @ w.b, lambda w, x: x @ w.a @ w.b.t(), _SQUARE, weights=two
         ),
         pair("weights: layout", laid_out(transposed=False), laid_out(transposed=True), _SQUARE),
