@@ -7,12 +7,10 @@ import logging
 import os
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
 from trtcache import logs
@@ -20,14 +18,14 @@ from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.cache import Cache
 from trtcache.errors import (
-    BackendUnavailableError,
     BuildForbiddenError,
     CanonicalizationError,
     IncompatibleEngineError,
     SettingsError,
 )
-from trtcache.keys.document import digests, frozen_part, key_parts
 from trtcache.pt2 import ProgramFile
+from trtcache.request import Model, device_kind, lowered, opened, request_of
+from trtcache.request import Request as Request
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
@@ -39,21 +37,14 @@ from trtcache.weights import fit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.protocol import Artifact, Backend, Engine
+    from trtcache.backends.protocol import Artifact, Engine
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.store.entry import Entry
-    from trtcache.target import Target
-    from trtcache.values import Json
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-keys_log = logging.getLogger("trtcache.keys")
-
-Program = torch.nn.Module | torch.export.ExportedProgram
-Model = Program | str | os.PathLike[str]
-"""What can be compiled: a module, a program, or the path of a program's file."""
 
 
 def compile(  # noqa: A001  # the name that torch and every user of it has for this
@@ -102,7 +93,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     if isinstance(model, (str, os.PathLike)):
         module = _compile_file(Path(model), store, backend, wanted, target, name)
     else:
-        request = _request(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
+        request = request_of(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
         module = compile_request(request, store, model)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
@@ -120,7 +111,7 @@ def _compile_file(
         module = shortcut.compiled(name or path.stem) if shortcut else None
         if module is None:
             program, load_s = _timed(file.program)
-            request = _request(program, (), None, None, backend, settings, target, name or path.stem)
+            request = request_of(program, (), None, None, backend, settings, target, name or path.stem)
             module = compile_request(request, cache, program)
             module.report.export_s += load_s
             if shortcut:
@@ -152,7 +143,7 @@ def prepare(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    return _request(model, args, None, dynamic_shapes, backend, settings or Settings(), target, name)
+    return request_of(model, args, None, dynamic_shapes, backend, settings or Settings(), target, name)
 
 
 def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:
@@ -163,12 +154,74 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
     """
+    report = _report(request)
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        module, partition = _compiled(request, cache, Path(folder), model)
+    report.partitions.append(partition)
+    module.report = report
+    return module
+
+
+def build(
+    path: str | os.PathLike[str],
+    *,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    target: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    output: Path | None = None,
+) -> Report:
+    """Put the engine of a program's file into the cache if it is not there, and write it to ``output`` as well.
+
+    The engine is not loaded: it may be for another machine. It has no weights in it, unless the settings say so.
+
+    Raises:
+        ExportError: the file cannot be read, or is no exported program.
+        BackendUnavailableError: the backend is unknown or cannot build here.
+        SettingsError: a setting or the target is unknown.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+        BuildError: the build failed.
+        StoreError: ``cache`` names a directory that cannot be a cache.
+        OSError: ``output`` cannot be written.
+    """
+    logs.start(os.environ)
+    start = time.perf_counter()
+    store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    with ProgramFile(Path(path)) as file, tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        file_s, label = time.perf_counter() - start, name or file.path.stem
+        shortcut = Shortcut.of(file, backend=backend, settings=wanted, target=target, cache=store)
+        found = shortcut.find() if shortcut else None
+        if shortcut and found:
+            entry, report = found.entry, shortcut.report(label, found)
+        else:
+            program, load_s = _timed(file.program)
+            request = request_of(program, (), None, None, backend, wanted, target, label)
+            report = _report(request)
+            entry, why = _entry(request, store, Path(folder))
+            report.partitions.append(_partition(request, entry, why, 0.0))
+            report.export_s += load_s
+            if shortcut:
+                shortcut.keep(program, request.program, request.key, load_s + request.took_s)
+        if output is not None:
+            entry.write(ENGINE, output)
+    report.file_s, report.compile_s = file_s, time.perf_counter() - start
+    log.info("%s", report)
+    return report
+
+
+def _report(request: Request) -> Report:
+    """Return the report on a request, without its engine.
+
+    Raises:
+        SettingsError: the settings name modules that stay in torch.
+    """
     program, seconds = request.program, request.program.seconds
     if any("torch_executed" in node.meta for node in program.order):
         raise SettingsError(
             "settings.torch_executed_modules", "compile builds whole programs only; lower and key know it"
         )
-    report = Report(
+    return Report(
         name=program.name,
         backend=request.backend.name,
         target=request.label,
@@ -177,11 +230,6 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
         lower_s=seconds["lower"],
         key_s=request.key_s,
     )
-    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        module, partition = _compiled(request, cache, Path(folder), model)
-    report.partitions.append(partition)
-    module.report = report
-    return module
 
 
 def lower(
@@ -205,9 +253,9 @@ def lower(
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
     logs.start(os.environ)
-    model, name = _opened(model, name)
-    chosen, wanted = registry.find(backend, _device_kind(model, args, kwargs)), Settings.of(settings)
-    return _lowered(model, args, kwargs, dynamic_shapes, chosen, wanted, name, trace=trace)
+    model, name = opened(model, name)
+    chosen, wanted = registry.find(backend, device_kind(model, args, kwargs)), Settings.of(settings)
+    return lowered(model, args, kwargs, dynamic_shapes, chosen, wanted, name, trace=trace)
 
 
 def key(
@@ -232,7 +280,7 @@ def key(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    made = _request(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
+    made = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
     if isinstance(made, CanonicalizationError):
         raise made
     return made
@@ -256,104 +304,10 @@ def described(
     from trtcache.keys.graph import graph_document
     from trtcache.keys.stored import StoredGraph
 
-    request = _request(model, (), None, None, backend, Settings(), target, name)
+    request = request_of(model, (), None, None, backend, Settings(), target, name)
     if isinstance(request.key, CanonicalizationError):
         raise request.key
     return request.key, StoredGraph.of(graph_document(request.program, request.records))
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Everything that is known before the cache is asked. ``key`` may be why there is none."""
-
-    program: LoweredProgram
-    records: list[Json]
-    backend: Backend
-    settings: Settings
-    target: Target
-    key: CacheKey | CanonicalizationError
-    key_s: float
-
-    @property
-    def label(self) -> str:
-        """What the engine runs on, for people."""
-        return self.target.label
-
-    @property
-    def took_s(self) -> float:
-        """Seconds of export, lowering and the key."""
-        return sum(self.program.seconds.values()) + self.key_s
-
-
-def _request(
-    model: Model,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    name: str | None,
-) -> Request:
-    from trtcache.keys.graph import graph_records
-
-    logs.start(os.environ)
-    model, name = _opened(model, name)
-    chosen = registry.find(backend, _device_kind(model, args, kwargs))
-    chosen.check(settings)
-    program = _lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
-    start = time.perf_counter()
-    device = program.device
-    if why := chosen.unavailable(device.type):
-        raise BackendUnavailableError(chosen.name, why)
-    resolved = chosen.target(target, device)
-    toolchain, ambient = chosen.toolchain(device.type), chosen.ambient()
-    records: list[Json] = []
-    made: CacheKey | CanonicalizationError
-    try:
-        records, graph = graph_records(program, settings.operator_versions)
-        parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
-        parts |= frozen_part(program, chosen.frozen(program, settings))
-        made = CacheKey.of(chosen.name, parts)
-        if keys_log.isEnabledFor(logging.DEBUG):
-            keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
-    except CanonicalizationError as error:
-        made = error
-    return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
-
-
-def _opened(model: Model, name: str | None) -> tuple[Program, str | None]:
-    """Return the program in a file, which is called like the file; what is no path as it is."""
-    if isinstance(model, (str, os.PathLike)):
-        with ProgramFile(Path(model)) as file:
-            return file.program(), name or file.path.stem
-    return model, name
-
-
-def _lowered(
-    model: Program,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    backend: Backend,
-    settings: Settings,
-    name: str | None,
-    *,
-    trace: bool = False,
-) -> LoweredProgram:
-    from trtcache import lowering
-
-    return lowering.lower(
-        model,
-        args,
-        kwargs,
-        dynamic_shapes=dynamic_shapes,
-        keep=backend.capabilities.keep,
-        unpack=backend.capabilities.unpack,
-        torch_executed=settings.torch_executed_modules,
-        name=name,
-        trace=trace,
-    )
 
 
 def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
@@ -375,18 +329,21 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
     forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     call = CallSignature(program.in_spec, program.out_spec, forward)
     module = CompiledModule(Executable.of(program), engine, weights, call)
-    partition = PartitionReport(
+    return module, _partition(request, entry, why, time.perf_counter() - start)
+
+
+def _partition(request: Request, entry: Entry, why: str, load_s: float) -> PartitionReport:
+    return PartitionReport(
         key=request.key if isinstance(request.key, CacheKey) else None,
         outcome=entry.outcome,
         reason=entry.reason or "",
-        weights=len(weights),
+        weights=len(request.program.interface.weights),
         fetch_s=entry.load_s,
-        load_s=time.perf_counter() - start,
+        load_s=load_s,
         build_s=entry.build_s,
         path=str(entry.path) if entry.path else None,
         why=why,
     )
-    return module, partition
 
 
 def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
@@ -440,14 +397,3 @@ def _why(request: Request, cache: Cache) -> str:
 def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
     program = request.program
     return request.backend.load(entry.read(ENGINE), device=program.device, constants=program.constants, weights=weights)
-
-
-def _device_kind(model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> str:
-    """Return ``cuda`` if anything at hand is on a GPU, else ``cpu``; the lowered program has the last word."""
-    state: Mapping[str, Any] = {}
-    if isinstance(model, torch.nn.Module):
-        state = model.state_dict(keep_vars=True)
-    elif isinstance(model, torch.export.ExportedProgram):
-        state = model.state_dict
-    tensors = [*state.values(), *pytree.tree_leaves((args, kwargs))]
-    return "cuda" if any(isinstance(one, torch.Tensor) and one.is_cuda for one in tensors) else "cpu"

@@ -36,7 +36,10 @@ KIND = "memo"
 MEMBER = "memo.json"
 
 _FORMAT = 1
-_CODE = ("lowering", "keys", "recipes.py", "settings.py", "values.py", "weights.py")
+_CODE = (
+    *("backends", "fingerprints.py", "keys", "lowering", "recipes.py", "request.py"),
+    *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
+)
 """What of this package decides which key a program has."""
 
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
@@ -204,7 +207,11 @@ def _files(path: str) -> Iterator[str]:
         yield path
         return
     with os.scandir(path) as found:
-        yield from [one.path for one in found if one.is_file()]
+        for one in found:
+            if one.is_file():
+                yield one.path
+            elif one.name != "__pycache__":
+                yield from _files(one.path)
 
 
 def _read(path: str) -> bytes:

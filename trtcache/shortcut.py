@@ -75,6 +75,7 @@ class Shortcut:
         try:
             device = file.device
             chosen = registry.find(backend, device.type)
+            chosen.check(settings)
             resolved = chosen.target(target, device)
             key = memo_key(file.digest, backend=chosen, settings=settings, target=resolved, device=device)
         except (ValueError, OSError, CanonicalizationError, PassError) as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trtcache import logs
-from trtcache.errors import TrtcacheError
+from trtcache.errors import TrtcacheError, did_you_mean
 from trtcache_cli.output import note
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ COMMANDS = {
     "run": ("trtcache_cli.run:run", "Run a program with the cache before torch_tensorrt."),
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
+    "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
     "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
     "diff": ("trtcache_cli.diff:diff", "Say how two entries differ."),
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),
@@ -80,6 +81,14 @@ class Commands(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101  # the table names commands
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is called; for a misspelt one say which was meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"command {args[0]!r}: {did_you_mean(args[0], list(COMMANDS))}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Write the table without importing any command."""

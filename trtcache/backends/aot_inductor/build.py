@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 from pathlib import Path
@@ -11,12 +12,14 @@ import torch
 from torch import fx
 
 from trtcache.backends.aot_inductor.loader import open_loader
-from trtcache.errors import BuildError
+from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
@@ -36,11 +39,13 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     """Return the file of a new package in ``folder``.
 
     Raises:
+        SettingsError: Inductor has no option of a name in ``settings.inductor``.
         BuildError: Inductor or the C++ compiler failed, or the package does not hold exactly the program's slots.
     """
     from torch._inductor import aot_compile  # a second to import, and only a build needs it
     from torch._inductor.package.package import package_aoti
 
+    check_options(settings.inductor)
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
@@ -72,6 +77,21 @@ def _prove(program: LoweredProgram, package: Path) -> None:
         raise BuildError(
             "aot_inductor", f"the package does not take these weights, so it could not be refitted: {names}"
         )
+
+
+def check_options(options: Mapping[str, Option]) -> None:
+    """Make sure that Inductor has these options.
+
+    Raises:
+        SettingsError: it has not; the message has the nearest one.
+    """
+    from torch._inductor import config
+
+    known = list(config._config)  # type: ignore[attr-defined]  # installed by torch.utils._config_module
+    for name in options:
+        if name not in known:
+            near = ", ".join(map(repr, difflib.get_close_matches(name, known, n=3))) or "see torch._inductor.config"
+            raise SettingsError(f"settings.inductor[{name!r}]", f"Inductor has no such option; did you mean {near}?")
 
 
 def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""``trtcache build``: the engine of an exported program, into the cache and into a file."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from trtcache.quantities import format_duration
+from trtcache_cli.output import note, print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from trtcache.progress import Step
+    from trtcache.runtime import Report
+
+
+class BackendType(click.ParamType[str]):
+    """A backend's name, completed from those that are installed; the command refuses others."""
+
+    name = "backend"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        param: click.Parameter,  # noqa: ARG002  # click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the backends that begin as typed."""
+        from trtcache.backends.registry import known
+
+        return [CompletionItem(name) for name in ("auto", *known()) if name.startswith(incomplete)]
+
+
+@click.command(
+    epilog=examples(
+        "trtcache build model.pt2",
+        "trtcache build model.pt2 -o engine.pt2 --target x86-64-v3",
+        "trtcache build model.pt2 --setting inductor.max_autotune=true",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.pt2")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the engine to this file.")
+@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who builds the engine.")
+@click.option("--target", help="What it is to run on, such as x86-64-v3; by default this machine.")
+@click.option("--name", help="What 'trtcache ls' shows; by default the file's name.")
+@click.option(
+    "settings",
+    "--setting",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the build, by dotted name. Repeatable.",
+)
+@session_options
+@pass_session
+def build(
+    session: Session,
+    file: Path,
+    output: Path | None,
+    backend: str,
+    target: str | None,
+    name: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Build the engine of an exported program and put it into the cache; one that is there is not built again.
+
+    A later compile of the same file, or of any model of the same architecture, is a hit. The engine has no weights in
+    it: who runs it puts its own in.
+    """
+    given = read_settings(settings)
+    if output is not None and not output.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    from trtcache import api  # imports torch
+    from trtcache.cache import Cache
+
+    with _progress(file.name):
+        report = api.build(
+            file,
+            backend=backend,
+            settings=given,
+            target=target,
+            cache=Cache(config=session.config()),
+            name=name,
+            output=output,
+        )
+    if session.as_json:
+        print_json(_document(report, output))
+    else:
+        print_pairs(_pairs(report, output))
+
+
+def read_settings(written: Sequence[str]) -> dict[str, Any]:
+    """Return settings from ``NAME=VALUE`` lines.
+
+    A name with a dot is an option in a setting that has several (``inductor.max_autotune=true``). A value is read as
+    JSON, so that numbers, ``true`` and lists are what they look like, and is else a text; versions are texts always.
+
+    Raises:
+        click.BadParameter: a line has no ``=``, or a name is given twice or both with and without options.
+    """
+    found: dict[str, Any] = {}
+    for line in written:
+        name, equals, text = line.partition("=")
+        field, dot, option = name.strip().partition(".")
+        if not (equals and field) or (dot and not option):
+            raise click.BadParameter(f"{line!r} is not NAME=VALUE", param_hint="--setting")
+        value = text if field == "operator_versions" else _value(text)
+        options = found.setdefault(field, {}) if dot else found
+        if not isinstance(options, dict) or (option or field) in options:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--setting")
+        options[option or field] = value
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """Show a spinner, the seconds and the builder's phase on a terminal, a line in a log."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        note(f"building {what}, unless it is there")
+        yield
+        return
+    from trtcache.progress import watching
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        with watching(_watcher(what, lambda text: progress.update(task, description=text))):
+            yield
+
+
+def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
+    def told(step: Step) -> bool:
+        if not step.depth:
+            show(f"{what}: {step.phase} {step.done}/{step.steps}")
+        return True
+
+    return told
+
+
+def _document(report: Report, output: Path | None) -> dict[str, Any]:
+    (one,) = report.partitions
+    return {
+        "key": one.key.digest if one.key else None,
+        "name": report.name,
+        "backend": report.backend,
+        "target": report.target,
+        "outcome": one.outcome,
+        "reason": one.reason,
+        "why": one.why,
+        "route": report.route,
+        "build_s": one.build_s,
+        "seconds": report.compile_s,
+        "path": one.path,
+        "output": str(output) if output else None,
+    }
+
+
+def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
+    (one,) = report.partitions
+    outcome = f"{one.outcome} ({one.reason})" if one.reason else one.outcome
+    building = format_duration(one.build_s) + (" saved" if one.outcome == "hit" else "")
+    way = "memo" if report.route == "memo" else "lowered"
+    return [
+        ("key", one.key.digest if one.key else "none"),
+        ("name", report.name),
+        ("engine", f"{report.backend} for {report.target}"),
+        ("outcome", f"{outcome}, {way}"),
+        ("build", building),
+        ("in all", format_duration(report.compile_s)),
+        ("entry", one.path or "not stored"),
+        *([("output", str(output))] if output else []),
+    ]

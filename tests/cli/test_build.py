@@ -1,0 +1,164 @@
+"""``trtcache build``: engines of exported programs, into the cache and into a file."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+import torch
+
+import trtcache
+from tests.models import Affine
+from trtcache.store.disk import DiskStore
+from trtcache_cli.build import BackendType, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+X = torch.randn(3, 4)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with a small model."""
+    path = tmp_path / "affine.pt2"
+    torch.export.save(torch.export.export(Affine(), (X,)), path)
+    return path
+
+
+def test_an_engine_is_built_once_and_then_found(
+    run: Callable[..., Result], file: Path, root: Path, interpreter: str
+) -> None:
+    """The first command builds, the second finds it by the file's memo, and compile finds it too."""
+    first = run("build", file, "--backend", interpreter)
+    assert (first.code, first.err) == (0, "building affine.pt2, unless it is there\n")
+    assert ["outcome", "built (absent), lowered"] in first.rows
+    second = run("build", file, "--backend", interpreter, "--json").json
+    assert (second["outcome"], second["route"], second["reason"], second["output"]) == ("hit", "memo", "", None)
+    assert second["name"] == "affine"
+    assert dict(map(tuple, first.rows))["key"] == second["key"]
+    assert second["path"] == str(DiskStore.open(root).path(second["key"]))
+    assert trtcache.compile(Affine(), (X,), backend=interpreter).report.partitions[0].outcome == "hit"
+
+
+def test_the_engine_is_written_to_a_file(
+    run: Callable[..., Result], file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no cache, and where it was there already; the name is the caller's."""
+    output = tmp_path / "engine"
+    for disabled in ("1", "0", "0"):
+        monkeypatch.setenv("TRTCACHE_DISABLE", disabled)
+        done = run("build", file, "--backend", interpreter, "-o", output, "--name", "mine", "--json")
+        assert (done.json["name"], done.json["output"]) == ("mine", str(output))
+        assert output.read_text().startswith("graph ")
+        output.unlink()
+
+
+@pytest.mark.slow
+def test_the_default_engine_is_a_package_without_weights(
+    run: Callable[..., Result], file: Path, tmp_path: Path
+) -> None:
+    """It is what AOTInductor makes, for the level that was asked for."""
+    output = tmp_path / "engine.pt2"
+    done = run("build", file, "-o", output, "--target", "x86-64-v2", "--json")
+    assert done.json["backend"] == "aot_inductor"
+    assert "x86-64-v2" in done.json["target"]
+    with zipfile.ZipFile(output) as package:
+        assert any(name.endswith(".so") for name in package.namelist())
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("--backend", "aot_inducter"), 6, "did you mean 'aot_inductor'"),
+        (("--target", "x86-64-v33"), 2, "did you mean 'x86-64-v3'"),
+        (("--setting", "inducter.max_autotune=true"), 2, "did you mean 'inductor'"),
+        (("--setting", "inductor.max_autotun=true"), 2, "did you mean 'max_autotune'"),
+        (("--setting", "max_autotune"), 2, "is not NAME=VALUE"),
+        (("--setting", 'torch_executed_modules=["lin"]'), 2, "'lin': unknown; known: "),
+        (("--outptu", "x"), 2, "Did you mean '--output'"),
+        (("--output", "/nowhere/at/all"), 2, "there is no directory /nowhere/at"),
+    ],
+)
+def test_what_is_misspelt_is_told_from_what_was_meant(
+    run: Callable[..., Result], file: Path, args: tuple[str, ...], code: int, message: str
+) -> None:
+    """One line, the documented exit code, and the name that was meant."""
+    done = run("build", file, *args)
+    assert done.code == code
+    assert message in done.err.splitlines()[-1]
+
+
+def test_a_misspelt_command_is_told_from_what_was_meant(run: Callable[..., Result]) -> None:
+    """The nearest command is named."""
+    done = run("biuld", "model.pt2")
+    assert done.code == 2
+    assert "command 'biuld': unknown; did you mean 'build'?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.pt2", None, "there is no such file"),
+        ("cut.pt2", b"PK\x03\x04", "damaged or cut off"),
+        ("model.onnx", b"", "no backend takes ONNX files yet"),
+    ],
+)
+def test_other_files_exit_with_1(
+    run: Callable[..., Result], tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    """Files that hold no program are one clear line."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = run("build", tmp_path / name)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+
+
+def test_a_forbidden_build_exits_with_7(
+    run: Callable[..., Result], file: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TRTCACHE_FORBID_BUILD the command only says whether the engine is there."""
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    assert run("build", file, "--backend", interpreter).code == 7
+
+
+def test_at_a_terminal_progress_is_shown_and_gone(terminal: Callable[..., Result], file: Path) -> None:
+    """A spinner with the file's name while it lasts; the error at the end is whole."""
+    done = terminal("build", file, "--target", "x86-64-v33")
+    assert done.code == 2
+    assert "did you mean 'x86-64-v3'" in done.out
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        ((), {}),
+        (("inductor.max_autotune=true",), {"inductor": {"max_autotune": True}}),
+        (("inductor.cpp.simdlen=256", "inductor.x=a=b"), {"inductor": {"cpp.simdlen": 256, "x": "a=b"}}),
+        (("operator_versions.mylib=1.20",), {"operator_versions": {"mylib": "1.20"}}),
+        (('torch_executed_modules=["a", "b"]',), {"torch_executed_modules": ["a", "b"]}),
+        (("tensorrt.optimization_level=5",), {"tensorrt": {"optimization_level": 5}}),
+    ],
+)
+def test_settings_are_read_from_lines(lines: tuple[str, ...], settings: dict[str, Any]) -> None:
+    """Values are JSON where they look like it, and versions are texts."""
+    assert read_settings(lines) == settings
+
+
+@pytest.mark.parametrize("lines", [("a",), ("=1",), ("a.=1",), ("a=1", "a=2"), ("a=1", "a.b=2"), ("a.b=1", "a.b=2")])
+def test_settings_that_say_two_things_are_refused(lines: tuple[str, ...]) -> None:
+    """A line without a value, and a name that is given twice."""
+    with pytest.raises(click.BadParameter):
+        read_settings(lines)
+
+
+def test_shells_complete_backends() -> None:
+    """From those that are installed."""
+    found = [one.value for one in BackendType().shell_complete(None, None, "a")]  # type: ignore[arg-type]  # not looked at
+    assert found == ["auto", "aot_inductor"]

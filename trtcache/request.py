@@ -1,0 +1,158 @@
+"""What a caller asked for, lowered and with its key: everything that is known before the cache is asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache import logs
+from trtcache.backends import registry
+from trtcache.errors import BackendUnavailableError, CanonicalizationError
+from trtcache.keys.document import digests, frozen_part, key_parts
+from trtcache.pt2 import ProgramFile
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import Backend
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.target import Target
+    from trtcache.values import Json
+
+keys_log = logging.getLogger("trtcache.keys")
+
+Program = torch.nn.Module | torch.export.ExportedProgram
+Model = Program | str | os.PathLike[str]
+"""What can be compiled: a module, a program, or the path of a program's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything that is known before the cache is asked. ``key`` may be why there is none."""
+
+    program: LoweredProgram
+    records: list[Json]
+    backend: Backend
+    settings: Settings
+    target: Target
+    key: CacheKey | CanonicalizationError
+    key_s: float
+
+    @property
+    def label(self) -> str:
+        """What the engine runs on, for people."""
+        return self.target.label
+
+    @property
+    def took_s(self) -> float:
+        """Seconds of export, lowering and the key."""
+        return sum(self.program.seconds.values()) + self.key_s
+
+
+def request_of(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
+) -> Request:
+    """Lower what a caller gave and make its key.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+    """
+    from trtcache.keys.graph import graph_records
+
+    logs.start(os.environ)
+    model, name = opened(model, name)
+    chosen = registry.find(backend, device_kind(model, args, kwargs))
+    chosen.check(settings)
+    program = lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
+    start = time.perf_counter()
+    device = program.device
+    if why := chosen.unavailable(device.type):
+        raise BackendUnavailableError(chosen.name, why)
+    resolved = chosen.target(target, device)
+    toolchain, ambient = chosen.toolchain(device.type), chosen.ambient()
+    records: list[Json] = []
+    made: CacheKey | CanonicalizationError
+    try:
+        records, graph = graph_records(program, settings.operator_versions)
+        parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
+        parts |= frozen_part(program, chosen.frozen(program, settings))
+        made = CacheKey.of(chosen.name, parts)
+        if keys_log.isEnabledFor(logging.DEBUG):
+            keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
+    except CanonicalizationError as error:
+        made = error
+    return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+
+
+def opened(model: Model, name: str | None) -> tuple[Program, str | None]:
+    """Return the program in a file, which is called like the file; what is no path as it is.
+
+    Raises:
+        ExportError: the file cannot be read, or is no exported program.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        with ProgramFile(Path(model)) as file:
+            return file.program(), name or file.path.stem
+    return model, name
+
+
+def lowered(
+    model: Program,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    backend: Backend,
+    settings: Settings,
+    name: str | None,
+    *,
+    trace: bool = False,
+) -> LoweredProgram:
+    """Lower a program as a backend wants it.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        PassError: a lowering pass broke its contract.
+        SettingsError: the program has no module that the settings name.
+    """
+    from trtcache import lowering
+
+    return lowering.lower(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        keep=backend.capabilities.keep,
+        unpack=backend.capabilities.unpack,
+        torch_executed=settings.torch_executed_modules,
+        name=name,
+        trace=trace,
+    )
+
+
+def device_kind(model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> str:
+    """Return ``cuda`` if anything at hand is on a GPU, else ``cpu``; the lowered program has the last word."""
+    state: Mapping[str, Any] = {}
+    if isinstance(model, torch.nn.Module):
+        state = model.state_dict(keep_vars=True)
+    elif isinstance(model, torch.export.ExportedProgram):
+        state = model.state_dict
+    tensors = [*state.values(), *pytree.tree_leaves((args, kwargs))]
+    return "cuda" if any(isinstance(one, torch.Tensor) and one.is_cuda for one in tensors) else "cpu"
