@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trtcache.api import key as key
     from trtcache.api import lower as lower
     from trtcache.cache import Cache as Cache
+    from trtcache.inputs import Input as Input
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
     from trtcache.progress import Step as Step
@@ -30,6 +31,7 @@ _EXPORTS = {
     "CompiledModule": "trtcache.runtime",
     "Digest": "trtcache.values",
     "Entry": "trtcache.store.entry",
+    "Input": "trtcache.inputs",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
     "compile": "trtcache.api",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
+from trtcache.inputs import examples, whole_ranges
 from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
 from trtcache.lowering.order import tied
@@ -73,10 +74,11 @@ def export(
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
-    args, kwargs = _examples(model, (args, dict(kwargs)))
+    args, kwargs, shapes = examples(model, args, kwargs, dynamic_shapes)
+    args, kwargs = _examples(model, (args, kwargs))
     try:
-        with quiet():
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges():
+            return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
 

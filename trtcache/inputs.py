@@ -1,0 +1,100 @@
+"""``trtcache.Input``: an example argument given by its shapes instead of by a tensor."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor argument whose sizes may vary between a least and a most shape.
+
+    ``Input((4, 128))`` is a tensor of that shape. ``Input(min_shape=(1, 8), opt_shape=(4, 128), max_shape=(16, 512))``
+    varies in both sizes; a plan is fastest at ``opt_shape``. The example tensor is zeros.
+
+    Attributes:
+        shape: the only shape, where none of the others is given.
+        dtype: of the tensor.
+        min_shape, max_shape: the least and the most sizes.
+        opt_shape: the usual ones; by default the most.
+        device: where the tensor is.
+    """
+
+    shape: Sequence[int] | None = None
+    dtype: torch.dtype = torch.float32
+    min_shape: Sequence[int] | None = None
+    opt_shape: Sequence[int] | None = None
+    max_shape: Sequence[int] | None = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        ranged = self.min_shape is not None and self.max_shape is not None
+        if (self.shape is not None) == ranged or (self.shape is not None and self.opt_shape is not None):
+            raise SettingsError("Input", "give either shape, or min_shape and max_shape (and opt_shape)")
+        least, usual, most = self._bounds()
+        ordered = len(least) == len(usual) == len(most) and all(
+            0 <= low <= mid <= high for low, mid, high in zip(least, usual, most, strict=True)
+        )
+        if not ordered:
+            raise SettingsError("Input", f"sizes must rise from {least} over {usual} to {most}")
+
+    def _bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        if self.shape is not None:
+            return tuple(self.shape), tuple(self.shape), tuple(self.shape)
+        most = tuple(self.max_shape or ())
+        return tuple(self.min_shape or ()), tuple(self.opt_shape or most), most
+
+    def example(self) -> torch.Tensor:
+        """Return a tensor of the usual shape."""
+        return torch.zeros(self._bounds()[1], dtype=self.dtype, device=self.device)
+
+    def dimensions(self) -> dict[int, Any]:
+        """Return what ``torch.export`` is to know of each size that varies."""
+        least, _, most = self._bounds()
+        return {
+            place: Dim.DYNAMIC(min=low, max=high)
+            for place, (low, high) in enumerate(zip(least, most, strict=True))
+            if low != high
+        }
+
+
+@contextmanager
+def whole_ranges() -> Iterator[None]:
+    """Let ``torch.export`` keep ranges that begin at 1, and usual sizes of 1; else it takes 1 for a case of its own.
+
+    torch.onnx does the same for its own exports.
+    """
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # torch's own
+        yield
+
+
+def examples(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
+) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """Return example arguments and dynamic shapes, with the tensors and the ranges of each ``Input`` among them.
+
+    Raises:
+        SettingsError: there are both, ``Input`` and ``dynamic_shapes``: which is to hold?
+    """
+    given = pytree.tree_leaves((args, kwargs))
+    if not any(isinstance(one, Input) for one in given):
+        return args, dict(kwargs), dynamic_shapes
+    if dynamic_shapes is not None:
+        raise SettingsError("dynamic_shapes", "an Input has its sizes with it; give one or the other")
+    shapes, named = pytree.tree_map(
+        lambda one: one.dimensions() if isinstance(one, Input) else None, (args, dict(kwargs))
+    )
+    made, named_made = pytree.tree_map_only(Input, lambda one: one.example(), (args, dict(kwargs)))
+    return made, named_made, dict(inspect.signature(model.forward).bind(*shapes, **named).arguments)
