@@ -84,6 +84,14 @@ class Breaks(Pass):
             case "adds in silence":
                 with graph.inserting_before(output):
                     graph.call_function(torch.ops.aten.rand.default, ([1],))
+            case "changes in silence":
+                output.prev.target = torch.ops.aten.sub.Tensor
+            case "describes nothing":
+                with graph.inserting_before(output):
+                    graph.call_function(torch.ops.aten.rand.default, ([1],))
+                return PassResult(graph_module, modified=True)
+            case "returns nothing":
+                return None  # type: ignore[return-value]  # as somebody's pass does
             case "misorders":
                 last = output.prev
                 next(iter(graph.nodes)).prepend(last)
@@ -92,6 +100,8 @@ class Breaks(Pass):
 
     def requires(self, graph_module: fx.GraphModule) -> str | None:
         """Refuse if asked to."""
+        if self.how == "cannot say":
+            raise KeyError("unknown")
         return "wants no graph at all" if self.how == "refuses" else None
 
     def ensures(self, graph_module: fx.GraphModule) -> str | None:
@@ -106,6 +116,10 @@ class Breaks(Pass):
         ("raises", PassError, "raised IndexError: no such node"),
         ("returns another", PostconditionError, "another graph module"),
         ("adds in silence", PostconditionError, "reported no change"),
+        ("changes in silence", PostconditionError, "reported no change, but changed the graph"),
+        ("describes nothing", PostconditionError, "gave rand_default no meta"),
+        ("returns nothing", PostconditionError, "returned NoneType, not a PassResult"),
+        ("cannot say", PassError, "raised KeyError: 'unknown'"),
         ("promises", PostconditionError, "a promise is broken"),
         ("misorders", PostconditionError, "not well formed"),
     ],

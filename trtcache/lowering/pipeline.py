@@ -6,7 +6,7 @@ import difflib
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
 from trtcache.lowering.arithmetic import Arithmetic
@@ -26,7 +26,7 @@ from trtcache.lowering.linear import Linear
 from trtcache.lowering.lookups import Lookups
 from trtcache.lowering.loops import Loops
 from trtcache.lowering.no_ops import NoOps
-from trtcache.lowering.passes import Pass, spec
+from trtcache.lowering.passes import Pass, PassResult, spec
 from trtcache.lowering.reductions import Reductions
 from trtcache.lowering.shapes import Shapes
 from trtcache.lowering.sizes import Sizes
@@ -36,6 +36,8 @@ from trtcache.lowering.tile import Tile
 from trtcache.lowering.tuples import Tuples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import fx
 
 
@@ -131,22 +133,40 @@ class Pipeline:
 
 
 def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...], *, lint: bool) -> bool:
-    if why := one.requires(graph_module):
+    if why := _asked(one, one.requires, graph_module, before):
         raise PreconditionError(one.name, before, why)
-    size = len(graph_module.graph.nodes)
-    try:
-        result = one(graph_module)
-    except Exception as error:
-        raise PassError(one.name, before, f"raised {type(error).__name__}: {error}") from error
+    size, text = len(graph_module.graph.nodes), None if _is_ours(one) else listing(graph_module.graph)
+    result = _asked(one, one, graph_module, before)
+    if not isinstance(result, PassResult):
+        raise PostconditionError(one.name, before, f"returned {type(result).__name__}, not a PassResult")
     if result.graph_module is not graph_module:
         raise PostconditionError(one.name, before, "returned another graph module than it was given")
     if not result.modified and len(graph_module.graph.nodes) != size:
         raise PostconditionError(one.name, before, "reported no change, but the number of nodes changed")
-    if why := one.ensures(graph_module):
+    if why := _asked(one, one.ensures, graph_module, before) or _broken(graph_module, result, text):
         raise PostconditionError(one.name, before, why)
     if result.modified and lint:
         _lint(graph_module, one.name, before)
     return result.modified
+
+
+def _asked(
+    one: Pass, question: Callable[[fx.GraphModule], Any], graph_module: fx.GraphModule, before: tuple[str, ...]
+) -> Any:
+    try:
+        return question(graph_module)
+    except Exception as error:
+        raise PassError(one.name, before, f"raised {type(error).__name__}: {error}") from error
+
+
+def _broken(graph_module: fx.GraphModule, result: PassResult, text: list[str] | None) -> str | None:
+    """Return what a pass of others did that ours are tested not to do; ``text`` is the graph before it."""
+    if text is None:
+        return None
+    if not result.modified and listing(graph_module.graph) != text:
+        return "reported no change, but changed the graph"
+    nodes = (node for node in graph_module.graph.nodes if node.op == "call_function" and "val" not in node.meta)
+    return next((f"gave {node.name} no meta['val']" for node in nodes), None)
 
 
 def _lint(graph_module: fx.GraphModule, name: str, before: tuple[str, ...]) -> None:
