@@ -68,9 +68,12 @@ class _Call:
     def as_it_is(self) -> Any:
         return self.original(**self.arguments)
 
-    def run(self, engine_cache: Any, *, keeps: bool = False, reuses: bool = False) -> Any:
+    def with_settings(self, *, keeps: bool = False, reuses: bool = False) -> _Call:
         settings = replace(self.arguments["settings"], cache_built_engines=keeps, reuse_cached_engines=reuses)
-        return self.original(**{**self.arguments, "settings": settings, "engine_cache": engine_cache})
+        return _Call(self.original, {**self.arguments, "settings": settings})
+
+    def run(self, engine_cache: Any) -> Any:
+        return self.original(**{**self.arguments, "engine_cache": engine_cache})
 
 
 class Adapter:
@@ -150,7 +153,8 @@ class Adapter:
                 operator_versions=self._operator_versions,
             )
         except CanonicalizationError as error:
-            self._tell(f"{name} is not cached: {error}")
+            hint = "; trtcache.install(operator_versions=...) takes it" if "operator_versions" in str(error) else ""
+            self._tell(f"{name} is not cached: {error}{hint}")
         except Exception:  # the program must run on as it would without us, whatever its graph has
             _logger.warning("%s is not cached: it could not be described", name, exc_info=True)
         return None
@@ -192,10 +196,10 @@ class Adapter:
         caught: dict[str, Any] = {}
         if request.is_refittable:
             catch = Catch(self._library.contract)
-            result = call.run(catch, keeps=True)
+            result = call.with_settings(keeps=True).run(catch)
             caught = catch.fields
         else:
-            result = call.run(None)
+            result = call.with_settings().run(None)
         try:
             return result, members_of(stored_fields(self._library.contract, result, caught), request.graph)
         except TypeError as error:
@@ -206,7 +210,8 @@ class Adapter:
         contract = self._library.contract
         fields = fields_of(entry, contract.stored)
         if request.is_refittable:
-            return call.run(Serve(contract, fields, call.conversion), reuses=True)
+            asking = call.with_settings(reuses=True)
+            return asking.run(Serve(contract, fields, asking.conversion))
         return self._library.result(fields, call.conversion.module)
 
 

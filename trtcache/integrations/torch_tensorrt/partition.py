@@ -34,8 +34,9 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
         module: the partition.
         fingerprints: what digests are taken with.
         name: what people call it.
-        refittable: whether floating-point weights are slots. Everything else is described by content, and in a frozen
-            engine all of it: numbers that converters read (indices, shapes, scalars) shape the network itself.
+        refittable: whether floating-point parameters and persistent buffers are slots. All else is described by
+            content, and so is everything in a frozen engine: what converters read (indices, shapes, single numbers)
+            shapes the network itself.
 
     Raises:
         CanonicalizationError: something in the partition has no stable description.
@@ -44,7 +45,8 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
     values: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(module.graph, values)
     tensors = {node: _attribute(module, node) for node in graph.find_nodes(op="get_attr")}
-    state = {str(node.target): one for node, one in tensors.items() if refittable and _is_slot(one)}
+    known = set(module.state_dict()) if refittable else set()
+    state = {str(node.target): one for node, one in tensors.items() if str(node.target) in known and _is_slot(one)}
     for node in tensors:
         node.meta["val"] = tensors[node]
         if str(node.target) in state:

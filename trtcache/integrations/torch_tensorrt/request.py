@@ -61,7 +61,7 @@ def request_for(
 
     An engine that can be refitted is described without its weights' values, but with the names of its nodes: what
     torch_tensorrt finds its weights by later. Where TensorRT uses values all the same (to find sparse weights, or to
-    refit identical ones only), they are in the key too.
+    refit identical ones only), they are in the key too. An engine for Windows cannot be loaded here, so not refitted.
 
     Raises:
         CanonicalizationError: something has no stable description.
@@ -69,7 +69,8 @@ def request_for(
     module, settings = conversion.module, conversion.settings
     registry = library.converters
     registry.set_compilation_settings(settings)  # as torch_tensorrt's interpreter does before it asks for converters
-    is_refittable = not settings.immutable_weights and library.has_refit()
+    crosses = getattr(settings, "enable_cross_compile_for_windows", False)
+    is_refittable = not (settings.immutable_weights or crosses) and library.has_refit()
     reads_values = settings.sparse_weights or settings.refit_identical_engine_weights
     program = describe(module, fingerprints, name=name, refittable=is_refittable and not reads_values)
     records, digest = graph_records(program, {*declared_operators(module, registry), *operator_versions})
