@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
-from trtcache.errors import NoDeviceError
 from trtcache.backends.tensorrt.engine import PlanEngine
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.targets import gpu_here, plan_target
+from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -90,4 +90,6 @@ def logger_of(trt: Any) -> tuple[Any, Ears]:
         def log(self, severity: Any, message: str) -> None:
             ears.hear(levels.get(severity, logging.INFO), message)
 
-    return Logger(), ears
+    logger = Logger()
+    trt.init_libnvinfer_plugins(logger, "")  # operators such as NonZero are plugins of TensorRT's own
+    return logger, ears

@@ -8,6 +8,7 @@ reads it is given the weights' own memory.
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +17,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends.tensorrt.program import input_name, output_name, weights_as_inputs
-from trtcache.errors import BuildError
+from trtcache.errors import BuildError, UnsupportedOperatorError
 from trtcache.lowering.capture import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from torch import fx
+
     from trtcache.lowering import LoweredProgram
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
+
+# How torch/onnx/_internal/exporter/_core.py words its errors (torch 2.11 to 2.13).
+_NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
+_AT_NODE = re.compile(r"Error when translating node %(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ def _exported(program: LoweredProgram, kind: str) -> Any:
                 exported, dynamo=True, optimize=True, verbose=False, input_names=names, output_names=results
             )
     except Exception as error:
-        raise BuildError(kind, f"torch.onnx: {_explained(error)}") from error
+        raise _failure(error, exported.graph, kind) from error
     return written.model_proto  # type: ignore[union-attr]  # dynamo=True always returns one
 
 
@@ -118,10 +125,13 @@ def _places(proto: Any) -> dict[str, str]:
     found = {}
     for node in proto.graph.node:
         traces = [one.value for one in node.metadata_props if one.key == _TRACE]
-        lines = [line.strip() for trace in traces for line in trace.splitlines() if line.strip().startswith("File ")]
-        if lines:
+        if lines := [line for trace in traces for line in _files(trace)]:
             found[node.name] = _place(lines)
     return found
+
+
+def _files(trace: str) -> list[str]:
+    return [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
 
 
 def _place(lines: list[str]) -> str:
@@ -129,9 +139,16 @@ def _place(lines: list[str]) -> str:
     return (users or lines)[-1].removeprefix("File ").replace('"', "")
 
 
-def _explained(error: Exception, most: int = 800) -> str:
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    text = f"{type(cause).__name__}: {cause}".strip()
-    return text if len(text) <= most else f"{text[:most]} ..."
+def _failure(error: Exception, graph: fx.Graph, kind: str, most: int = 800) -> BuildError:
+    """Return what torch.onnx failed of: the operator that it has no ONNX for, or what it says."""
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    operator = _NO_ONNX.search(str(chain[-1]))
+    node = next((found[1] for one in reversed(chain) if (found := _AT_NODE.search(str(one)))), "")
+    if operator is None:
+        text = f"{type(chain[-1]).__name__}: {chain[-1]}".strip()
+        return BuildError(kind, f"torch.onnx: {text[:most]}")
+    traces = [one.stack_trace for one in graph.nodes if one.name == node and one.stack_trace]
+    where = _place(_files(traces[0])) if traces else ""
+    return UnsupportedOperatorError(kind, "torch has no ONNX for it", node, operator[1], where)

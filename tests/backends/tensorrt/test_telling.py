@@ -1,0 +1,104 @@
+"""What TensorRT tells while it builds: progress, its log, and errors with the line of the user's model."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.backends.tensorrt.plans import Small, compiled, ids
+from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
+from trtcache.backends.tensorrt.log import Ears, logger_of
+from trtcache.backends.tensorrt.network import parse
+from trtcache.backends.tensorrt.onnx import OnnxModel
+from trtcache.errors import BuildCancelledError, BuildError, UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_watcher_sees_every_phase_to_its_end(tmp_path: Path) -> None:
+    """The outermost phase ends when all of its steps are done, and others are inside of it."""
+    steps: list[trtcache.Step] = []
+    with trtcache.watching(steps.append):
+        compiled(Small(), (ids(),), tmp_path)
+    outer = [one for one in steps if one.depth == 0]
+    assert {one.phase for one in outer} == {"Building engine"}
+    assert outer[-1].done == outer[-1].steps > 0
+    assert max(one.depth for one in steps) > 0
+
+
+def test_a_watcher_that_says_no_calls_the_build_off(tmp_path: Path) -> None:
+    """Nothing of the build is stored, and the next one is not disturbed."""
+    model = Small()
+    with trtcache.watching(lambda _: False), pytest.raises(BuildCancelledError, match="nothing was stored"):
+        compiled(model, (ids(),), tmp_path)
+    assert not list(tmp_path.glob("entries/*/*"))
+    assert compiled(model, (ids(),), tmp_path).report.partitions[0].outcome == "built"
+
+
+def test_an_exception_of_the_watcher_comes_out_of_the_build(tmp_path: Path) -> None:
+    """Ctrl-C, which Python raises in whatever runs, does not get lost in TensorRT's own code."""
+
+    def interrupted(_: trtcache.Step) -> None:
+        raise KeyboardInterrupt
+
+    with trtcache.watching(interrupted), pytest.raises(KeyboardInterrupt):
+        compiled(Small(), (ids(),), tmp_path)
+
+
+class NoOnnx(nn.Module):
+    """An operator that torch has no ONNX for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svd(x)[1]
+
+
+class NoTensorRT(nn.Module):
+    """An operator that TensorRT's parser does not know."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.fft.rfft(x).real
+
+
+@pytest.mark.parametrize(("model", "operator"), [(NoOnnx(), "aten._linalg_svd"), (NoTensorRT(), "DFT")])
+def test_an_operator_that_nobody_knows_is_named_with_its_line(model: nn.Module, operator: str, tmp_path: Path) -> None:
+    """The error has the operator and the file and line of the user's own model."""
+    with pytest.raises(UnsupportedOperatorError, match=r"test_telling.py, line \d+, in forward") as raised:
+        compiled(model, (torch.rand(4, 4),), tmp_path)
+    assert raised.value.operator == operator
+    assert "aot_inductor" in str(raised.value)
+
+
+def test_what_is_no_onnx_is_an_error_with_the_parsers_words() -> None:
+    """Bytes that cannot be read are a BuildError, not a crash."""
+    trt = TENSORRT_RTX.load()
+    logger, ears = logger_of(trt)
+    with ears.listening() as errors, pytest.raises(BuildError, match="cannot read the program"):
+        parse(trt, TENSORRT_RTX, logger, OnnxModel(b"junk", {}, (), (), {}), errors)
+
+
+def test_errors_that_somebody_listens_to_are_not_printed_as_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """They become the message of an exception; without a listener they are errors of the log."""
+    ears = Ears()
+    with caplog.at_level(logging.DEBUG, "trtcache.tensorrt"):
+        with ears.listening() as errors:
+            ears.hear(logging.ERROR, "no memory")
+            ears.hear(logging.ERROR, "no memory")
+            ears.hear(logging.DEBUG, "a step")
+        ears.hear(logging.ERROR, "alone")
+    assert errors.text == "no memory"
+    assert [one.levelno for one in caplog.records] == [logging.INFO, logging.INFO, logging.DEBUG, logging.ERROR]
+    with ears.listening() as none:
+        assert "did not say why" in none.text
+
+
+def test_tensorrts_own_messages_are_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG the log has what TensorRT says of a build."""
+    with caplog.at_level(logging.DEBUG, "trtcache.tensorrt"):
+        compiled(Small(), (ids(),), tmp_path)
+    assert any(one.name == "trtcache.tensorrt" for one in caplog.records)
