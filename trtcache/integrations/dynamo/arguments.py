@@ -34,6 +34,7 @@ class Arguments:
         weights: tensors that the engine has in it, with names for people.
         sizes: numbers that are the size of an input: the input's place, and the dimension.
         numbers: other numbers; an engine is made for their values.
+        fractions: tensors that Dynamo made of Python's floats; the graph reads each by ``item``.
         symbols: where the value of each symbol is among the arguments.
     """
 
@@ -41,11 +42,16 @@ class Arguments:
     weights: Mapping[int, str]
     sizes: Mapping[int, tuple[int, int]]
     numbers: tuple[int, ...]
+    fractions: tuple[int, ...]
     symbols: Mapping[sympy.Symbol, int]
 
 
 def read_arguments(
-    placeholders: Sequence[fx.Node], examples: Sequence[Any], changed: Collection[int] = ()
+    placeholders: Sequence[fx.Node],
+    examples: Sequence[Any],
+    *,
+    changed: Collection[int] = (),
+    fixed: Collection[int] = (),
 ) -> Arguments:
     """Return what each argument is.
 
@@ -53,6 +59,7 @@ def read_arguments(
         placeholders: those of the graph.
         examples: the arguments of the call that Dynamo traced.
         changed: places of weights that calls change, beside those that Dynamo saw change.
+        fixed: places of fractions that an engine is to be made for, as for numbers.
 
     Raises:
         ExportError: an argument is neither a tensor nor a whole number.
@@ -61,6 +68,8 @@ def read_arguments(
     weights: dict[int, str] = {}
     ints: list[int] = []
     for place, (node, example) in enumerate(zip(placeholders, examples, strict=True)):
+        if place in fixed:
+            continue
         if isinstance(example, torch.Tensor):
             if place not in changed and _is_weight(node, example) and not _is_written(value_of(node)):
                 weights[place] = f"{_readable(node)}_{place}"
@@ -71,10 +80,18 @@ def read_arguments(
         else:
             raise ExportError("the graph", f"its argument {node.name} is a {type(example).__name__}")
     given = _sizes(placeholders, inputs)
-    symbols = {expr: place for place in ints if (expr := expression(value_of(placeholders[place]))).is_Symbol}
-    sizes = {place: given[symbol] for symbol, place in symbols.items() if symbol in given}
-    numbers = tuple(place for place in ints if place not in sizes)
-    return Arguments(tuple(inputs), weights, sizes, numbers, symbols)
+    written = {place: expression(value_of(placeholders[place])) for place in ints}
+    symbols = {expr: place for place, expr in written.items() if expr.is_Symbol}
+    sizes = {place: given[expr] for place, expr in written.items() if expr in given}
+    numbers = tuple(sorted({*fixed, *ints} - set(sizes)))
+    fractions = tuple(place for place in inputs if _is_fraction(placeholders[place], examples[place]))
+    return Arguments(tuple(inputs), weights, sizes, numbers, fractions, symbols)
+
+
+def number(argument: Any) -> int | float:
+    """Return a number argument's value; Dynamo passes floats as tensors."""
+    value: int | float = argument.item() if isinstance(argument, torch.Tensor) else argument
+    return value
 
 
 def value_of(node: fx.Node) -> Any:
@@ -104,8 +121,16 @@ def _is_weight(node: fx.Node, example: torch.Tensor) -> bool:
     return fixed and (isinstance(example, torch.nn.Parameter) or bool(_OF_A_MODULE.search(source_name(node))))
 
 
+def _is_fraction(node: fx.Node, example: torch.Tensor) -> bool:
+    single = example.dim() == 0 and example.dtype is torch.float64 and example.device.type == "cpu"
+    return single and all(user.op == "call_method" and user.target == "item" for user in node.users)
+
+
 def _is_written(value: torch.Tensor) -> bool:
-    """Say whether Dynamo wrote into the tensor as it followed the program: also what lowering finds nobody reads."""
+    """Say whether Dynamo wrote into the tensor as it followed the program: also what lowering finds nobody reads.
+
+    It does too for weights in one memory (2.13 makes the second one's fake by a write): they are inputs then.
+    """
     return value.is_inference() or value._version > 0
 
 

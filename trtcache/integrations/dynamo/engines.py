@@ -12,8 +12,8 @@ import torch
 from torch._guards import tracing
 
 from trtcache import api
-from trtcache.errors import CanonicalizationError
-from trtcache.integrations.dynamo.arguments import read_arguments
+from trtcache.errors import CanonicalizationError, ExportError
+from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
 from trtcache.integrations.dynamo.results import read_results
@@ -66,14 +66,20 @@ class Workshop:
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         request = api.prepare(
             flat,
-            tuple(call[place] for place in arguments.inputs),
+            # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
+            tuple(call[place].detach() for place in arguments.inputs),
             dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
             backend=self.options.backend,
             settings=self.options.settings,
             target=self.options.target,
-            name=self.name,
+            name=self._label(arguments, call),
         )
         return request, flat
+
+    def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
+        """Return the graph's name, and the numbers that the engine is made for."""
+        numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
+        return f"{self.name} ({', '.join(numbers)})" if numbers else self.name
 
 
 class GraphEngine:
@@ -122,17 +128,31 @@ def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.R
     """Return what the arguments are, and the lowered graph; once more if calls turn out to change weights.
 
     Raises:
+        ExportError: the graph cannot be lowered.
         CanonicalizationError: the graph has no key.
     """
-    arguments = read_arguments(workshop.placeholders, call)
     with _outside_of_dynamo():
-        request, flat = workshop.prepare(arguments, call)
+        arguments, request, flat = _lowered(workshop, call)
         if changed := _changed(arguments, request, call):
-            arguments = read_arguments(workshop.placeholders, call, changed)
+            fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
+            arguments = read_arguments(workshop.placeholders, call, changed=changed, fixed=fixed)
             request, flat = workshop.prepare(arguments, call)
     if isinstance(request.key, CanonicalizationError):
         raise request.key
     return arguments, request, flat
+
+
+def _lowered(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.Request, fx.GraphModule]:
+    """Lower the graph with fractions as inputs; where that fails, as for one that is compared, for their values."""
+    arguments = read_arguments(workshop.placeholders, call)
+    try:
+        return (arguments, *workshop.prepare(arguments, call))
+    except ExportError:
+        if not arguments.fractions:
+            raise
+    log.debug("%s: fractions cannot be inputs", workshop.name, exc_info=True)
+    arguments = read_arguments(workshop.placeholders, call, fixed=arguments.fractions)
+    return (arguments, *workshop.prepare(arguments, call))
 
 
 def _changed(arguments: Arguments, request: api.Request, call: Sequence[Any]) -> Collection[int]:

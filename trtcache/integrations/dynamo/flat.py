@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.integrations.dynamo.arguments import expression, value_of
+from trtcache.integrations.dynamo.arguments import expression, number, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,13 +34,18 @@ def flat_module(
     for place, (source, dim) in arguments.sizes.items():
         copies[placeholders[place]] = graph.call_method("size", (copies[placeholders[source]], dim))
     for place in arguments.numbers:
-        copies[placeholders[place]] = int(call[place])
+        copies |= dict.fromkeys(_readings(placeholders[place], call[place]), number(call[place]))
     _copy_parts(graph_module, root)
     for node in graph_module.graph.nodes:
-        if node.op not in {"placeholder", "output"}:
+        if node.op not in {"placeholder", "output"} and node not in copies:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in computed))
     return fx.GraphModule(root, graph)
+
+
+def _readings(placeholder: fx.Node, argument: Any) -> list[fx.Node]:
+    """Return the nodes that are the value of a number's placeholder: itself, or where it is a tensor what reads it."""
+    return list(placeholder.users) if isinstance(argument, torch.Tensor) else [placeholder]
 
 
 def _copy_parts(graph_module: fx.GraphModule, root: torch.nn.Module) -> None:

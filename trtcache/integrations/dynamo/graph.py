@@ -19,6 +19,7 @@ from trtcache.errors import (
     PassError,
     TrainingError,
 )
+from trtcache.integrations.dynamo.arguments import number
 from trtcache.integrations.dynamo.engines import Workshop
 from trtcache.integrations.dynamo.gradients import training
 
@@ -71,7 +72,7 @@ class CompiledGraph:
         self._workshop = Workshop(graph_module, placeholders, options, cache, name, self.report)
         self._numbers: tuple[int, ...] = ()
         self._fixed: tuple[tuple[int, int], ...] = ()
-        self._ways: dict[tuple[int, ...], Way] = {}
+        self._ways: dict[tuple[object, ...], Way] = {}
         self._lock = threading.Lock()
         call = [_known(one) for one in examples]
         if why := training(graph_module, placeholders, call):
@@ -89,10 +90,12 @@ class CompiledGraph:
             self._leave(str(error))
             return self._eager(args)
 
-    def _key(self, args: Sequence[Any]) -> tuple[int, ...]:
+    def _key(self, args: Sequence[Any]) -> tuple[object, ...]:
         if not self._numbers and not self._fixed:
             return ()
-        return (*(args[place] for place in self._numbers), *(args[place].shape[dim] for place, dim in self._fixed))
+        # As text 0.0 is not -0.0, and a number that is none is itself.
+        numbers = [repr(number(args[place])) for place in self._numbers]
+        return (*numbers, *(args[place].shape[dim] for place, dim in self._fixed))
 
     def _way(self, args: Sequence[Any]) -> Way:
         """Return how calls like this one run, after finding out."""
@@ -111,7 +114,7 @@ class CompiledGraph:
         try:
             engine = self._workshop.engine(args)
         except _UNTAKEN as error:
-            self._leave(str(error))
+            self._leave(_said(error))
             return self._eager
         if engine.numbers != self._numbers or not set(engine.fixed) <= set(self._fixed):
             self._ways.clear()  # by keys that say too little
@@ -149,9 +152,17 @@ def _known(example: Any) -> Any:
     return example.node.hint if isinstance(example, torch.SymInt) else example
 
 
+def _said(error: Exception) -> str:
+    """Return an error as one line; torch explains at length what its graphs are not."""
+    text = error.why if isinstance(error, ExportError) else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
 def _name(graph_module: fx.GraphModule) -> str:
-    """Return the file and the function where the graph begins, ``modeling_bert.forward``."""
-    for node in graph_module.graph.nodes:
-        if node.op not in {"placeholder", "output"} and (where := _WHERE.search(node.meta.get("stack_trace") or "")):
+    """Return the file and the function where the graph begins, ``modeling_bert.forward``, else a module's class."""
+    nodes = [node for node in graph_module.graph.nodes if node.op not in {"placeholder", "output"}]
+    for node in nodes:
+        if where := _WHERE.search(node.meta.get("stack_trace") or ""):
             return f"{PurePath(where[1]).stem}.{where[2]}"
-    return "torch.compile"
+    classes = [kind for node in nodes for _, kind in (node.meta.get("nn_module_stack") or {}).values()]
+    return next((kind.__name__ for kind in classes if isinstance(kind, type)), "torch.compile")

@@ -30,14 +30,15 @@ class GraphReport:
     weight_sets: int = 0
 
     def __str__(self) -> str:
-        rows = [f"{self.name}: {_count(self.engines, 'engine')}, {self.weight_sets} sets of weights"]
+        engines, sets = _count(len(self.engines), "engine"), _count(self.weight_sets, "set")
+        rows = [f"{self.name}: {engines}, {sets} of weights"]
         rows += [str(one) for one in self.engines]
         rows += [f"  eager: {why}" for why in self.eager]
         return "\n".join(rows)
 
 
-def _count(things: list[Report], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 class Reports:

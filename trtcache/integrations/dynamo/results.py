@@ -118,7 +118,9 @@ def _made(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
 
 
 def _view(view: View, base: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    if base.stride() != (expected := _evaluated(view.base_stride, sizes)):  # Dynamo does not guard those of weights
+    if base.stride() != (
+        expected := _evaluated(view.base_stride, sizes)
+    ):  # guards of Dynamo's that a caller switched off
         raise InputError("a weight", f"strides {expected}", f"{base.stride()}")
     shape, stride, (offset,) = (_evaluated(one, sizes) for one in (view.shape, view.stride, (view.offset,)))
     return base.as_strided(shape, stride, base.storage_offset() + offset)

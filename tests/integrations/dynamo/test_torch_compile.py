@@ -1,0 +1,232 @@
+"""Programs under ``torch.compile``: they compute what eager torch does, and a new size builds nothing."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.models import ConvNorm, difference
+from trtcache.integrations import torch_compile
+from trtcache.integrations.dynamo import graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integrations.dynamo.conftest import CompileModel, Made
+
+
+def _structured(x: torch.Tensor, *, scale: float, more: dict[str, Any]) -> dict[str, Any]:
+    return {"scaled": [x * scale, (more["y"], "text")], "rows": x.shape[0], "none": None}
+
+
+class Broken(nn.Module):
+    """Two graphs, with Python between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        half = self.one(x)
+        torch._dynamo.graph_break()
+        return self.two(half)
+
+
+class Counting(nn.Module):
+    """Changes buffers in several ways: statistics, a counter that nothing reads, a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("table", torch.zeros(8, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.calls += 1
+        self.table.index_copy_(0, torch.arange(2), x[:2])
+        return self.norm(x), self.table.sum(0)
+
+
+class Views(nn.Module):
+    """Writes, after a break, through views of an input and of what the first graph computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = x @ self.weight
+        corner, (left, right), flat, turned = made[1:, :2], made.chunk(2, -1), x.view(-1), self.weight.t()
+        torch._dynamo.graph_break()
+        flat.add_(3)
+        torch._dynamo.graph_break()
+        corner.mul_(2)
+        torch._dynamo.graph_break()
+        return x, made, corner, left, right, flat, turned, turned.sum()
+
+
+def _x(rows: int = 3) -> torch.Tensor:
+    return torch.randn(rows, 4)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], dict[str, Any]]] = {
+    "linear": (nn.Linear(4, 4), lambda: (_x(),), {}),
+    "folded": (ConvNorm().eval(), lambda: (torch.randn(2, 3, 8, 8),), {}),
+    "attention": (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), lambda: (torch.randn(2, 3, 4),), {}),
+    "structured": (_structured, lambda: (_x(),), {"scale": 2.0, "more": {"y": torch.ones(2)}}),
+    "broken": (Broken(), lambda: (_x(),), {}),
+    "counting": (Counting(), lambda: (_x(),), {}),
+    "views": (Views(), lambda: (_x(),), {}),
+    "random": (lambda x: nn.functional.dropout(x, 0.5) + torch.rand_like(x), lambda: (_x(),), {}),
+    "in_place": (lambda x, y: (x.add_(y), x.t(), y[0]), lambda: (_x(), _x()), {}),
+    "turned": (lambda x: x.t() @ x, lambda: (torch.randn(4, 3).t(),), {}),
+    "no_tensors": (lambda: torch.ones(3), tuple, {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *((name, torch.no_grad) for name in PROGRAMS),
+        ("folded", torch.inference_mode),
+        ("counting", torch.inference_mode),
+    ],
+)
+def test_a_program_does_what_it_does_in_eager_torch(
+    compile_model: CompileModel, made: Made, name: str, mode: Callable[[], Any]
+) -> None:
+    """Results, changed arguments and changed buffers are those of eager torch, call after call, by engines alone."""
+    program, arguments, kwargs = PROGRAMS[name]
+    model, twin = copy.deepcopy(program), copy.deepcopy(program)
+    compiled = compile_model(model)
+    with mode():
+        for seed in range(2):
+            args = arguments()
+            others = copy.deepcopy(args)
+            torch.manual_seed(seed)
+            expected = twin(*args, **copy.deepcopy(kwargs))
+            torch.manual_seed(seed)
+            found = compiled(*others, **copy.deepcopy(kwargs))
+            assert difference((expected, args), (found, others)) is None
+    assert all(engines == 1 for engines, _ in made())
+    if isinstance(model, nn.Module) and isinstance(twin, nn.Module):
+        assert difference(dict(twin.state_dict()), dict(model.state_dict())) is None
+
+
+def test_results_that_are_arguments_are_the_arguments(compile_model: CompileModel, made: Made) -> None:
+    """A changed argument that is returned is the caller's own tensor, and a view of it lies in its memory."""
+    x = _x()
+    with torch.no_grad():
+        same, view = compile_model(lambda x: (x.add_(1), x[1:]))(x)
+    assert same is x
+    assert view.data_ptr() == x[1:].data_ptr()
+    assert made() == [(1, 1)]
+
+
+def test_a_result_that_casts_lazily_is_left_to_torch(compile_model: CompileModel) -> None:
+    """A graph that returns its argument conjugated, which no view by sizes and strides is, runs in eager torch."""
+    x = torch.randn(3, dtype=torch.complex64)
+    found, _ = compile_model(lambda x: (x.conj(), x * 2))(x)
+    assert torch.equal(found, x.conj())
+    assert found.is_conj()
+    (report,) = torch_compile.reports()
+    assert report.eager == ["its result conj is l_x_ read as something else"]
+
+
+def test_a_new_size_builds_nothing(compile_model: CompileModel, made: Made) -> None:
+    """Dynamo makes a second graph when a size changes, with numbers as results; later sizes build nothing."""
+    model = nn.Linear(4, 4)
+    compiled = compile_model(lambda x: (model(x).reshape(-1), x.shape[0] * 2 + 1))
+    with torch.no_grad():
+        for rows in (3, 5, 8, 13, 2):
+            x = _x(rows)
+            assert difference((model(x).reshape(-1), rows * 2 + 1), compiled(x)) is None
+    assert made() == [(1, 1), (1, 1)]
+
+
+def test_a_marked_size_builds_once(compile_model: CompileModel, made: Made) -> None:
+    """A size that ``mark_dynamic`` lets vary between bounds has one graph and one engine, with those bounds."""
+    model = nn.Linear(4, 4)
+    compiled = compile_model(model)
+    with torch.inference_mode():
+        for rows in (3, 5, 64):
+            x = _x(rows)
+            torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+            assert difference(model(x), compiled(x)) is None
+    assert made() == [(1, 1)]
+    (key,) = [one.partitions[0].key for report in torch_compile.reports() for one in report.engines]
+    assert key is not None
+    assert key.document["parts"]["sizes"] == [[2, 64]]
+
+
+def test_every_size_may_vary(compile_model: CompileModel, made: Made) -> None:
+    """With ``dynamic=True`` the first graph takes every size but 0 and 1."""
+    model = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    compiled = compile_model(model, dynamic=True)
+    with torch.no_grad():
+        for batch, tokens in ((2, 3), (4, 7), (3, 2)):
+            x = torch.randn(batch, tokens, 4)
+            assert difference(model(x), compiled(x)) is None
+    assert made() == [(1, 1)]
+
+
+def test_a_number_that_is_no_size_has_engines_of_its_own(
+    compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An argument that varies is in the program: each value has its engine, up to a limit, and the report says so."""
+    monkeypatch.setattr(graph, "MOST_ENGINES", 3)
+
+    def padded(x: torch.Tensor, count: int) -> torch.Tensor:
+        return nn.functional.pad(x, (0, count)) * count
+
+    compiled, x = compile_model(padded), _x()
+    for count in (2, 3, 4, 3, 5, 6, 6, 4):
+        assert torch.equal(compiled(x, count), padded(x, count))
+    first, second = torch_compile.reports()
+    assert [one.name for one in first.engines] == ["test_torch_compile.padded"]
+    assert [one.name for one in second.engines] == [
+        f"test_torch_compile.padded (l_count_ = {one})" for one in (3, 4, 5)
+    ]
+    assert second.eager == ["it has 3 engines for numbers that are no input's size, and there are more"]
+
+
+def test_a_fraction_that_varies_builds_nothing(compile_model: CompileModel, made: Made) -> None:
+    """A float argument is an input from its second value on."""
+    compiled, x = compile_model(lambda x, scale: x * scale), _x()
+    for scale in (0.5, 1.5, 2.5, 3.5):
+        assert torch.equal(compiled(x, scale), x * scale)
+    assert made() == [(1, 1), (1, 1)]
+
+
+def test_autocast_is_part_of_the_program(compile_model: CompileModel, made: Made) -> None:
+    """Under ``torch.autocast`` results have the type that eager torch gives them, and without it their own."""
+    model, x = nn.Linear(4, 4), _x()
+    compiled = compile_model(model)
+    with torch.no_grad():
+        for enabled in (True, False):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                assert difference(model(x), compiled(x)) is None
+    assert made() == [(1, 1), (1, 1)]
+
+
+def test_reports_tell_what_was_done(compile_model: CompileModel, caplog: pytest.LogCaptureFixture) -> None:
+    """A report names the graph by where it begins or as the user does, and shows each engine; the log has it too."""
+    with torch.no_grad(), caplog.at_level(logging.INFO):
+        compile_model(Broken())(_x())
+        torch._dynamo.reset()
+        compile_model(Broken(), name="mine")(_x())
+    names = [report.name for report in torch_compile.reports()]
+    assert names[0] == "test_torch_compile.forward"
+    assert names[1].startswith("test_torch_compile.torch_dynamo_resume_in_forward")
+    assert names[2:] == ["mine", "mine"]
+    text = str(torch_compile.reports()[2])
+    assert text.startswith("mine: 1 engine, 1 set of weights\nmine: interpreter for cpu")
+    assert "hit" in text
+    assert text.partition("\n")[2] in caplog.text
+    torch_compile.clear_reports()
+    assert torch_compile.reports() == ()

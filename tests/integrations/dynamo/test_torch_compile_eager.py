@@ -1,0 +1,194 @@
+"""What ``torch.compile`` leaves to eager torch, what it refuses, and what its options say."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+
+from tests.models import difference
+from trtcache.errors import (
+    BackendUnavailableError,
+    BuildError,
+    BuildForbiddenError,
+    SettingsError,
+    TrainingError,
+)
+from trtcache.integrations import torch_compile
+from trtcache.integrations.dynamo.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integrations.dynamo.conftest import CompileModel, Made
+
+
+@torch.library.custom_op("trtcache_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """Return the double, which no key can tell."""
+    return x * 2
+
+
+@twice.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _branches(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        one.getMessage() for one in caplog.records if one.levelno == logging.WARNING and one.name.startswith("trtcache")
+    ]
+
+
+def _cause(failed: pytest.ExceptionInfo[BackendCompilerFailed]) -> BaseException:
+    return failed.value.inner_exception
+
+
+def test_training_goes_on_in_eager_torch(compile_model: CompileModel, caplog: pytest.LogCaptureFixture) -> None:
+    """With gradients to come a model trains as without us, and one warning says what to do for inference."""
+    model, x = nn.Linear(4, 4), torch.randn(3, 4)
+    compiled = compile_model(model)
+    for rows in (3, 5):
+        compiled(torch.randn(rows, 4)).sum().backward()
+    assert model.weight.grad is not None
+    (warning,) = _warnings(caplog)
+    assert "gradient mode is on and 1 of its results require gradients" in warning
+    assert "torch.inference_mode()" in warning
+    with torch.no_grad():
+        assert difference(model(x), compiled(x)) is None
+    assert [len(report.engines) for report in torch_compile.reports()] == [0, 0, 1]
+
+
+def test_training_can_be_allowed(compile_model: CompileModel, caplog: pytest.LogCaptureFixture) -> None:
+    """With ``training="eager"`` nothing is warned of; the report says it."""
+    compile_model(nn.Linear(4, 4), training="eager")(torch.randn(3, 4)).sum().backward()
+    assert _warnings(caplog) == []
+    (report,) = torch_compile.reports()
+    assert report.eager == ["gradient mode is on and 1 of its results require gradients"]
+
+
+def test_training_can_be_refused(compile_model: CompileModel) -> None:
+    """With ``training="error"`` a graph for training is an error that says what to do."""
+    with pytest.raises(BackendCompilerFailed, match=r"options=\{'training': 'eager'\}") as failed:
+        compile_model(nn.Linear(4, 4), training="error")(torch.randn(3, 4))
+    assert isinstance(_cause(failed), TrainingError)
+
+
+def test_a_graph_that_makes_its_argument_require_gradients_is_for_training(compile_model: CompileModel) -> None:
+    """An argument that is multiplied by a parameter in place gets its gradient."""
+    weight, x = nn.Parameter(torch.ones(3)), torch.ones(3)
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(weight)
+        return x.detach()
+
+    compile_model(scale)(x)
+    assert x.requires_grad
+    (report,) = torch_compile.reports()
+    assert "it makes 1 of its arguments require gradients" in report.eager[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        torch.no_grad()(lambda model, x: model(x)),
+        lambda model, x: model(x).argmax(-1),
+        lambda model, x: x * 2,
+    ],
+)
+def test_parameters_alone_are_no_training(
+    compile_model: CompileModel, made: Made, program: Callable[..., torch.Tensor]
+) -> None:
+    """Where no result can have gradients there is an engine, though the model's parameters require them."""
+    model, x = nn.Linear(4, 4), torch.randn(3, 4)
+    assert difference(program(model, x), compile_model(lambda x: program(model, x))(x)) is None
+    assert made() == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [(_branches, "control flow"), (lambda x: twice(x) + 1, "trtcache_tests::twice")],
+)
+def test_what_no_engine_takes_runs_in_eager_torch(
+    compile_model: CompileModel, caplog: pytest.LogCaptureFixture, program: Callable[..., Any], reason: str
+) -> None:
+    """A graph that cannot be lowered, or that has no key, runs as it is, with one warning that says why."""
+    compiled, x = compile_model(program), torch.randn(3)
+    for _ in range(2):
+        assert difference(program(x), compiled(x)) is None
+    (warning,) = _warnings(caplog)
+    assert reason in warning
+    assert "\n" not in warning
+    (report,) = torch_compile.reports()
+    assert report.engines == []
+    assert str(report).endswith(f"  eager: {report.eager[0]}")
+
+
+def test_a_declared_operator_has_an_engine(compile_model: CompileModel, made: Made) -> None:
+    """The options are those of ``Settings``: with a version a custom operator is cached."""
+    compiled = compile_model(lambda x: twice(x) + 1, operator_versions={"trtcache_tests": "1"})
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
+    assert made() == [(1, 1)]
+
+
+def test_a_call_that_an_engine_refuses_runs_in_eager_torch(
+    compile_model: CompileModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Arguments in one memory, of which one is changed, are what no engine can be given."""
+    memory, twin = torch.ones(6), torch.ones(6)
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+    assert torch.equal(add(twin[1:], twin[:5]), compile_model(add)(memory[1:], memory[:5]))
+    assert torch.equal(memory, twin)
+    (warning,) = _warnings(caplog)
+    assert "memory of its own" in warning
+
+
+@pytest.mark.parametrize("program", [nn.Linear(3, 3), _branches, lambda x: x + 1])
+def test_nothing_runs_without_an_engine_where_builds_are_forbidden(
+    compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch, program: Callable[..., Any]
+) -> None:
+    """With ``TRTCACHE_FORBID_BUILD=1`` training, what no engine takes, and a miss are errors."""
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    with pytest.raises(BackendCompilerFailed, match="TRTCACHE_FORBID_BUILD=1") as failed:
+        compile_model(program)(torch.ones(3))
+    assert isinstance(_cause(failed), BuildForbiddenError)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"trainin": "eager"}, SettingsError, r"options\['trainin'\]: unknown; did you mean 'training'\?"),
+        ({"inductr": {}}, SettingsError, r"options\['inductr'\]: unknown; did you mean 'inductor'\?"),
+        ({"training": "eagr"}, SettingsError, r"options\['training'\]: 'eagr': unknown; did you mean 'eager'\?"),
+        ({"torch_executed_modules": ["torch.nn.modules.linear.Linear"]}, SettingsError, "torch_executed_modules"),
+        ({"backend": "aot_inducter"}, BackendUnavailableError, "did you mean 'aot_inductor'"),
+        ({"backend": "aot_inductor", "inductor": {"no_such_option": 1}}, BuildError, "no_such_option"),
+    ],
+)
+def test_a_mistake_is_an_error(
+    compile_model: CompileModel, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    """What a user asked for by a name that there is not, and a build that fails, are errors, never eager torch."""
+    with pytest.raises(BackendCompilerFailed, match=message) as failed:
+        compile_model(lambda x: x + 1, **options)(torch.ones(3))
+    assert isinstance(_cause(failed), kind)
+
+
+def test_modes_are_settings() -> None:
+    """A mode is the options of Inductor that it stands for; one that a package cannot have is an error."""
+    assert Options.of(None, "default") == Options.of({}, None)
+    assert Options.of(None, "max-autotune-no-cudagraphs").settings.inductor["max_autotune"] is True
+    with pytest.raises(SettingsError, match=r"'reduce-overhead': unknown; known: default, max-autotune-no-cudagraphs"):
+        Options.of(None, "reduce-overhead")

@@ -1,0 +1,215 @@
+"""Weights under ``torch.compile``: each call answers with those that its model has at that moment."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from tests.models import ConvNorm, Weights, difference, retrained
+from trtcache.integrations.dynamo import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integrations.dynamo.conftest import CompileModel, Made
+
+pytestmark = pytest.mark.usefixtures("_without_gradients")
+
+
+@pytest.fixture(name="_without_gradients", autouse=True)
+def _fixture_without_gradients() -> object:
+    """Run a test as programs for inference do."""
+    with torch.no_grad():
+        yield
+
+
+def test_equal_blocks_are_one_engine_with_weights_of_their_own(compile_model: CompileModel, made: Made) -> None:
+    """Three layers of one class, compiled one by one, have one graph, one engine and three sets of weights."""
+    model, x = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))), torch.randn(3, 4)
+    expected = model(x)
+    for layer in model:
+        layer.forward = compile_model(layer.forward)
+    for _ in range(2):
+        assert difference(expected, model(x)) is None
+    assert made() == [(1, 3)]
+
+
+class Block(nn.Module):
+    """A layer and an activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+class Blocks(nn.Module):
+    """Three equal blocks with breaks between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+def test_equal_blocks_of_a_model_are_one_engine(compile_model: CompileModel, made: Made) -> None:
+    """Blocks between breaks of one compiled model share an engine, call after call."""
+    model, x = Blocks(), torch.randn(3, 4)
+    compiled = compile_model(model)
+    for _ in range(2):
+        assert difference(model(x), compiled(x)) is None
+    assert made() == [(1, 3)]
+
+
+def test_assigned_weights_are_used_and_the_old_ones_freed(compile_model: CompileModel, made: Made) -> None:
+    """After ``load_state_dict(assign=True)`` the new weights answer, without a build, and the old ones are freed."""
+    model, other, x = nn.Linear(4, 4), nn.Linear(4, 4), torch.randn(3, 4)
+    compiled = compile_model(model)
+    compiled(x)
+    old = weakref.ref(model.weight.untyped_storage()), weakref.ref(model.weight)
+    model.load_state_dict(copy.deepcopy(other.state_dict()), assign=True)
+    assert difference(other(x), compiled(x)) is None
+    gc.collect()
+    assert [one() for one in old] == [None, None]
+    assert made() == [(1, 2)]
+
+
+def _new_values(model: Weights) -> None:
+    model.w.copy_(torch.randn(4, 4))
+
+
+def _new_memory(model: Weights) -> None:
+    model.w.data = torch.randn(4, 4)
+
+
+def _same_memory_turned(model: Weights) -> None:
+    model.w.data = model.w.data.t()
+
+
+def _new_object(model: Weights) -> None:
+    model.w = torch.randn(4, 4)
+
+
+def _other_layout(model: Weights) -> None:
+    model.w.data = torch.randn(6, 10)[1:5, 2:6]
+
+
+def _in_place_in_that_layout(model: Weights) -> None:
+    _other_layout(model)
+    model(torch.ones(3, 4))
+    model.w.mul_(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "graphs"),  # Dynamo guards strides, so another layout is another graph
+    [
+        (_new_values, 1),
+        (_new_memory, 1),
+        (_new_object, 1),
+        (_same_memory_turned, 2),
+        (_other_layout, 2),
+        (_in_place_in_that_layout, 2),
+    ],
+)
+def test_a_changed_weight_is_noticed(
+    compile_model: CompileModel, made: Made, change: Callable[[Weights], None], graphs: int
+) -> None:
+    """Whichever way a weight changes, object and memory included, the next call answers with it, by the same engine."""
+    model, x = Weights(torch.randn(4, 4)), torch.randn(3, 4)
+    compiled = compile_model(model)
+    for _ in range(2):
+        assert difference(model(x), compiled(x)) is None
+        change(model)
+    assert difference(model(x), compiled(x)) is None
+    assert [engines for engines, _ in made()] == [1] * graphs
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_weights_that_an_engine_has_a_copy_of_follow_the_model(
+    compile_model: CompileModel, made: Made, mode: Callable[[], torch.no_grad]
+) -> None:
+    """A folded BatchNorm is folded again after a change in place, also where tensors have no version counter."""
+    with mode():
+        model, x = ConvNorm().eval(), torch.randn(2, 3, 8, 8)
+        compiled = compile_model(model)
+        for _ in range(3):
+            assert difference(model(x), compiled(x)) is None
+            retrained(model)
+        model.load_state_dict(ConvNorm().state_dict())
+        assert difference(model(x), compiled(x)) is None
+    ((engines, _),) = made()
+    assert engines == 1
+
+
+def test_weights_that_come_apart_are_two(compile_model: CompileModel, made: Made) -> None:
+    """Two weights in one memory, of which one gets its own later, are told apart from then on."""
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.randn(3, 4)
+    model[1].weight.data = model[0].weight.data
+    compiled = compile_model(model)
+    assert difference(model(x), compiled(x)) is None
+    model[1].weight.data = torch.randn(4, 4)
+    assert difference(model(x), compiled(x)) is None
+    assert [engines for engines, _ in made()] == [1]
+
+
+def test_weights_that_do_not_fit_are_compiled_anew(compile_model: CompileModel, made: Made) -> None:
+    """Weights of another type, where the guards of modules are switched off, get an engine of their own."""
+    layer = nn.Linear(4, 4)
+    compiled = compile_model(
+        lambda: layer.weight * 2, guard_filter_fn=torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe
+    )
+    for _ in range(2):
+        assert difference(layer.weight * 2, compiled()) is None
+        layer.weight.data = layer.weight.data.double()
+    assert made() == [(2, 2)]
+
+
+def test_no_more_sets_of_weights_are_kept_than_the_limit(
+    compile_model: CompileModel, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit the set that was used longest ago makes place, and comes back without a build."""
+    monkeypatch.setattr(instances, "MOST_INSTANCES", 2)
+    models, x = [nn.Linear(4, 4) for _ in range(3)], torch.randn(3, 4)
+    compiled = [compile_model(model) for model in models]
+    for place in (0, 1, 0, 2, 0, 1):
+        assert difference(models[place](x), compiled[place](x)) is None
+    assert made() == [(1, 4)]
+
+
+def test_threads_with_different_weights_do_not_mix_them(compile_model: CompileModel, made: Made) -> None:
+    """Threads that call equal models, one of them with ever new weights, get their own models' results."""
+    models = [nn.Linear(4, 4) for _ in range(4)]
+    compiled = [compile_model(model) for model in models]
+    x, wrong = torch.randn(3, 4), []
+    compiled[0](x)
+
+    def call(place: int) -> None:
+        with torch.no_grad():
+            for _ in range(50):
+                if place == 0:
+                    models[0].load_state_dict(nn.Linear(4, 4).state_dict(), assign=True)
+                if why := difference(models[place](x), compiled[place](x)):
+                    wrong.append((place, why))
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(models))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    ((engines, _),) = made()
+    assert engines == 1
