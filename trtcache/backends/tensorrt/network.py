@@ -31,7 +31,8 @@ def parse(trt: Any, flavour: Flavour, logger: Any, model: OnnxModel, errors: Err
         BuildError: the model cannot be read.
     """
     builder = trt.Builder(logger)
-    definition = builder.create_network(_flags(trt))
+    # Strongly typed: precision is in the graph, and so in the key.
+    definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(definition, logger)
     if not parser.load_model_proto(model.content):
         raise _failure(flavour, parser, model, errors)
@@ -43,22 +44,13 @@ def parse(trt: Any, flavour: Flavour, logger: Any, model: OnnxModel, errors: Err
     return Network(builder, definition, parser, model)
 
 
-def _flags(trt: Any) -> int:
-    """Return what makes a network strongly typed: precision is in the graph, and so in the key.
-
-    TensorRT 11 has no other networks, and calls the flag obsolete.
-    """
-    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
-    return 0 if flag is None else 1 << int(flag)
-
-
 def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: Errors) -> BuildError:
     found = [parser.get_error(place) for place in range(parser.num_errors)]
-    named = next((one for one in found if one.node_name()), None)
-    if named is None:
-        why = "; ".join(one.desc() for one in found) or errors.text
+    refused = next((refused for refused in found if refused.node_name()), None)
+    if refused is None:
+        why = "; ".join(refused.desc() for refused in found) or errors.text
         return BuildError(flavour.name, f"the ONNX parser cannot read the program: {why}")
-    node = named.node_name()
+    node = refused.node_name()
     return UnsupportedOperatorError(
-        flavour.name, named.desc(), node=node, operator=named.node_operator(), where=model.places.get(node, "")
+        flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
     )

@@ -89,13 +89,12 @@ def _writer_of(trt: Any, file: BinaryIO) -> Any:
 
 
 def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:
-    for attribute, value in (
-        ("builder_optimization_level", settings.optimization_level),
-        ("max_aux_streams", settings.max_aux_streams),
-        ("avg_timing_iterations", settings.avg_timing_iterations),
-    ):
-        if value is not None:
-            setattr(config, attribute, value)
+    if settings.optimization_level is not None:
+        config.builder_optimization_level = settings.optimization_level
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
+    if settings.avg_timing_iterations is not None:
+        config.avg_timing_iterations = settings.avg_timing_iterations
     if settings.tiling is not None:
         config.tiling_optimization_level = getattr(trt.TilingOptimizationLevel, settings.tiling.upper())
     if settings.profiling_verbosity is not None:
