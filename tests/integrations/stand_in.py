@@ -82,6 +82,7 @@ from typing import Any, NamedTuple
 from torch_tensorrt.dynamo._settings import CompilationSettings
 class {result_type}(NamedTuple):
 {fields}
+MAP = {weight_name_map!r}
 class TRTInterpreter:
     def __init__(self):
         pass
@@ -113,6 +114,7 @@ def interpret_module_to_result({parameters}):
             return made(module, bytes(serialized_engine), input_names, output_names{given})
     engine = build(module, settings)
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    weight_name_map = None if settings.immutable_weights else MAP
     result = made(module, engine, names, ["output0"]{defaults})
     if settings.cache_built_engines and serving and engine_cache.check(asked) is None:
         input_specs, compilation_settings = inputs, settings
@@ -160,9 +162,10 @@ def write(folder: Path, version: str, *, breach: str = "") -> Path:
         parameters=", ".join(parameters),
         cached=", ".join(contract.cached),
         given="".join(f", {name}={name}" for name in rest),
-        defaults="".join(f", {name}={VALUES[name]!r}" for name in said),
+        defaults="".join(f", {name}={_said(name)}" for name in said),
+        weight_name_map=VALUES["weight_name_map"],
         signature="".join(f", {name}=None" for name in said),
-        unpacked="; ".join(f"{name} = {VALUES[name]!r}" for name in rest),
+        unpacked="; ".join(f"{name} = {_said(name)}" for name in rest),
     )
     assert ENGINE in contract.cached
     files = {
@@ -183,3 +186,7 @@ def write(folder: Path, version: str, *, breach: str = "") -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return folder
+
+
+def _said(name: str) -> str:
+    return name if name == "weight_name_map" else repr(VALUES[name])

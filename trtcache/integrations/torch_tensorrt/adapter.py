@@ -131,10 +131,7 @@ class Adapter:
         with _during(second):
             module = original(*args, **kwargs)
         if attempt.hit and second.made is not None:
-            request, entry = attempt.hit
-            self._cache.reject(entry, "load")
-            build_s = time.perf_counter() - started_s
-            self._cache.keep(request.key, second.made, build_s=build_s, name=entry_name(attempt.name))
+            self._replace(*attempt.hit, second.made, time.perf_counter() - started_s, attempt.name)
         return module
 
     def _request(self, conversion: Conversion, name: str) -> Request | None:
@@ -180,28 +177,42 @@ class Adapter:
         except _NotKeptError:
             self._tally.add_uncached()
             return result
-        if entry.outcome == "hit":
-            try:
-                result = self._served(call, request, entry)
-            except CorruptBlobError as error:
-                _logger.warning("an entry is of no use, and is built again: %s", error)
-                self._cache.reject(entry, "load")
-                return self._fetched(call, request, attempt, started_s)
-            attempt.hit = request, entry
+        if entry.outcome == "built":
+            self._tally.add(entry, time.perf_counter() - started_s)
+            return result
+        try:
+            result = self._served(call, request, entry)
+        except CorruptBlobError as error:
+            _logger.warning("an entry is of no use, and is built again: %s", error)
+            self._cache.reject(entry, "load")
+            return self._fetched(call, request, attempt, started_s)
+        except Exception as error:  # noqa: BLE001  # whatever a refit raises, assertions too
+            _logger.warning("an engine from the cache could not be refitted, and is built again: %s", error)
+            return self._rebuilt(call, request, entry, attempt.name)
+        attempt.hit = request, entry
         self._tally.add(entry, time.perf_counter() - started_s)
         return result
 
+    def _rebuilt(self, call: _Call, request: Request, entry: Entry, name: str) -> Any:
+        """Build in place of a hit that could not be used; only if that works was the entry at fault."""
+        started_s = time.perf_counter()
+        result, made = self._built(call, request)
+        if made is not None:
+            self._replace(request, entry, made, time.perf_counter() - started_s, name)
+        return result
+
+    def _replace(self, request: Request, entry: Entry, made: dict[str, Content], build_s: float, name: str) -> None:
+        self._cache.reject(entry, "load")
+        self._cache.keep(request.key, made, build_s=build_s, name=entry_name(name))
+        self._tally.add_built(build_s)
+
     def _built(self, call: _Call, request: Request) -> tuple[Any, dict[str, Content] | None]:
         """Let torch_tensorrt build; return its result, and the members of an entry unless it cannot be kept."""
-        caught: dict[str, Any] = {}
-        if request.is_refittable:
-            catch = Catch(self._library.contract)
-            result = call.with_settings(keeps=True).run(catch)
-            caught = catch.fields
-        else:
-            result = call.with_settings().run(None)
+        catch = Catch(self._library.contract) if request.is_refittable else None
+        result = call.with_settings(keeps=request.is_refittable).run(catch)
+        source = catch.fields if catch and catch.fields else result._asdict()
         try:
-            return result, members_of(stored_fields(self._library.contract, result, caught), request.graph)
+            return result, members_of(stored_fields(self._library.contract, source), request.graph)
         except TypeError as error:
             self._tell(f"a result of torch_tensorrt is not kept: {error}")
             return result, None

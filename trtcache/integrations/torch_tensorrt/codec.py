@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -37,22 +36,8 @@ def written(value: Any) -> Json:
             return {"$dict": [[written(name), written(one)] for name, one in value.items()]}
         case torch.dtype():
             return {"$dtype": str(value).removeprefix("torch.")}
-        case torch.Tensor():
-            return {"$tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), _bytes(value).hex()]}
-        case np.ndarray():
-            return {"$array": [value.dtype.name, list(value.shape), value.tobytes().hex()]}
         case _:
-            return _written_type(value)
-
-
-def _written_type(value: Any) -> Json:
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        return {"$numpy": np.dtype(value).name}
-    raise TypeError(f"a {type(value).__name__} has no stored form")
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+            raise TypeError(f"a {type(value).__name__} has no stored form")
 
 
 def read(value: Any) -> Any:
@@ -74,26 +59,10 @@ def read(value: Any) -> Any:
     return _FORMS[tag](content)
 
 
-def _tensor(content: Any) -> torch.Tensor:
-    name, shape, data = content
-    return torch.frombuffer(bytearray.fromhex(data), dtype=_torch_dtype(name)).reshape(shape)
-
-
-def _array(content: Any) -> np.ndarray[Any, Any]:
-    name, shape, data = content
-    return np.frombuffer(bytearray.fromhex(data), dtype=_numpy_dtype(name)).reshape(shape)
-
-
-def _torch_dtype(name: Any) -> torch.dtype:
+def _dtype(name: Any) -> torch.dtype:
     dtype = getattr(torch, name, None) if isinstance(name, str) and _DTYPE.fullmatch(name) else None
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{name!r} is no dtype")  # noqa: TRY004  # of the right type and wrong
-    return dtype
-
-
-def _numpy_dtype(name: Any) -> np.dtype[Any]:
-    if not (isinstance(name, str) and _DTYPE.fullmatch(name)) or (dtype := np.dtype(name)).hasobject:
-        raise ValueError(f"{name!r} is no dtype of numbers")
     return dtype
 
 
@@ -101,8 +70,5 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
     "$float": float.fromhex,
     "$tuple": lambda content: tuple(read(one) for one in content),
     "$dict": lambda content: {read(name): read(one) for name, one in content},
-    "$dtype": _torch_dtype,
-    "$numpy": _numpy_dtype,
-    "$tensor": _tensor,
-    "$array": _array,
+    "$dtype": _dtype,
 }

@@ -17,8 +17,7 @@ from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 from trtcache.cache import Cache
 from trtcache.errors import CanonicalizationError, CorruptBlobError
 from trtcache.fingerprints import Fingerprints
-from trtcache.integrations.torch_tensorrt.contracts import ENGINE
-from trtcache.integrations.torch_tensorrt.exchange import Serve
+from trtcache.integrations.torch_tensorrt.exchange import Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.library import Library
 from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
 from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
@@ -93,7 +92,7 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         contract = self._library.contract
         fields = dict(zip(contract.cached, entry, strict=True))
         try:
-            members = members_of({name: fields[name] for name in (ENGINE, *contract.stored)}, request.graph)
+            members = members_of(stored_fields(contract, fields), request.graph)
         except TypeError as error:
             _logger.warning("an engine is not kept: %s", error)
             return

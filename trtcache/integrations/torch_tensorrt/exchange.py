@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trtcache.integrations.torch_tensorrt.contracts import Contract
     from trtcache.integrations.torch_tensorrt.request import Conversion
 
+_WEIGHT_NAMES = "weight_name_map"
 _HASH = "trtcache"  # of one engine: the key was made and compared before
 
 
@@ -54,7 +55,15 @@ class Serve:
         return self._entry
 
 
-def stored_fields(contract: Contract, result: Any, caught: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an entry keeps: what torch_tensorrt would keep if it handed that over, else the result itself."""
-    source = caught or result._asdict()
-    return {name: source[name] for name in (ENGINE, *contract.stored)}
+def stored_fields(contract: Contract, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an entry keeps of a result, or of what torch_tensorrt would keep itself.
+
+    The weight name map of versions before 2.13 is not: it was guessed from the values of one model's weights (two equal
+    biases are one name), and what it lacks keeps the old values without an error. Without it torch_tensorrt makes the
+    map anew from the network, and each weight must be in it.
+    """
+    return {**{name: source[name] for name in (ENGINE, *contract.stored)}, **_forgotten(contract)}
+
+
+def _forgotten(contract: Contract) -> dict[str, None]:
+    return {_WEIGHT_NAMES: None} if _WEIGHT_NAMES in contract.result else {}

@@ -22,9 +22,12 @@ from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trtcache.fingerprints import Fingerprints
+
+_FOLDED = "_frozen_param"
+"""How torch_tensorrt names what it computes from constants."""
 
 
 def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, refittable: bool) -> LoweredProgram:
@@ -45,8 +48,8 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
     values: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(module.graph, values)
     tensors = {node: _attribute(module, node) for node in graph.find_nodes(op="get_attr")}
-    known = set(module.state_dict()) if refittable else set()
-    state = {str(node.target): one for node, one in tensors.items() if str(node.target) in known and _is_slot(one)}
+    named = [(str(node.target), tensor) for node, tensor in tensors.items()]
+    state = _slots(module, named) if refittable else {}
     for node in tensors:
         node.meta["val"] = tensors[node]
         if str(node.target) in state:
@@ -106,9 +109,18 @@ def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
     return value
 
 
-def _is_slot(tensor: torch.Tensor) -> bool:
-    """Say whether a refit sets this tensor. Before 2.13 torch_tensorrt kept single numbers as they were."""
-    return tensor.is_floating_point() and tensor.numel() > 1
+def _slots(module: fx.GraphModule, tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return the weights that a refit sets: of several floating-point numbers, and a parameter or persistent buffer.
+
+    A converter may read a single number and make it part of the network. What torch_tensorrt folded together may be a
+    mask as well as a weight.
+    """
+    known = set(module.state_dict())
+    return {
+        name: tensor
+        for name, tensor in tensors
+        if name in known and not name.startswith(_FOLDED) and tensor.is_floating_point() and tensor.numel() > 1
+    }
 
 
 def _mark_constants(tensors: Mapping[fx.Node, torch.Tensor], fingerprints: Fingerprints) -> None:

@@ -38,6 +38,13 @@ class Tally:
                 self.built += 1
                 self.build_s += entry.build_s
 
+    def add_built(self, build_s: float) -> None:
+        """Count an engine that took the place of a hit."""
+        with self._lock:
+            self._begin_anew()
+            self.built += 1
+            self.build_s += build_s
+
     def add_uncached(self) -> None:
         """Count a conversion that went past the cache."""
         with self._lock:
