@@ -20,6 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 SUBJECTS = {
     "model": "from a model to its first output, in six ways (about 6 min)",
+    "file": "from a program's file to its first output (about 2 min)",
     "checks": "the input checks of a call",
     "key": "passes and key of a graph",
     "keys": "keys of graphs of 10,000 and 100,000 nodes, beside torch's",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
-from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
 from trtcache.recipes import parse, sources
+from trtcache.runtime.constants import in_order, read_constants
 from trtcache.weights import EngineWeight, Slot
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.contents import Content
     from trtcache.store.entry import Entry
     from trtcache.values import Json
 
@@ -77,7 +78,7 @@ class Executable:
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
             interface = _interface(document, recipes)
-            constants = _constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
+            constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
         if len(names) != len(interface.slots):
@@ -120,7 +121,7 @@ def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json]) -> Inte
         results=tuple(map(_result, document["results"])),
         slots=slots,
         weights=weights,
-        constants=tuple(document["constants"][name][0] for name in _in_order(document["constants"])),
+        constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
         ranges=tuple((least, most) for least, most in document["sizes"]),
     )
 
@@ -162,31 +163,3 @@ def _value(written: object) -> object:
         case {"$float": str(value)}:
             return float.fromhex(value)
     raise ValueError(f"{written!r} is no value of a leaf")
-
-
-def _in_order(constants: Mapping[str, Any]) -> list[str]:
-    return sorted(constants, key=lambda name: int(name.removeprefix("c")))
-
-
-def _constants(content: bytes, written: Mapping[str, tuple[str, str]], device: torch.device) -> dict[str, torch.Tensor]:
-    """Return the stored constants where the engine wants them, each checked against its digest.
-
-    Raises:
-        ValueError: one is missing, or is another.
-    """
-    if not written:
-        return {}
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        found: dict[str, torch.Tensor] = load(content)
-    except SafetensorError as error:
-        raise ValueError(f"constants: {error}") from error
-    placed: dict[str, torch.Tensor] = {}
-    for name in _in_order(written):
-        digest, kind = written[name]
-        if Content.of(found[name]).digest != digest:
-            raise ValueError(f"constant {name} is not the one of the key")
-        placed[name] = found[name].to(device if kind == device.type else kind)
-    return placed
