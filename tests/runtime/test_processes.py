@@ -92,3 +92,28 @@ def test_the_key_does_not_change_by_inductors_import_but_by_its_configuration(
     print(json.dumps({"same": trtcache.key(Affine(), (x,)).digest == before}))
     """
     assert _answer(start_python(code)) == {"same": True}
+
+
+def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_database(
+    start_python: Callable[..., Any], root: Path, tmp_path: Path
+) -> None:
+    """By a memo, with its own weights, and without importing what only the long way or a database needs."""
+    code = f"""
+    import json, sys, torch, trtcache
+
+    names = {(*HIT_IMPORTS, "sympy", "torch._export.serde", "safetensors")!r}
+    path, x = {str(tmp_path / "affine.pt2")!r}, torch.arange(12.0).reshape(3, 4)
+    if MAKE:
+        from tests.models import Affine
+        torch.export.save(torch.export.export(Affine(3.0), (x,)), path)
+    compile_ = trtcache.compile
+    before = set(sys.modules)
+    compiled = compile_(path)
+    found = compiled(x)[0].sum().item()
+    added = [name for name in names if name in set(sys.modules) - before]
+    print(json.dumps([compiled.report.route, compiled.report.partitions[0].outcome, found, added]))
+    """
+    first = _answer(start_python(code.replace("MAKE", "True"), TRTCACHE_DIR=str(root)))
+    assert (first[0], first[2]) == ("lowered", EXPECTED)
+    second = _answer(start_python(code.replace("MAKE", "False"), TRTCACHE_DIR=str(root), TRTCACHE_FORBID_BUILD="1"))
+    assert second == ["memo", "hit", EXPECTED, []]
