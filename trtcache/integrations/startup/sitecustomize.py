@@ -23,11 +23,16 @@ def _run_the_next() -> None:
         spec.loader.exec_module(module)
 
 
+def _install() -> None:
+    try:
+        from trtcache.integrations.torch_tensorrt.installation import install_for_run
+    except ImportError:
+        return  # another Python that the program starts, which has no trtcache
+    install_for_run()
+
+
 _leave()
 try:
-    from trtcache.integrations.torch_tensorrt.installation import install_for_run
-except ImportError:
-    pass  # another Python that the program starts, which has no trtcache
-else:
-    install_for_run()
-_run_the_next()
+    _run_the_next()
+finally:
+    _install()  # last, so that it comes before the import hooks of others, and hands on to them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -55,7 +56,8 @@ class Library:
     @property
     def is_debugging(self) -> bool:
         """Whether torch_tensorrt's ``Debugger`` is on, which builds engines of another kind."""
-        return isinstance(vars(self.conversion.TRTInterpreter).get("__init__"), functools.partialmethod)
+        interpreter = getattr(self.conversion, "TRTInterpreter", None)
+        return isinstance(inspect.getattr_static(interpreter, "__init__", None), functools.partialmethod)
 
     @property
     def converters(self) -> Any:
