@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
+from tests.backends.interpreter import Interpreter
 from tests.models import difference
 from trtcache.errors import (
     BackendUnavailableError,
@@ -174,16 +175,28 @@ def test_nothing_runs_without_an_engine_where_builds_are_forbidden(
         ({"training": "eagr"}, SettingsError, r"options\['training'\]: 'eagr': unknown; did you mean 'eager'\?"),
         ({"torch_executed_modules": ["torch.nn.modules.linear.Linear"]}, SettingsError, "torch_executed_modules"),
         ({"backend": "aot_inducter"}, BackendUnavailableError, "did you mean 'aot_inductor'"),
-        ({"backend": "aot_inductor", "inductor": {"no_such_option": 1}}, BuildError, "no_such_option"),
+        ({"backend": "aot_inductor", "inductor": {"max_autotun": 1}}, SettingsError, "did you mean 'max_autotune'"),
     ],
 )
 def test_a_mistake_is_an_error(
     compile_model: CompileModel, options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    """What a user asked for by a name that there is not, and a build that fails, are errors, never eager torch."""
+    """What a user asked for by a name that there is not is an error, never eager torch."""
     with pytest.raises(BackendCompilerFailed, match=message) as failed:
         compile_model(lambda x: x + 1, **options)(torch.ones(3))
     assert isinstance(_cause(failed), kind)
+
+
+def test_a_failed_build_is_an_error(compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that fails is not passed over: whoever asked for an engine has to know."""
+
+    def fail(*_: object) -> None:
+        raise BuildError("interpreter", "no compiler")
+
+    monkeypatch.setattr(Interpreter, "build", fail)
+    with pytest.raises(BackendCompilerFailed, match="building interpreter failed: no compiler") as failed:
+        compile_model(lambda x: x + 1)(torch.ones(3))
+    assert isinstance(_cause(failed), BuildError)
 
 
 def test_modes_are_settings() -> None:
