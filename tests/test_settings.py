@@ -49,3 +49,33 @@ def test_every_field_is_in_the_key() -> None:
 def test_a_name_that_resembles_none_gets_the_list() -> None:
     """Without a near name the known ones are listed."""
     assert did_you_mean("xyzzy", ["b", "a"]) == "unknown; known: a, b"
+
+
+def test_fields_that_came_later_leave_older_keys_as_they_are() -> None:
+    """What they say enters the key, and nothing does where they say nothing."""
+    assert set(Settings().document()) == {"inductor", "operator_versions"}
+    given = Settings.of({"autocast": "fp16", "autocast_exclude": ["aten.mm"], "tensorrt": {"workspace": "1GB"}})
+    document = given.document()
+    assert document["autocast"] == "fp16"
+    assert document["autocast_exclude"] == ["aten.mm"]
+    assert document["tensorrt"] == {"workspace": 10**9}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optimisation_level": 3}, "did you mean 'optimization_level'"),
+        ({"optimization_level": 6}, "6 is not from 0 to 5"),
+        ({"optimization_level": True}, "expected a number from 0 to 5, got True"),
+        ({"refit": 1}, "expected True or False, got 1"),
+        ({"tiling": "some"}, "'some' is none of none, fast, moderate, full"),
+        ({"profiling_verbosity": "DETAILED"}, "none of layer_names_only, none, detailed"),
+        ({"workspace": "much"}, "is not a size"),
+        ({"strip": True, "refit": False}, "has to be refitted"),
+        (3, "expected a mapping of names, got 3"),
+    ],
+)
+def test_impossible_settings_of_tensorrt_are_one_clear_error(given: object, message: str) -> None:
+    """The error names the setting and what it can be."""
+    with pytest.raises(SettingsError, match=message):
+        Settings.of({"tensorrt": given})

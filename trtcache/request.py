@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.autocast import Autocast
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.values import Json
@@ -142,9 +143,18 @@ def lowered(
         keep=backend.capabilities.keep,
         unpack=backend.capabilities.unpack,
         torch_executed=settings.torch_executed_modules,
+        autocast=_autocast(settings),
         name=name,
         trace=trace,
     )
+
+
+def _autocast(settings: Settings) -> Autocast | None:
+    if settings.autocast is None:
+        return None
+    from trtcache.lowering.autocast import Autocast
+
+    return Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
 
 
 def device_kind(model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> str:

@@ -30,6 +30,12 @@ IN_THE_GRAPH = frozenset({"torch_executed_modules"})
 """Fields that are no part of the key by themselves: all that they do is to mark nodes, and marks are in the key."""
 
 
+AUTOCASTS = ("fp16", "bf16")
+
+_LATER = frozenset({"autocast", "autocast_exclude", "tensorrt"})
+"""Fields that came later: left out of a key where they say nothing, so that they leave older keys as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a build.
@@ -43,6 +49,9 @@ class Settings:
         torch_executed_modules: modules whose operators stay in torch, by path (``encoder.layer.0``) or by class
             (``torch.nn.modules.activation.GELU``). The graph says which operators those are, so a program of renamed
             modules keeps its key.
+        autocast: ``fp16`` or ``bf16``: the precision in which matrix products and convolutions of a float32 program
+            are computed, and what lies between; norms, softmax and sums stay in float32, and results keep their dtypes.
+        autocast_exclude: operators that ``autocast`` leaves as they are, by name (``aten.convolution``).
         tensorrt: settings of the ``tensorrt`` and ``tensorrt_rtx`` backends, ``TensorRTSettings`` or a mapping of its
             fields (``{"optimization_level": 5}``).
     """
@@ -50,6 +59,8 @@ class Settings:
     inductor: Mapping[str, Option] = field(default_factory=dict)
     operator_versions: Mapping[str, str] = field(default_factory=dict)
     torch_executed_modules: Collection[str] = ()
+    autocast: str | None = None
+    autocast_exclude: Collection[str] = ()
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
 
     def __post_init__(self) -> None:
@@ -60,6 +71,10 @@ class Settings:
                 raise SettingsError(f"settings.inductor[{name!r}]", "fixed by trtcache: refit relies on its value")
             if not isinstance(value, (bool, int, float, str)):
                 raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is no boolean, number or text")
+        self._check_names()
+        object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
+
+    def _check_names(self) -> None:
         if not isinstance(self.operator_versions, Mapping):
             raise SettingsError("settings.operator_versions", f"expected a mapping, got {self.operator_versions!r}")
         for name, version in self.operator_versions.items():
@@ -68,7 +83,12 @@ class Settings:
         modules = self.torch_executed_modules
         if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
             raise SettingsError("settings.torch_executed_modules", f"expected names of modules, got {modules!r}")
-        object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
+        if self.autocast not in (None, *AUTOCASTS):
+            raise SettingsError("settings.autocast", f"{self.autocast!r} is none of {', '.join(AUTOCASTS)}")
+        if isinstance(self.autocast_exclude, str) or not all(isinstance(one, str) for one in self.autocast_exclude):
+            raise SettingsError(
+                "settings.autocast_exclude", f"expected names of operators, got {self.autocast_exclude!r}"
+            )
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
@@ -92,5 +112,5 @@ class Settings:
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in IN_THE_GRAPH}
-        tensorrt = given.pop("tensorrt").document()
-        return {**given, "tensorrt": tensorrt} if tensorrt else given
+        given |= {"tensorrt": self.tensorrt.document(), "autocast_exclude": sorted(self.autocast_exclude)}
+        return {name: value for name, value in given.items() if value or name not in _LATER}

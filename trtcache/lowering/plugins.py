@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trtcache.errors import PassError
+from trtcache.lowering.autocast import Autocast
+from trtcache.lowering.casts import Casts
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
@@ -42,18 +44,22 @@ def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[
     return tuple(_made(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
 
 
-def last_pipeline(points: Collection[EntryPoint], unpack: Collection[str]) -> Pipeline:
+def last_pipeline(
+    points: Collection[EntryPoint], unpack: Collection[str], autocast: Autocast | None = None
+) -> Pipeline:
     """Return the passes that run when our own have brought equal programs to one form; none if nobody asks for any.
 
     Args:
         points: the entry points of this environment.
         unpack: operators that the backend wants unpacked.
+        autocast: the pass that the caller's settings ask for.
 
     Raises:
         PassError: as ``third_party`` does.
     """
-    ours = (Unpack(tuple(sorted(unpack))),) if unpack else ()
-    taken = {one.name for one in (*default_pipeline().passes, Unpack())}
+    ours: tuple[Pass, ...] = (autocast, Casts()) if autocast else ()
+    ours += (Unpack(tuple(sorted(unpack))),) if unpack else ()
+    taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
     asked = (*ours, *third_party(points, taken))
     return Pipeline((*asked, CommonSubexpressions(), DeadCode()) if asked else ())
 

@@ -18,6 +18,7 @@ from trtcache.lowering.program import LoweredProgram, finish
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from trtcache.lowering.autocast import Autocast
     from trtcache.lowering.pipeline import PassRun
 
 
@@ -30,6 +31,7 @@ def lower(
     keep: Collection[str] = (),
     unpack: Collection[str] = (),
     torch_executed: Collection[str] = (),
+    autocast: Autocast | None = None,
     name: str | None = None,
     trace: bool = False,
 ) -> LoweredProgram:
@@ -43,6 +45,7 @@ def lower(
         keep: operators that the backend wants whole (``Capabilities.keep``).
         unpack: operators that the backend wants unpacked (``Capabilities.unpack``).
         torch_executed: modules that stay in torch (``Settings.torch_executed_modules``).
+        autocast: the pass that computes in another precision (``Settings.autocast``).
         name: what people call the program; by default the model's class.
         trace: keep what each pass changed, in ``runs``.
 
@@ -64,7 +67,7 @@ def lower(
     start = time.perf_counter()
     marked = mark(exported)
     mark_torch_executed(marked.graph_module.graph, torch_executed)
-    specs, runs = _run_passes(marked.graph_module, unpack, trace=trace)
+    specs, runs = _run_passes(marked.graph_module, unpack, autocast, trace=trace)
     unhide(marked.graph_module.graph)
     specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs)
@@ -74,10 +77,10 @@ def lower(
 
 
 def _run_passes(
-    graph_module: torch.fx.GraphModule, unpack: Collection[str], *, trace: bool
+    graph_module: torch.fx.GraphModule, unpack: Collection[str], autocast: Autocast | None, *, trace: bool
 ) -> tuple[tuple[str, ...], tuple[PassRun, ...]]:
     """Run our passes, then what the backend asks for and the passes of others; return their specs and what they did."""
-    first, last = default_pipeline(), last_pipeline(installed(), unpack)
+    first, last = default_pipeline(), last_pipeline(installed(), unpack, autocast)
     runs = first.run(graph_module, trace=trace)
     try:
         runs += last.run(graph_module, trace=trace)
