@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, HeaderSizeError
 from trtcache.store import artifact, reader, writer
-from trtcache.store.artifact import Draft, Header, contents_of
+from trtcache.store.artifact import Draft, Header, contents_of, pays
 from trtcache.store.compression import zstd
 from trtcache.store.reader import ArtifactFile
 from trtcache.values import CacheKey, hash_bytes
@@ -436,6 +436,13 @@ def test_other_than_regular_files_are_refused(tmp_path: Path, path: Path) -> Non
     (tmp_path / "directory").mkdir()
     for name in ("link", "fifo", "directory"):
         assert reason_of(tmp_path / name) == "file"
+
+
+@pytest.mark.parametrize(("size_bytes", "stays"), [(63 << 20, False), (64 << 20, True)])
+def test_a_large_member_is_compressed_for_a_large_gain_only(size_bytes: int, stays: bool) -> None:
+    """From 64 MiB on 8 % are not worth a copy in memory at every hit; 30 % are."""
+    assert pays(size_bytes, size_bytes * 92 // 100) is not stays
+    assert pays(size_bytes, size_bytes * 70 // 100)
 
 
 def test_a_file_that_others_can_write_is_refused(path: Path) -> None:

@@ -140,7 +140,7 @@ class _Output:
 
 
 def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
-    if pays_to_compress(source.sample()):
+    if pays_to_compress(source.sample(), source.size_bytes):
         member = _write_compressed(fd, name, source, offset)
         if pays(member.size_bytes, member.stored_bytes):
             return member
@@ -151,9 +151,9 @@ def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
     return _member(name, "stored", out, out.size_bytes, out.digest)
 
 
-def pays_to_compress(sample: bytes) -> bool:
-    """Return whether a member with this ``sample`` should be compressed."""
-    return pays(len(sample), compressed_size(sample))
+def pays_to_compress(sample: bytes, size_bytes: int) -> bool:
+    """Return whether a member of this size with this ``sample`` should be compressed."""
+    return bool(sample) and pays(size_bytes, compressed_size(sample) * size_bytes // len(sample))
 
 
 def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
