@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.integrations.torch_tensorrt import settings as settings_of
-from trtcache.integrations.torch_tensorrt.converters import converters_document, declared_operators
+from trtcache.integrations.torch_tensorrt.converters import converters_document, converters_of, declared_operators
 from trtcache.integrations.torch_tensorrt.partition import describe
 from trtcache.integrations.torch_tensorrt.target import target_document
 from trtcache.integrations.torch_tensorrt.toolchain import toolchain_document
@@ -73,13 +73,14 @@ def request_for(
     is_refittable = not (settings.immutable_weights or crosses) and library.has_refit()
     reads_values = settings.sparse_weights or settings.refit_identical_engine_weights
     program = describe(module, fingerprints, name=name, refittable=is_refittable and not reads_values)
-    records, digest = graph_records(program, {*declared_operators(module, registry), *operator_versions})
+    converters = converters_of(module, registry)
+    records, digest = graph_records(program, {*declared_operators(converters), *operator_versions})
     parts = {
         "graph": digest,
         "inputs": settings_of.inputs_document(conversion.inputs),
         "names": _names(conversion, every=is_refittable),
         "weights": "refittable" if is_refittable else "frozen",
-        "converters": converters_document(module, registry),
+        "converters": converters_document(converters),
         "operator_versions": dict(operator_versions),
         "settings": settings_of.document(settings),
         "target": target_document(settings),
