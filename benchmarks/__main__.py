@@ -26,6 +26,7 @@ SUBJECTS = {
     "keys": "keys of graphs of 10,000 and 100,000 nodes, beside torch's",
     "ls": "trtcache ls of 10,000 entries",
     "footprint": "import time and size of an install",
+    "plan": "memory of a build of TensorRT-RTX (needs 8 GB)",
 }
 """Module of this package, which has ``measure`` -> what it measures."""
 

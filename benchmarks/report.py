@@ -208,6 +208,17 @@ def _ls(figures: Figures) -> str:
     )
 
 
+def _plan(figures: Figures) -> str:
+    rows = []
+    for name, most in (("small", 1.6), ("large", 1.2)):
+        weights_bytes, peak_bytes = (_median(figures, f"{name}.{what}_bytes") for what in ("weights", "peak"))
+        what = f"a plan of {weights_bytes / 1e9:.1f} GB of weights, built and stored"
+        found = f"{peak_bytes / weights_bytes:.2f} times the weights"
+        rows.append(Promise(what, found, f"at most {most} times", peak_bytes <= most * weights_bytes).row)
+    text = "The most resident memory beyond the model itself, mapped files included, by TensorRT-RTX on a CPU.\n"
+    return "\n".join(["## Memory of a build of a plan\n", text, _table(("memory", "found", "promised", "kept"), rows)])
+
+
 def _footprint(figures: Figures) -> str:
     import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
     rows = [
@@ -226,6 +237,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "keys": _keys,
     "ls": _ls,
     "footprint": _footprint,
+    "plan": _plan,
 }
 
 
