@@ -6,9 +6,11 @@ import importlib
 import inspect
 import logging
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +28,6 @@ from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.integrations.conftest import Shop
     from trtcache.cache import Cache
@@ -189,7 +190,7 @@ torch_tensorrt.dynamo._compiler.compile_partition(module, inputs, CompilationSet
 def _served(folder: Path, log: Path, tmp_path: Path) -> tuple[str, list[str]]:
     script = tmp_path / "serve.py"
     script.write_text(_SERVE)
-    project = str(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # noqa: PTH120  # short
+    project = Path(__file__).parents[2]
     environ = {**os.environ, "TRTCACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": f"{folder}:{project}"}
     command = [sys.executable, "-W", "ignore", "-m", "trtcache_cli", "run", str(script)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
@@ -283,3 +284,15 @@ def test_a_value_of_another_type_has_no_stored_form() -> None:
     """Rather than a representation that cannot be read again."""
     with pytest.raises(TypeError, match="no stored form"):
         codec.written({"a": [object()]})
+
+
+def test_the_documentation_runs(provide: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The Python of docs/integrations.md about torch_tensorrt runs as it stands, beside a stand-in."""
+    provide("2.14.0")
+    monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "cache"))
+    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    section = text.partition("## torch_tensorrt\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == section.count("```python") == 2
+    exec("\n".join(blocks), {})  # noqa: S102  # the documentation's own
+    assert hasattr(_functions()[0], "trtcache_installation")
