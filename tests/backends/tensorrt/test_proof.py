@@ -13,7 +13,8 @@ from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lo
 from tests.keys.architectures import called
 from tests.models import retrained
 from trtcache.backends.tensorrt.onnx import OnnxModel
-from trtcache.backends.tensorrt.proof import forget, prove
+from trtcache.backends.tensorrt.proof import forget, prove, require_complete
+from trtcache.errors import BuildError
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ class Norms(nn.Module):
         pytest.param(lambda: (Small().eval(), (ids(),)), id="small"),
         pytest.param(lambda: called("resnet"), id="resnet", marks=pytest.mark.slow),
         pytest.param(lambda: called("vit"), id="vit", marks=pytest.mark.slow),
-        pytest.param(lambda: called("gpt2"), id="gpt2", marks=pytest.mark.slow),
     ],
 )
 def test_recipes_of_two_sets_of_weights_are_the_networks_constants(
@@ -103,6 +103,16 @@ def test_a_weight_that_the_parser_melts_is_found_out() -> None:
     proof = prove(network_of(model), program, "tensorrt_rtx")
     assert set(names) <= set(proof.frozen)
     assert "no refittable weight of this name" in proof.frozen[names[0]]
+    with pytest.raises(BuildError, match=r"could not take other weights \(.*'refit': False"):
+        require_complete(proof, program, "tensorrt_rtx")
+
+
+def test_a_proof_with_whole_numbers_only_is_complete() -> None:
+    """Their values are in the key, so a plan that takes other weights may have them in it."""
+    program = lowered(Whole(), (torch.ones(3, dtype=torch.long),))
+    proof = prove(network_of(onnx_of(program)), program, "tensorrt_rtx")
+    assert len(proof.frozen) == 1
+    require_complete(proof, program, "tensorrt_rtx")
 
 
 def _batch_norm(names: list[str]) -> OnnxModel:

@@ -9,7 +9,7 @@ from trtcache.backends.tensorrt.network import parse
 from trtcache.backends.tensorrt.onnx import to_onnx
 from trtcache.backends.tensorrt.plan import write_plan
 from trtcache.backends.tensorrt.profiles import ranges_of
-from trtcache.backends.tensorrt.proof import forget, prove
+from trtcache.backends.tensorrt.proof import forget, prove, require_complete
 from trtcache.progress import watcher
 from trtcache.weights import fit
 
@@ -31,7 +31,8 @@ def build_plan(
     Raises:
         ProfileError: a size that varies has no most value.
         UnsupportedOperatorError: TensorRT does not know an operator.
-        BuildError: torch.onnx, the parser or the builder failed.
+        BuildError: torch.onnx, the parser or the builder failed, or a plan that is to take other weights cannot take
+            one whose values are not in its key.
     """
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
@@ -42,7 +43,9 @@ def build_plan(
     with ears.listening() as errors:
         network = parse(trt, flavour, logger, model, errors)
         proof = prove(network, program, flavour.name)
-        if not refit:
+        if refit:
+            require_complete(proof, program, flavour.name)
+        else:
             forget(network, proof)
         write_plan(
             trt,

@@ -43,7 +43,8 @@ class Flavour:
         Raises:
             BackendUnavailableError: it is not installed.
         """
-        for distribution in (self.name, f"{self.name}_cu13", f"{self.name}_cu12"):
+        # The bindings are what is imported; the package of the flavour's name only asks for them.
+        for distribution in (f"{self.name}_cu13_bindings", f"{self.name}_cu12_bindings", self.name):
             try:
                 return importlib.metadata.version(distribution)
             except importlib.metadata.PackageNotFoundError:

@@ -58,6 +58,20 @@ def prove(network: Network, program: LoweredProgram, kind: str) -> Proof:
     return Proof(tuple(refittable), frozen)
 
 
+def require_complete(proof: Proof, program: LoweredProgram, kind: str) -> None:
+    """Refuse a plan that is to take other weights and has one of floating point in it that it cannot take.
+
+    The values of weights of other dtypes are in the key, so those may be frozen.
+
+    Raises:
+        BuildError: it names the weights, each with its reason, and what to do.
+    """
+    floating = [one.name for one in program.interface.weights if one.dtype in _FLOATS]
+    if reasons := [proof.frozen[name] for name in floating if name in proof.frozen]:
+        remedy = "build a plan for these weights alone with settings={'tensorrt': {'refit': False}}"
+        raise BuildError(kind, f"the plan could not take other weights ({'; '.join(reasons)}); {remedy}")
+
+
 def forget(network: Network, proof: Proof) -> None:
     """Take the marks back, for a builder that builds plans for one set of weights."""
     for name in proof.refittable:
