@@ -64,6 +64,9 @@ format: $(READY)  ## format and fix what can be fixed
 bench: $(READY)  ## measure, and write docs/benchmarks.md; ONLY=hit,checks for some of it
 	@$(BIN)/python -W ignore -m benchmarks $(if $(ONLY),--only $(ONLY))
 
+plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes
+	$(BIN)/python -W ignore -m tests.backends.tensorrt.evidence
+
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence
 

@@ -1,4 +1,4 @@
-"""Builds plans of many models, and writes what came out: ``python -m tests.backends.tensorrt.evidence``.
+"""Builds plans of many models, and writes what came out: ``make plans``.
 
 Models of full size are built for three capabilities, each alone and all in one plan; the small ones for one. A second
 process then asks for each, with building forbidden. The document is ``docs/evidence/tensorrt.md``.
@@ -26,7 +26,7 @@ TARGETS = ("sm_89", "sm_86", "sm_120", "sm_86,sm_89,sm_120")
 
 _HEAD = """# Plans that were built
 
-Made by `python -m tests.backends.tensorrt.evidence`: {versions}, on {machine}, without a GPU. Plans were built and
+Made by `make plans`: {versions}, on {machine}, without a GPU. Plans were built and
 stored, and found again by a second process that may not build; **none was run**. One plan holds the whole of
 each program: nothing is left in torch. *Refittable* is how many of the engine's weights the parsed network takes as
 refittable by name; the rest is named with a reason.
