@@ -181,7 +181,6 @@ def test_what_is_left_out_is_not(keyed: Callable[..., str], name: str) -> None:
         (0.5, 0.25),
         (nn.Linear, nn.Conv2d),
     ],
-    ids=repr,
 )
 def test_values_of_settings_are_told_apart(keyed: Callable[..., str], one: Any, other: Any) -> None:
     """dtypes, operators, classes, sets of them."""
