@@ -258,17 +258,17 @@ def test_what_cannot_be_described_is_built_without_the_cache(
     door: Shop, cache: Cache, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A custom operator of unknown version: torch_tensorrt is called as the program called it, with one warning."""
-    with torch.library._scoped_library("trtcache_tests", "FRAGMENT") as library:
+    with torch.library._scoped_library("trtcache_partitions", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
         library.impl("twice", torch.empty_like, "Meta")
-        module = partition(Small(function=torch.ops.trtcache_tests.twice))
+        module = partition(Small(function=torch.ops.trtcache_partitions.twice))
         for _ in range(2):
             door.compile(module)
         assert door.done() == ["build", "load"] * 2
         assert _entries(cache) == []
         assert caplog.text.count("trtcache.install(operator_versions=") == 1
-        trtcache.install(cache=cache, operator_versions={"trtcache_tests::twice": "1"})
+        trtcache.install(cache=cache, operator_versions={"trtcache_partitions::twice": "1"})
         for _ in range(2):
             door.compile(module)
         assert door.done() == ["build", "load", "load"]
@@ -333,8 +333,8 @@ def test_the_official_door(
     assert engines.load("any") is None
     with pytest.raises(TypeError, match="pickles"):
         engines.save("any", b"")
-    with torch.library._scoped_library("trtcache_tests", "FRAGMENT") as library:
+    with torch.library._scoped_library("trtcache_partitions", "FRAGMENT") as library:
         library.define("thrice(Tensor x) -> Tensor")
         library.impl("thrice", torch.empty_like, "Meta")
-        assert engines.get_hash(partition(Small(function=torch.ops.trtcache_tests.thrice)), [], settings) == ""
+        assert engines.get_hash(partition(Small(function=torch.ops.trtcache_partitions.thrice)), [], settings) == ""
         engines.insert("", ())

@@ -117,6 +117,28 @@ def test_weights_are_in_frozen_keys_only(keyed: Callable[..., str]) -> None:
     assert keyed(small(0), immutable_weights=False) == keyed(small(1), immutable_weights=False)
 
 
+def test_statistics_are_weights_and_masks_are_not(keyed: Callable[..., str]) -> None:
+    """Of a model's buffers a refit sets a BatchNorm's; any other may be a constant, and enters by content."""
+
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+            self.register_buffer("mask", torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.norm(x) * self.mask
+            return out
+
+    keys = []
+    for change in ("nothing", "running_mean", "mask"):
+        model = Normed().eval()
+        for name, buffer in model.named_buffers():
+            buffer.data.add_(name.endswith(change))
+        keys.append(keyed(partition(model), immutable_weights=False))
+    assert keys[0] == keys[1] != keys[2]
+
+
 @pytest.mark.parametrize("setting", ["sparse_weights", "refit_identical_engine_weights"])
 def test_weights_that_the_builder_looks_at_are_in_the_key(keyed: Callable[..., str], setting: str) -> None:
     """Sparse tactics and identical refits depend on the values even where the engine can be refitted."""
@@ -291,16 +313,16 @@ def test_a_converter_of_one_s_own_is_in_the_key_with_its_file(keyed: Callable[..
 
 def test_a_custom_operator_is_said_by_its_converter(keyed: Callable[..., str], tmp_path: Path) -> None:
     """One whose converter is known has a key; one that stands for a plugin has none without a declared version."""
-    with torch.library._scoped_library("trtcache_tests", "FRAGMENT") as library:
+    with torch.library._scoped_library("trtcache_partitions", "FRAGMENT") as library:
         library.define("halve(Tensor x) -> Tensor")
         library.impl("halve", torch.empty_like, "Meta")
-        module = partition(Small(function=torch.ops.trtcache_tests.halve))
+        module = partition(Small(function=torch.ops.trtcache_partitions.halve))
         registry = import_module("torch_tensorrt.dynamo.conversion._ConverterRegistry").DYNAMO_CONVERTERS
         convert = _converter(tmp_path, "def convert(ctx): return 1").convert
-        registry.converters[torch.ops.trtcache_tests.halve.default] = (convert, None, {})
+        registry.converters[torch.ops.trtcache_partitions.halve.default] = (convert, None, {})
         assert keyed(module)
         plugin = SimpleNamespace(__module__="torch_tensorrt.dynamo.conversion.plugins._generate", __qualname__="f")
-        registry.converters[torch.ops.trtcache_tests.halve.default] = (plugin, None, {})
+        registry.converters[torch.ops.trtcache_partitions.halve.default] = (plugin, None, {})
         with pytest.raises(CanonicalizationError, match="operator_versions"):
             keyed(module)
 

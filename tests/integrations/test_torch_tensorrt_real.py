@@ -218,7 +218,7 @@ def test_a_script_of_the_tutorial_s_is_served_untouched(tmp_path: Path) -> None:
     assert err.splitlines()[-1].startswith("trtcache: 1 hit, ")
 
 
-_IN_TORCH = {"fft: norm", "in place: on an input"}
+_IN_TORCH = {"embedding: bag", "fft: norm", "in place: on an input"}
 _PARTS_CALLS_ONLY = {
     *("outputs: one in a tuple", "outputs: list", "outputs: names", "outputs: ordered mapping", "outputs: nesting"),
     "inputs: structure",

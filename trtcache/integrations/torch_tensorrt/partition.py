@@ -22,7 +22,7 @@ from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from trtcache.fingerprints import Fingerprints
 
@@ -37,7 +37,7 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
         module: the partition.
         fingerprints: what digests are taken with.
         name: what people call it.
-        refittable: whether floating-point parameters and persistent buffers are slots. All else is described by
+        refittable: whether parameters and statistics of BatchNorms are slots. All else is described by
             content, and so is everything in a frozen engine: what converters read (indices, shapes, single numbers)
             shapes the network itself.
 
@@ -48,8 +48,7 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
     values: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(module.graph, values)
     tensors = {node: _attribute(module, node) for node in graph.find_nodes(op="get_attr")}
-    named = [(str(node.target), tensor) for node, tensor in tensors.items()]
-    state = _slots(module, named) if refittable else {}
+    state = {str(node.target): one for node, one in tensors.items() if refittable and _is_slot(node, one)}
     for node in tensors:
         node.meta["val"] = tensors[node]
         if str(node.target) in state:
@@ -109,18 +108,15 @@ def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
     return value
 
 
-def _slots(module: fx.GraphModule, tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Return the weights that a refit sets: of several floating-point numbers, and a parameter or persistent buffer.
+def _is_slot(node: fx.Node, tensor: torch.Tensor) -> bool:
+    """Say whether a refit sets this tensor: several floating-point numbers that are surely a weight.
 
-    A converter may read a single number and make it part of the network. What torch_tensorrt folded together may be a
-    mask as well as a weight.
+    A partition does not tell a model's buffers from its constants, so of those only statistics of a BatchNorm count.
+    What torch_tensorrt folded together may be a mask as well as a weight; and a converter may read a single number.
     """
-    known = set(module.state_dict())
-    return {
-        name: tensor
-        for name, tensor in tensors
-        if name in known and not name.startswith(_FOLDED) and tensor.is_floating_point() and tensor.numel() > 1
-    }
+    if not tensor.is_floating_point() or tensor.numel() < 2 or str(node.target).startswith(_FOLDED):
+        return False
+    return isinstance(tensor, torch.nn.Parameter) or all("batch_norm" in str(user.target) for user in node.users)
 
 
 def _mark_constants(tensors: Mapping[fx.Node, torch.Tensor], fingerprints: Fingerprints) -> None:
