@@ -37,6 +37,13 @@ class PartitionReport:
     path: str | None
     why: str = ""
 
+    @property
+    def frozen(self) -> int:
+        """How many of the model's weights the artifact has in it: with other values it is another entry."""
+        parts = self.key.document["parts"] if self.key else None
+        found = parts.get("frozen") if isinstance(parts, dict) else None
+        return len(found) if isinstance(found, list) else 0
+
 
 @dataclass(slots=True)
 class Report:
@@ -109,6 +116,8 @@ class Report:
                 f"  {key}  {one.outcome}{why:<10}  {one.weights} weights  "
                 f"fetch {format_duration(one.fetch_s)}  load {format_duration(one.load_s)}  {built}"
             )
+            if one.frozen:
+                rows.append(f"  frozen: it has the values of {one.frozen} weights in it, and other values need another")
             if one.why:
                 rows.append(f"  {one.why}")
         rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")

@@ -62,6 +62,7 @@ def test_a_plan_with_weights_in_it_is_found_by_their_values(tmp_path: Path) -> N
     other = compiled(retrained(model), (ids(),), tmp_path).report.partitions[0]
     assert [one.outcome for one in (first, same, other)] == ["built", "hit", "built"]
     assert "frozen" in other.why
+    assert other.frozen == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize("target", ["sm_86", "sm_120", "sm_86,sm_89,sm_120"])
@@ -69,6 +70,7 @@ def test_capabilities_have_plans_of_their_own(engines: Path, target: str) -> Non
     """Each capability, and three in one plan, is another entry."""
     module = compiled(Small(), (ids(),), engines, target=target)
     assert module.report.target == f"cuda {target}, linux-x86_64 plan"
+    assert "frozen: it has the values of 6 weights in it" in str(module.report)
 
 
 def test_turing_has_no_float32_products_and_the_error_says_what_to_do(tmp_path: Path) -> None:
