@@ -46,7 +46,6 @@ class Norms(nn.Module):
         pytest.param(lambda: (Norms().eval(), (torch.randn(2, 3, 6, 6),)), id="norms"),
         pytest.param(lambda: (Small().eval(), (ids(),)), id="small"),
         pytest.param(lambda: called("resnet"), id="resnet", marks=pytest.mark.slow),
-        pytest.param(lambda: called("vit"), id="vit", marks=pytest.mark.slow),
     ],
 )
 def test_recipes_of_two_sets_of_weights_are_the_networks_constants(

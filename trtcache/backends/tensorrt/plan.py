@@ -74,7 +74,7 @@ def write_plan(
     if phases.cancelled:
         raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
     if not built or not path.stat().st_size:
-        raise _failure(flavour, target, errors)
+        raise failure(flavour, target, errors)
 
 
 def _writer_of(trt: Any, file: BinaryIO) -> Any:
@@ -136,7 +136,8 @@ def _set_target(trt: Any, config: Any, target: Target, flavour: Flavour) -> None
             config.set_compute_capability(known, place)
 
 
-def _failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
+def failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
+    """Return what a build failed of, by what TensorRT said."""
     text = errors.text
     if any(word in text.lower() for word in _OUT_OF_MEMORY):
         return BuildMemoryError(flavour.name, text)

@@ -1,0 +1,86 @@
+"""The two flavours: what is said where one is missing, and of builds that fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from tests.backends.tensorrt.plans import compiled, stored
+from trtcache.backends import registry
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.log import Errors
+from trtcache.backends.tensorrt.plan import failure
+from trtcache.backends.tensorrt.targets import plan_target
+from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOWHERE = replace(TENSORRT, name="tensorrt_that_is_not_there")
+
+
+def test_a_flavour_that_is_not_installed_says_how_to_install_it() -> None:
+    """Asked for its version or its module, it names the extra; asked whether it is there, it says no."""
+    assert not NOWHERE.installed
+    with pytest.raises(BackendUnavailableError, match=r"pip install 'trtcache\[tensorrt\]'"):
+        _ = NOWHERE.version
+    with pytest.raises(BackendUnavailableError, match=r"pip install 'trtcache\[tensorrt\]'"):
+        NOWHERE.load()
+
+
+def test_libraries_that_do_not_load_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package whose import fails is there and cannot be used, and the reason is in the error."""
+    (tmp_path / "tensorrt_broken.py").write_text("raise OSError('libnvinfer.so.10: cannot open')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    broken = replace(TENSORRT, name="tensorrt_broken")
+    assert broken.installed
+    with pytest.raises(BackendUnavailableError, match="cannot be loaded: libnvinfer"):
+        broken.load()
+
+
+@pytest.mark.skipif(TENSORRT.installed, reason="TensorRT is installed")
+def test_a_backend_asked_for_by_name_is_not_replaced() -> None:
+    """Without TensorRT, ``tensorrt`` is an error, not TensorRT-RTX."""
+    with pytest.raises(BackendUnavailableError, match="TensorRT is not installed"):
+        registry.find("tensorrt", "cpu")
+
+
+def test_a_model_on_another_device_is_refused() -> None:
+    """Plans are built from models on the CPU or on CUDA."""
+    with pytest.raises(BackendUnavailableError, match="not on abacus"):
+        registry.find("tensorrt_rtx", "abacus")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("Cuda Runtime (out of memory)", BuildMemoryError), ("no tactic was found", BuildError)]
+)
+def test_a_failure_is_told_by_what_tensorrt_said(line: str, kind: type[BuildError]) -> None:
+    """Out of memory is an error of its own; all else has TensorRT's words and the target."""
+    errors = Errors()
+    errors.add(line)
+    made = failure(TENSORRT_RTX, plan_target("sm_89", TENSORRT_RTX, None), errors)
+    assert type(made) is kind
+    assert line in str(made)
+
+
+class Returning(nn.Module):
+    """A model that returns an input, a value twice, a weight and a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor, unused: torch.Tensor) -> tuple[object, ...]:
+        y = x * self.scale
+        return x, y, y, self.scale, 7
+
+
+def test_every_result_is_an_output_of_the_plan(engines: Path) -> None:
+    """One output for each tensor that is returned, in order; an input that nothing uses is left to TensorRT."""
+    facts, _ = stored(compiled(Returning(), (torch.ones(2, 3), torch.ones(1)), engines), engines)
+    assert facts["outputs"] == ["out0", "out1", "out2", "out3"]
+    assert facts["inputs"][0] == "in0"
