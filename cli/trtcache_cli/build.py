@@ -71,7 +71,7 @@ def build(
     """Build the engine of an exported program and put it into the cache; one that is there is not built again.
 
     A later compile of the same file, or of any model of the same architecture, is a hit. The engine has no weights in
-    it: who runs it puts its own in.
+    it: who runs it puts its own in. A plan of TensorRT-RTX has, and is a hit for a model with the same ones.
     """
     given = read_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
