@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,27 @@ def test_an_exception_of_the_watcher_comes_out_of_the_build(tmp_path: Path) -> N
 
     with trtcache.watching(interrupted), pytest.raises(KeyboardInterrupt):
         compiled(Small(), (ids(),), tmp_path)
+
+
+def test_ctrl_c_calls_the_build_off(tmp_path: Path) -> None:
+    """A real signal, taken wherever TensorRT calls back; nothing is stored, and the next one is taken as ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sent: list[trtcache.Step] = []
+
+    def interrupted(step: trtcache.Step) -> None:
+        if not sent:
+            sent.append(step)
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        with trtcache.watching(interrupted), pytest.raises(KeyboardInterrupt):
+            compiled(Small(), (ids(),), tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sent
+    assert not list(tmp_path.glob("entries/*/*"))
 
 
 class NoOnnx(nn.Module):

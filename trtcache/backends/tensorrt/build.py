@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trtcache.backends.tensorrt.interrupts import holding_interrupts
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.network import parse
 from trtcache.backends.tensorrt.onnx import to_onnx
@@ -33,6 +34,7 @@ def build_plan(
         UnsupportedOperatorError: TensorRT does not know an operator.
         BuildError: torch.onnx, the parser or the builder failed, or a plan that is to take other weights cannot take
             one whose values are not in its key.
+        KeyboardInterrupt: Ctrl-C called it off.
     """
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
@@ -40,7 +42,7 @@ def build_plan(
     trt = flavour.load()
     logger, ears = logger_of(trt)
     path = folder / "engine.plan"
-    with ears.listening() as errors:
+    with ears.listening() as errors, holding_interrupts() as interrupted:
         network = parse(trt, flavour, logger, model, errors)
         proof = prove(network, program, flavour.name)
         if refit:
@@ -57,6 +59,7 @@ def build_plan(
             ranges=ranges,
             refit=refit,
             watcher=watcher(),
+            interrupted=interrupted,
             errors=errors,
         )
     bindings: dict[str, Json] = {"inputs": list(model.inputs), "outputs": list(model.outputs)}

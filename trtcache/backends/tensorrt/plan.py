@@ -11,7 +11,7 @@ from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError
 from trtcache.target import capability_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -37,6 +37,7 @@ def write_plan(
     ranges: Sequence[Range],
     refit: bool,
     watcher: Watcher | None,
+    interrupted: Callable[[], bool],
     errors: Errors,
 ) -> None:
     """Build a network and write its plan, as it comes, to a file.
@@ -51,10 +52,11 @@ def write_plan(
         ranges: inputs whose sizes vary.
         refit: whether the weights that are marked are to be refittable.
         watcher: who is told of progress, and may call the build off.
+        interrupted: whether Ctrl-C called it off.
         errors: what TensorRT complains of meanwhile.
 
     Raises:
-        BuildCancelledError: the watcher called it off.
+        BuildCancelledError: the watcher, or Ctrl-C, called it off.
         BuildMemoryError: there was not enough memory.
         BuildError: the builder failed.
         Exception: whatever the watcher raised.
@@ -63,7 +65,7 @@ def write_plan(
     _set_options(trt, config, settings, refit=refit)
     _set_target(trt, config, target, flavour)
     add_profile(config, network, ranges, flavour.name)
-    phases = Phases(watcher or (lambda _: True))
+    phases = Phases(watcher or (lambda _: True), interrupted)
     config.progress_monitor = monitor = monitor_of(trt, phases)
     with path.open("wb") as file:
         writer = _writer_of(trt, file)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from trtcache.progress import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trtcache.progress import Watcher
 
 
@@ -17,9 +19,10 @@ class Phases:
     No exception may pass through TensorRT's own code: the first is kept in ``error``, and raised after the build.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        """Watch with a function."""
+    def __init__(self, watcher: Watcher, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Watch with a function; ``interrupted`` says whether Ctrl-C has called the build off."""
         self._watcher = watcher
+        self._interrupted = interrupted
         self._lock = threading.Lock()
         self._sizes: dict[str, tuple[int, int]] = {}
         self.error: BaseException | None = None
@@ -46,7 +49,7 @@ class Phases:
         if self.error is None and not self.cancelled:
             steps, depth = self._sizes.get(name, (0, 0))
             try:
-                if self._watcher(Step(name, done, steps, depth)) is False:
+                if self._interrupted() or self._watcher(Step(name, done, steps, depth)) is False:
                     self.cancelled = name
             except BaseException as error:  # noqa: BLE001  # Ctrl-C too: it is raised again when TensorRT has returned
                 self.error, self.cancelled = error, name
