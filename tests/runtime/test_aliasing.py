@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trtcache.runtime.aliasing import overlap
+from trtcache.runtime.aliasing import overlap, shared
 
 WHOLE = torch.zeros(8, 6)
 
@@ -32,3 +32,12 @@ def test_overlap_is_exact(one: torch.Tensor, other: torch.Tensor, expected: bool
     """Views that share an element overlap, interleaved and adjacent ones do not, in either order."""
     assert overlap(one, other) is expected
     assert overlap(other, one) is expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"), [({2}, None), ({0}, (0, 1)), ({1}, (1, 0)), ({3, 2}, (3, 1)), (set(), None)]
+)
+def test_only_what_is_changed_must_lie_apart(changed: set[int], expected: tuple[int, int] | None) -> None:
+    """Of several tensors a pair is found that shares memory, one of the two changed; the rest may overlap."""
+    tensors = {0: WHOLE[0], 1: WHOLE[:5], 2: WHOLE[6:], 3: WHOLE[4, 2:], 4: WHOLE[:0], 5: torch.zeros(3)}
+    assert shared(changed, tensors) == expected

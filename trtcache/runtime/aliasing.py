@@ -1,8 +1,30 @@
-"""Whether two tensors share memory."""
+"""Whether tensors share memory."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+def shared(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:
+    """Return two of these tensors, by their keys, that share memory, the first of them one of the ``changed``.
+
+    They are gone through by address, so that only what lies side by side is compared.
+    """
+    spans = sorted((one.data_ptr(), one.data_ptr() + _extent(one), key) for key, one in tensors.items() if one.numel())
+    met: list[tuple[int, int]] = []
+    for begin, end, key in spans:
+        met = [(until, other) for until, other in met if until > begin]
+        for _, other in met:
+            first, second = (key, other) if key in changed else (other, key)
+            if first in changed and overlap(tensors[first], tensors[second]):
+                return first, second
+        met.append((end, key))
+    return None
 
 
 def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:

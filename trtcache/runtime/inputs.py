@@ -12,7 +12,7 @@ import torch
 
 from trtcache.errors import InputError
 from trtcache.lowering.expressions import evaluate
-from trtcache.runtime.aliasing import overlap
+from trtcache.runtime.aliasing import shared
 from trtcache.weights import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class InputCheck:
             raise self._wrong(one.leaf, f"a {one.dtype} tensor", _described(given))
         if given.layout != torch.strided:
             raise self._wrong(one.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
-        if not _plain(given):
+        if not is_plain(given):
             raise self._wrong(one.leaf, "a plain tensor", type(given).__name__, "an engine reads memory directly")
         if dtype_name(given.dtype) != one.dtype:
             raise self._wrong(one.leaf, one.dtype, dtype_name(given.dtype), f"use .to(torch.{one.dtype})")
@@ -142,11 +142,14 @@ class InputCheck:
 
     def _check_apart(self, leaves: Sequence[Any]) -> None:
         """Refuse inputs of which one is changed and shares memory with another: the engine reads before it writes."""
-        for changed in self._mutated:
-            for one in self._inputs:
-                if one.leaf != changed and overlap(leaves[changed], leaves[one.leaf]):
-                    expected = f"memory of its own: a call changes {self._label(changed)}"
-                    raise self._wrong(one.leaf, expected, "a tensor that shares it")
+        for leaf in self._mutated:
+            if torch._debug_has_internal_overlap(leaves[leaf]) == 1:  # such as what expand makes
+                raise self._wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
+        given = {one.leaf: leaves[one.leaf] for one in self._inputs}
+        if found := shared(self._mutated, given):
+            changed, other = found
+            expected = f"memory of its own: a call changes {self._label(changed)}"
+            raise self._wrong(other, expected, "a tensor that shares it")
 
     def _wrong(self, leaf: int, expected: str, found: str, hint: str = "") -> InputError:
         return InputError(self._label(leaf), expected, found, hint)
@@ -163,7 +166,7 @@ def _fixed_size(one: TensorInput) -> torch.Size:
     return torch.Size([size for size in one.shape if isinstance(size, int)])
 
 
-def _plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
     """Say whether the tensor has memory of its own: one that intercepts operators (fake, distributed) has not."""
     return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,6 +86,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], dic
     "random": (lambda x: nn.functional.dropout(x, 0.5) + torch.rand_like(x), lambda: (_x(),), {}),
     "in_place": (lambda x, y: (x.add_(y), x.t(), y[0]), lambda: (_x(), _x()), {}),
     "turned": (lambda x: x.t() @ x, lambda: (torch.randn(4, 3).t(),), {}),
+    "mapped": (lambda x, y: torch.vmap(torch.dot)(x, y), lambda: (_x(), _x()), {}),
+    "conjugated": (lambda x: (x.real + 1, x.imag * 2), lambda: (torch.randn(3, dtype=torch.complex64).conj(),), {}),
     "no_tensors": (lambda: torch.ones(3), tuple, {}),
 }
 
@@ -201,6 +204,22 @@ def test_a_fraction_that_varies_builds_nothing(compile_model: CompileModel, made
     for scale in (0.5, 1.5, 2.5, 3.5):
         assert torch.equal(compiled(x, scale), x * scale)
     assert made() == [(1, 1), (1, 1)]
+
+
+def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -> None:
+    """Threads whose numbers and sizes are new, for Dynamo or only for us, get what eager torch gives."""
+
+    def padded(x: torch.Tensor, by: int) -> torch.Tensor:
+        return nn.functional.pad(x, (by, by)) * by
+
+    def run(first: int) -> list[str | None]:
+        calls = [(torch.randn(2 + step % 3, 4), 1 + (first + step) % 6) for step in range(6)]
+        return [difference(padded(*call), compiled(*call)) for call in calls]
+
+    compiled = compile_model(padded, dynamic=True)
+    with ThreadPoolExecutor(4) as threads:
+        assert {why for found in threads.map(run, range(4)) for why in found} == {None}
+    made()
 
 
 def test_autocast_is_part_of_the_program(compile_model: CompileModel, made: Made) -> None:

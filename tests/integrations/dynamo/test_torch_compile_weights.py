@@ -155,6 +155,20 @@ def test_weights_that_an_engine_has_a_copy_of_follow_the_model(
     assert engines == 1
 
 
+def test_weights_that_lie_where_others_did_are_told_apart(compile_model: CompileModel, made: Made) -> None:
+    """A weight that is taken away to save memory and put back is found changed, though it may have the old address."""
+    model, x = ConvNorm().eval(), torch.randn(2, 3, 8, 8)
+    compiled = compile_model(model)
+    (convolution,) = (one for one in model.modules() if isinstance(one, nn.Conv2d))
+    for _ in range(10):
+        assert difference(model(x), compiled(x)) is None
+        values = torch.randn_like(convolution.weight)
+        convolution.weight.data = torch.empty(0)
+        convolution.weight.data = values.clone()
+    ((engines, _),) = made()
+    assert engines == 1
+
+
 def test_weights_that_come_apart_are_two(compile_model: CompileModel, made: Made) -> None:
     """Two weights in one memory, of which one gets its own later, are told apart from then on."""
     model, x = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.randn(3, 4)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError
+from trtcache.runtime.inputs import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,7 +63,7 @@ def read_arguments(
         fixed: places of fractions that an engine is to be made for, as for numbers.
 
     Raises:
-        ExportError: an argument is neither a tensor nor a whole number.
+        ExportError: an argument is neither a plain tensor nor a whole number.
     """
     inputs: list[int] = []
     weights: dict[int, str] = {}
@@ -70,7 +71,7 @@ def read_arguments(
     for place, (node, example) in enumerate(zip(placeholders, examples, strict=True)):
         if place in fixed:
             continue
-        if isinstance(example, torch.Tensor):
+        if isinstance(example, torch.Tensor) and is_plain(example):
             if place not in changed and _is_weight(node, example) and not _is_written(value_of(node)):
                 weights[place] = f"{_readable(node)}_{place}"
             else:

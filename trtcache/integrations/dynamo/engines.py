@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
 from trtcache import api
-from trtcache.errors import CanonicalizationError, ExportError
+from trtcache.errors import CanonicalizationError, ExportError, InputError
 from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
 from trtcache.integrations.dynamo.results import read_results
+from trtcache.runtime.aliasing import shared
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -67,7 +69,8 @@ class Workshop:
         request = api.prepare(
             flat,
             # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
-            tuple(call[place].detach() for place in arguments.inputs),
+            # And as an engine gets them: with what torch has put off, conjugating and negating, done.
+            tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs),
             dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
             backend=self.options.backend,
             settings=self.options.settings,
@@ -97,6 +100,10 @@ class GraphEngine:
         self.numbers = self._arguments.numbers
         self._results = read_results(workshop.graph_module, self._arguments)
         self.fixed = _fixed(workshop.placeholders, self._arguments, request)
+        results = request.program.interface.results
+        self._changed = frozenset(
+            self._arguments.inputs[one.target] for one in results if one.kind == "input" and one.target is not None
+        )
         self._first: tuple[api.Request, fx.GraphModule] | None = (request, flat)
         self._instances = Instances(self._arguments.weights, self._made, workshop.report)
         self._instances.find(call)
@@ -108,9 +115,18 @@ class GraphEngine:
         Raises:
             InputError: the engine does not take these arguments; nothing was run.
         """
+        if self._changed:
+            self._check_apart(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
         return computed if self._results.are_computed else self._results.make(args, computed)
+
+    def _check_apart(self, args: Sequence[Any]) -> None:
+        """Refuse a call that changes an argument in the memory of a weight, which the engine reads before."""
+        if found := shared(self._changed, {place: args[place] for place in (*self._changed, *self._arguments.weights)}):
+            changed, other = (self._workshop.placeholders[place].name for place in found)
+            expected = f"memory of its own: a call changes argument {changed}"
+            raise InputError(f"argument {other}", expected, "a tensor that shares it")
 
     def _made(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
@@ -183,6 +199,10 @@ def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, request: api.R
 
 @contextmanager
 def _outside_of_dynamo() -> Iterator[None]:
-    """Export without the fake tensors, the inference mode and the gradients of the compilation around it."""
-    with tracing(None), torch.inference_mode(False), torch.no_grad():
+    """Export without the fake tensors, the inference mode and the gradients of the compilation around it.
+
+    And without one in another thread, by the lock that Dynamo has: an engine for another number, made while another
+    thread compiled, made torch raise there that sizes are "not tracked with proxy".
+    """
+    with compile_lock, tracing(None), torch.inference_mode(False), torch.no_grad():
         yield

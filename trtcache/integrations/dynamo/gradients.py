@@ -18,18 +18,21 @@ def training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], call
     """Return why the graph is one for training, or nothing if it is not.
 
     Parameters that require gradients do not make it one: under ``no_grad``, or where results are whole numbers, eager
-    torch keeps nothing for a backward pass either.
+    torch keeps nothing for a backward pass either. A view of one requires gradients there all the same, and gets none;
+    what has a ``grad_fn`` was made where the graph itself had switched gradients on.
     """
-    if not torch.is_grad_enabled():
-        return ""
     outputs: Any = graph_module.graph.output_node().args[0]
     given = [value_of(node) for node in placeholders]
-    made = [value for node in outputs if _requires_grad(value := value_of(node)) and not _is_among(value, given)]
+    made = [value for node in outputs if _gets_grad(value := value_of(node)) and not _is_among(value, given)]
     if made:
-        return f"gradient mode is on and {len(made)} of its results require gradients"
+        return f"{len(made)} of its results require gradients"
     pairs = zip(given, call, strict=True)
     changed = [value for value, one in pairs if _requires_grad(value) and not _requires_grad(one)]
     return f"it makes {len(changed)} of its arguments require gradients" if changed else ""
+
+
+def _gets_grad(value: Any) -> bool:
+    return _requires_grad(value) and (torch.is_grad_enabled() or value.grad_fn is not None)
 
 
 def _requires_grad(value: Any) -> bool:

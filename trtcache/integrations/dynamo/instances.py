@@ -30,7 +30,7 @@ MOST_INSTANCES = 256
 class Instance:
     """A compiled module, and by what its weights are known."""
 
-    __slots__ = ("copied", "facts", "module", "owners", "used", "versions")
+    __slots__ = ("copied", "facts", "memories", "module", "owners", "used", "versions")
 
     def __init__(self, module: CompiledModule, weights: Sequence[torch.Tensor], names: Sequence[str]) -> None:
         """Note what the weights are like now.
@@ -44,6 +44,9 @@ class Instance:
         self.facts = facts_of(weights)
         copied = module.copied(dict(zip(names, weights, strict=True)))
         self.copied = [place for place, name in enumerate(names) if name in copied]
+        # Held, so that no other weights come to lie there: those of a folded convolution, taken away to save memory and
+        # put back with other values, had the old address and the old version.
+        self.memories = [weights[place].untyped_storage() for place in self.copied]
         self.versions = self._versions(weights)
         self.owners: list[weakref.ref[torch.Tensor]] = []
         self.used = 0

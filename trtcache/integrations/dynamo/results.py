@@ -218,7 +218,9 @@ def _is_tensor(node: Any) -> bool:
 
 
 def _has_memory(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+    """Say whether a value is a tensor that lies somewhere; what ``torch.func`` wraps around one does not."""
+    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return dense and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 def _memory(value: torch.Tensor) -> int:
