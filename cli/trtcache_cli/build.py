@@ -76,6 +76,8 @@ def build(
     given = read_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    if output is not None and output.exists() and file.exists() and output.samefile(file):
+        raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
     from trtcache import api  # imports torch
     from trtcache.cache import Cache
 

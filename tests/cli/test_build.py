@@ -120,6 +120,16 @@ def test_other_files_exit_with_1(
     assert message in done.err
 
 
+def test_the_program_is_not_written_over(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:
+    """An output that is the program itself, under whatever name, is refused: the engine has no weights."""
+    content, link = file.read_bytes(), tmp_path / "link.pt2"
+    link.symlink_to(file)
+    done = run("build", file, "-o", link)
+    assert done.code == 2
+    assert "it is the program" in done.err
+    assert file.read_bytes() == content
+
+
 def test_a_forbidden_build_exits_with_7(
     run: Callable[..., Result], file: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
