@@ -17,7 +17,7 @@ import trtcache
 from tests import models
 from tests.models import Affine, Together, difference, mixed_results, retrained
 from trtcache.backends.aot_inductor import loader
-from trtcache.errors import BuildError, IncompatibleEngineError, InputError
+from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,5 +292,5 @@ def test_a_missing_compiler_is_named(run_python: Callable[..., Any], tmp_path: P
 
 def test_an_unknown_option_of_inductor_is_named(tmp_path: Path) -> None:
     """A misspelt Inductor option is refused before anything is compiled."""
-    with pytest.raises(BuildError, match="max_autotun"):
+    with pytest.raises(SettingsError, match="did you mean 'max_autotune'"):
         trtcache.compile(Affine(), (X,), settings={"inductor": {"max_autotun": True}}, cache=tmp_path / "c")

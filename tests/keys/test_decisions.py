@@ -10,10 +10,18 @@ import torch
 
 from trtcache import api
 from trtcache.settings import IN_THE_GRAPH, Settings
-from trtcache.target import Target
+from trtcache.target import Gpu, Target
+from trtcache.tensorrt_settings import TensorRTSettings
 
 IN_THE_KEY = {"inductor", "operator_versions"}
 """Fields of ``Settings`` that the key has by themselves."""
+
+WHERE_GIVEN: dict[str, object] = {
+    "autocast": "bf16",
+    "autocast_exclude": ["aten.exp"],
+    "tensorrt": {"optimization_level": 1},
+}
+"""Fields that the key has where they say something, each with a value that does."""
 
 LEFT_OUT = {
     "torch_executed_modules": "marks nodes, and the marks are in the graph's digest",
@@ -22,10 +30,26 @@ LEFT_OUT = {
 
 
 def test_every_setting_is_in_the_key_unless_it_is_decided_otherwise() -> None:
-    """Add a new field of ``Settings`` to one of the two lists above, with a test of what it does to keys."""
-    assert {one.name for one in fields(Settings)} == IN_THE_KEY | set(LEFT_OUT)
+    """Add a new field of ``Settings`` to one of the lists above, with a test of what it does to keys."""
+    assert {one.name for one in fields(Settings)} == IN_THE_KEY | set(WHERE_GIVEN) | set(LEFT_OUT)
     assert set(Settings().document()) == IN_THE_KEY
+    for name, value in WHERE_GIVEN.items():
+        assert Settings.of({name: value}).document() == {**Settings().document(), name: value}
     assert set(LEFT_OUT) == IN_THE_GRAPH
+
+
+def test_every_setting_of_tensorrt_is_in_the_key() -> None:
+    """Each field that is given is in the key under its name."""
+    given = {
+        **dict.fromkeys(("optimization_level", "max_aux_streams", "avg_timing_iterations"), 1),
+        **dict.fromkeys(("refit", "strip", "version_compatible", "tf32", "sparse_weights"), True),
+        "workspace": 1024,
+        "tiling": "fast",
+        "profiling_verbosity": "detailed",
+    }
+    assert set(given) == {one.name for one in fields(TensorRTSettings)}
+    for name, value in given.items():
+        assert TensorRTSettings.of({name: value}).document() == {name: value}
 
 
 def test_every_part_of_a_key_is_documented() -> None:
@@ -40,5 +64,6 @@ def test_every_part_of_a_key_is_documented() -> None:
 
 def test_every_field_of_a_target_is_in_the_key() -> None:
     """A target is described by what decides where an artifact runs, and by nothing else."""
-    target = Target("linux-x86_64", "cpu", "native", ("avx",))
+    gpu = Gpu(**{one.name: 1 for one in fields(Gpu)})
+    target = Target("linux-x86_64", "cuda", "plan", (), "8.9", gpu)
     assert set(target.document()) == {one.name for one in fields(Target)}

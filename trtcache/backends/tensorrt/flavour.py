@@ -58,8 +58,9 @@ class Flavour:
 
     @property
     def installed(self) -> bool:
-        """Whether its module is there; it is not imported for that."""
-        return importlib.util.find_spec(self.name) is not None
+        """Whether its module is there; it is not imported for that. A folder of that name is none."""
+        spec = importlib.util.find_spec(self.name)
+        return spec is not None and spec.origin is not None
 
     def load(self) -> Any:
         """Import and return its module, which takes 0.1 s and 1 GB of mapped libraries.
@@ -67,10 +68,10 @@ class Flavour:
         Raises:
             BackendUnavailableError: it is not installed, or its libraries do not load.
         """
+        if not self.installed:
+            raise BackendUnavailableError(self.name, self.missing)
         try:
             return import_module(self.name)
-        except ModuleNotFoundError as error:
-            raise BackendUnavailableError(self.name, self.missing) from error
         except (ImportError, OSError) as error:
             raise BackendUnavailableError(self.name, f"{self.title} cannot be loaded: {error}") from error
 
