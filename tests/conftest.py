@@ -15,7 +15,7 @@ from hypothesis import settings
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # The same examples in every run, so that a red run is a change's own; HYPOTHESIS_PROFILE=explore draws new ones.
 settings.register_profile("stable", derandomize=True, deadline=None)
@@ -32,6 +32,20 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         if name.startswith(("TRTCACHE_", "TORCHINDUCTOR_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "xdg"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _operators_listed_once() -> Iterator[None]:
+    """Make the many exports of a session quicker."""
+    from tests.keys.tracing import operators_listed_once
+
+    with operators_listed_once():
+        yield
+
+
+def environ_untraced() -> dict[str, str]:
+    """Return the environment for a process that coverage does not follow: a build in it takes half as long."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +95,7 @@ def start_python() -> StartPython:
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
             cwd=_PROJECT,
-            env={**os.environ, "PYTHONPATH": str(_PROJECT), **environ},
+            env={**environ_untraced(), "PYTHONPATH": str(_PROJECT), **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import environ_untraced
 from trtcache_cli import demo, demo_result
 from trtcache_cli.demo_result import StepResult
 from trtcache_cli.main import main
@@ -26,7 +26,11 @@ REFIT = replace(BUILD, step="refit", outcome="refitted", compile_s=0.01, export_
 @pytest.mark.slow
 def test_a_build_then_a_hit_then_a_refit(tmp_path: Path) -> None:
     """A second process hits, every output equals eager's, and a refit follows the new weights."""
-    environment = os.environ | {"TMPDIR": str(tmp_path), "TRTCACHE_DISABLE": "1", "TRTCACHE_DIR": str(tmp_path / "x")}
+    environment = environ_untraced() | {
+        "TMPDIR": str(tmp_path),
+        "TRTCACHE_DISABLE": "1",
+        "TRTCACHE_DIR": str(tmp_path / "x"),
+    }
     command = [sys.executable, "-m", "trtcache_cli", "demo", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

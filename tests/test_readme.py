@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import environ_untraced
 from trtcache.config import VARIABLES
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     """All blocks run in one process, in their order, with nothing but what they say."""
     (tmp_path / "kernel.c").write_text("int twice(int x) { return 2 * x; }\n")
-    environment = os.environ | {"TRTCACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}
+    environment = environ_untraced() | {"TRTCACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", "\n".join(BLOCKS)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from tests.keys.evidence import DOCUMENT, markdown
 from tests.keys.operators import Outcome, examine, names
-from tests.keys.tracing import operators_listed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
 
 SAMPLE = random.Random(3).sample(names(), 24)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _operators_listed_once() -> Iterator[None]:
-    with operators_listed_once():
-        yield
 
 
 @pytest.mark.slow

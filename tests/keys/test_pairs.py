@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.keys.pairs import equal, interfaces, layers, tensors
 from tests.keys.pairs.pair import Pair, key, observed, same, takes
-from tests.keys.tracing import operators_listed_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
 
 DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
 EQUAL = equal.pairs()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _operators_listed_once() -> Iterator[None]:
-    with operators_listed_once():
-        yield
 
 
 @pytest.mark.parametrize("pair", DIFFERENT, ids=lambda pair: pair.name)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from tests.keys.tracing import operators_listed_once
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with
 from tests.lowering.contract import operators as operators_of
 from tests.lowering.graphs import marked
@@ -17,19 +15,10 @@ from trtcache.lowering import lower
 from trtcache.lowering.commutative import Commutative
 from trtcache.lowering.pipeline import Pipeline
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 X, Y = torch.randn(2, 4), torch.randn(2, 4)
 W = torch.randn(4, 4)
 SAME = (torch.add, torch.mul, torch.maximum, torch.minimum, torch.eq, torch.ne)
 BITS = (operator.and_, operator.or_, operator.xor, torch.logical_and, torch.logical_or, torch.logical_xor)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _operators_listed_once() -> Iterator[None]:
-    with operators_listed_once():
-        yield
 
 
 def _digests(one: torch.nn.Module, other: torch.nn.Module, *args: torch.Tensor, dynamic: object = None) -> set[object]:
