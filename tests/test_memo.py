@@ -487,3 +487,29 @@ def test_a_memo_with_a_type_that_this_process_does_not_know_is_no_memo() -> None
                 }
             ).encode()
         )
+
+
+class Turned(nn.Module):
+    """A constant that torch calls contiguous with a stride of its own in a dimension of size 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("column", torch.randn(4, 3).t()[:, :1], persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply by it."""
+        return x * self.column
+
+
+def test_strides_of_a_single_element_are_no_matter(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
+) -> None:
+    """A constant comes out of the store with the strides that the engine was built for."""
+    model = Turned()
+    assert model.column.is_contiguous()
+    assert model.column.stride() == (1, 3)
+    path = saved(tmp_path / "model.pt2", model)
+    compiled(path)
+    module = compiled(path)
+    assert module.report.route == "memo"
+    assert difference(model(X), module(X), tolerance=0.0) is None
