@@ -14,7 +14,7 @@ from torch import nn
 import trtcache
 from tests.models import Affine
 from trtcache import pt2
-from trtcache.errors import ExportError
+from trtcache.errors import ExportError, SettingsError
 from trtcache.lowering.contents import Content
 from trtcache.pt2 import ProgramFile
 
@@ -171,6 +171,24 @@ def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
         trtcache.key(tmp_path)
     with pytest.raises(ExportError, match="no backend takes ONNX files yet"):
         trtcache.compile("model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"args": (X,)}, "args"),
+        ({"args": X}, "args"),
+        ({"kwargs": {"x": X}}, "kwargs"),
+        ({"args": (X,), "dynamic_shapes": ({0: 8},)}, "args, dynamic_shapes"),
+    ],
+)
+def test_example_inputs_for_a_program_are_refused(file: Path, given: dict[str, Any], names: str) -> None:
+    """A file and a program were exported for inputs of their own: others would be passed over."""
+    program = torch.export.load(file)
+    for ask in (trtcache.compile, trtcache.key, trtcache.lower):
+        for model in (file, program):
+            with pytest.raises(SettingsError, match=f"^{names}: .*; leave this out, or give the torch.nn.Module"):
+                ask(model, **given)
 
 
 def test_every_truncation_is_one_clear_error(file: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from trtcache.errors import (
     SettingsError,
 )
 from trtcache.pt2 import ProgramFile
-from trtcache.request import Model, device_kind, lowered, opened, request_of
+from trtcache.request import Model, device_kind, lowered, opened, refuse_examples, request_of
 from trtcache.request import Request as Request
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
@@ -65,7 +65,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
             ``.pt2`` file that ``torch.export.save`` wrote. Of a file that has not changed since it was last compiled
             nothing is exported or lowered. Its weights are then the file's own memory: replace it by renaming.
-        args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for.
+        args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
+            program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either.
         kwargs: example keyword arguments.
         dynamic_shapes: which sizes may vary, as ``torch.export.export`` takes it.
         backend: a backend's name, or ``auto``.
@@ -81,7 +82,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     Raises:
         ExportError: the model cannot be exported, or the file cannot be read or is no exported program.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown.
+        SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
@@ -91,7 +92,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
     if isinstance(model, (str, os.PathLike)):
-        module = _compile_file(Path(model), store, backend, wanted, target, name)
+        module = _compile_file(Path(model), (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
     else:
         request = request_of(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
         module = compile_request(request, store, model)
@@ -101,12 +102,19 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
 
 
 def _compile_file(
-    path: Path, cache: Cache, backend: str, settings: Settings, target: str | None, name: str | None
+    path: Path,
+    examples: tuple[object, object, object],
+    cache: Cache,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
 ) -> CompiledModule:
     logs.start(os.environ)
     start = time.perf_counter()
     with ProgramFile(path) as file:
         file_s = time.perf_counter() - start
+        refuse_examples(path.name, *examples)
         shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
         module = shortcut.compiled(name or path.stem) if shortcut else None
         if module is None:
@@ -251,9 +259,12 @@ def lower(
         ExportError: the model cannot be exported.
         PassError: a lowering pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: there are example inputs for a program that has its own.
     """
     logs.start(os.environ)
     model, name = opened(model, name)
+    if isinstance(model, torch.export.ExportedProgram):
+        refuse_examples(name, args, kwargs, dynamic_shapes)
     chosen, wanted = registry.find(backend, device_kind(model, args, kwargs)), Settings.of(settings)
     return lowered(model, args, kwargs, dynamic_shapes, chosen, wanted, name, trace=trace)
 
@@ -272,13 +283,14 @@ def key(
 ) -> CacheKey:
     """Return the key that ``compile`` would use for these arguments, without building.
 
-    Models of equal architecture have equal keys whatever their weights and the names of their parameters are.
+    Models of equal architecture have equal keys whatever their weights and the names of their parameters are. The
+    arguments are those of ``compile``; no key depends on ``cache``, which is neither opened nor looked at.
 
     Raises:
         ExportError: the model cannot be exported.
         CanonicalizationError: something in the program has no stable description.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown.
+        SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """
     made = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
     if isinstance(made, CanonicalizationError):

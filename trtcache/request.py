@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache import logs
 from trtcache.backends import registry
-from trtcache.errors import BackendUnavailableError, CanonicalizationError
+from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.keys.document import digests, frozen_part, key_parts
 from trtcache.pt2 import ProgramFile
 from trtcache.values import CacheKey
@@ -76,10 +76,12 @@ def request_of(
     Raises:
         ExportError: the model cannot be exported.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown.
+        SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """
     logs.start(os.environ)
     model, name = opened(model, name)
+    if isinstance(model, torch.export.ExportedProgram):
+        refuse_examples(name, args, kwargs, dynamic_shapes)
     chosen = registry.find(backend, device_kind(model, args, kwargs))
     chosen.check(settings)
     with _collector_paused():
@@ -126,6 +128,22 @@ def _with_key(program: LoweredProgram, chosen: Backend, settings: Settings, targ
     except CanonicalizationError as error:
         made = error
     return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+
+
+def refuse_examples(name: str | None, args: object, kwargs: object, dynamic_shapes: object) -> None:
+    """Refuse example inputs for an exported program, which was made for its own and is not made anew.
+
+    Raises:
+        SettingsError: there are some; the message says which.
+    """
+    given = {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}
+    if names := [one for one, value in given.items() if not _is_nothing(value)]:
+        why = f"{name or 'the model'} is an exported program, with example inputs and varying sizes of its own"
+        raise SettingsError(", ".join(names), f"{why}; leave this out, or give the torch.nn.Module")
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or (isinstance(value, (tuple, list, dict)) and not value)
 
 
 def opened(model: Model, name: str | None) -> tuple[Program, str | None]:
