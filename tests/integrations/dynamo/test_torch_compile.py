@@ -17,6 +17,7 @@ from trtcache.integrations.dynamo import graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.integrations.dynamo.conftest import CompileModel, Made
 
@@ -204,6 +205,42 @@ def test_a_fraction_that_varies_builds_nothing(compile_model: CompileModel, made
     for scale in (0.5, 1.5, 2.5, 3.5):
         assert torch.equal(compiled(x, scale), x * scale)
     assert made() == [(1, 1), (1, 1)]
+
+
+def test_no_more_is_kept_of_numbers_than_the_limit(tmp_path: Path, interpreter: str, monkeypatch: Any) -> None:
+    """A number beyond the limit runs in eager torch each time, and leaves nothing behind."""
+    monkeypatch.setattr(graph, "MOST_ENGINES", 2)
+    made: list[graph.CompiledGraph] = []
+    options = {"backend": interpreter, "cache": tmp_path / "cache"}
+
+    def backend(graph_module: torch.fx.GraphModule, examples: list[Any]) -> graph.CompiledGraph:
+        made.append(torch_compile.backend(graph_module, examples, options=options))
+        return made[-1]
+
+    compiled, x = torch.compile(lambda x, by: nn.functional.pad(x, (0, by)) * by, backend=backend, dynamic=True), _x()
+    for by in range(2, 12):
+        assert torch.equal(compiled(x, by), nn.functional.pad(x, (0, by)) * by)
+    assert len(made) == 1
+    assert len(made[0]._ways) == 2
+    assert len(made[0].report.eager) == 1
+
+
+def test_torch_says_nothing_where_a_fraction_cannot_be_an_input(
+    compile_model: CompileModel, made: Made, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that decides by a fraction is built for its value; the export that failed before is in the log."""
+
+    def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+        return nn.functional.dropout(x * by, by, training=False)  # which wants to know whether it is a probability
+
+    compiled, x = compile_model(scaled), _x()
+    with caplog.at_level(logging.DEBUG, "trtcache.integrations.dynamo.engines"):
+        for by in (0.25, 0.5):
+            assert torch.equal(compiled(x, by), scaled(x, by))
+    assert "def forward" not in "".join(capfd.readouterr())
+    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("torch said")]
+    assert ["def forward" in one for one in said] == [True]
+    assert [engines for engines, _ in made()] == [1, 1]
 
 
 def test_threads_make_engines_at_once(compile_model: CompileModel, made: Made) -> None:

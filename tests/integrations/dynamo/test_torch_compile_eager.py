@@ -171,6 +171,22 @@ def test_a_call_that_an_engine_refuses_runs_in_eager_torch(
     assert "memory of its own" in warning
 
 
+def test_a_call_that_an_engine_refuses_runs_once(compile_model: CompileModel) -> None:
+    """Where a result is a view of a changed argument, one that lies otherwise is refused before it is changed."""
+
+    def add(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x.add_(1)
+        return x[1:], x.sum()
+
+    compiled = compile_model(add, guard_filter_fn=lambda guards: [False for _ in guards])
+    for make in (lambda: torch.zeros(3, 4), lambda: torch.zeros(4, 3).t()):
+        ours, theirs = make(), make()
+        assert difference(add(theirs), compiled(ours)) is None
+        assert torch.equal(ours, theirs)
+    (report,) = torch_compile.reports()
+    assert report.eager == ["argument 0: expected strides (4, 1), got (1, 3)"]
+
+
 def _apart(memory: torch.Tensor) -> torch.Tensor:
     return torch.ones(2)
 

@@ -17,6 +17,7 @@ from trtcache.errors import CanonicalizationError, ExportError, InputError
 from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
+from trtcache.integrations.dynamo.remarks import remarks_aside
 from trtcache.integrations.dynamo.results import read_results
 from trtcache.runtime.aliasing import shared
 
@@ -66,17 +67,18 @@ class Workshop:
         """Lower the graph as a module with the weights of a call in it."""
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
-        request = api.prepare(
-            flat,
-            # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
-            # And as an engine gets them: with what torch has put off, conjugating and negating, done.
-            tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs),
-            dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
-            backend=self.options.backend,
-            settings=self.options.settings,
-            target=self.options.target,
-            name=self._label(arguments, call),
-        )
+        with remarks_aside(log):
+            request = api.prepare(
+                flat,
+                # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
+                # And as an engine gets them: with what torch has put off, conjugating and negating, done.
+                tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs),
+                dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
+                backend=self.options.backend,
+                settings=self.options.settings,
+                target=self.options.target,
+                name=self._label(arguments, call),
+            )
         return request, flat
 
     def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
@@ -99,6 +101,7 @@ class GraphEngine:
         self._arguments, request, flat = _prepared(workshop, call)
         self.numbers = self._arguments.numbers
         self._results = read_results(workshop.graph_module, self._arguments)
+        self._lends = bool(self._results.lent)
         self.fixed = _fixed(workshop.placeholders, self._arguments, request)
         results = request.program.interface.results
         self._changed = frozenset(
@@ -117,6 +120,8 @@ class GraphEngine:
         """
         if self._changed:
             self._check_apart(args)
+        if self._lends:
+            self._results.check_strides(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
         return computed if self._results.are_computed else self._results.make(args, computed)

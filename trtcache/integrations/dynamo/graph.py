@@ -35,6 +35,9 @@ log = logging.getLogger("trtcache.integrations.torch_compile")
 MOST_ENGINES = 16
 """Engines that one graph has for numbers it cannot take as inputs. Other numbers run in eager torch."""
 
+MOST_REASONS = 100
+"""Reasons to leave calls to eager torch that one graph's report has: an argument's shape may be in each."""
+
 _WHERE = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 
 Way = Callable[[Sequence[Any]], Any]
@@ -103,14 +106,14 @@ class CompiledGraph:
             known = self._ways.get(self._key(args))
             if known is not None:
                 return known
+            if len(self._ways) >= MOST_ENGINES:  # nothing is kept of further numbers, of which there may be millions
+                self._leave(f"it has {MOST_ENGINES} engines for numbers that are no input's size, and there are more")
+                return self._eager
             way = self._found(args)
             self._ways[self._key(args)] = way
             return way
 
     def _found(self, args: Sequence[Any]) -> Way:
-        if len(self._ways) >= MOST_ENGINES:
-            self._leave(f"it has {MOST_ENGINES} engines for numbers that are no input's size, and there are more")
-            return self._eager
         try:
             engine = self._workshop.engine(args)
         except _UNTAKEN as error:
@@ -141,8 +144,9 @@ class CompiledGraph:
         """
         if self._cache.config.forbid_build:
             raise BuildForbiddenError(self._options.backend, "", str(self._cache.config.root), why)
-        if why not in self.report.eager:
-            self.report.eager.append(why)
+        if why in self.report.eager or len(self.report.eager) >= MOST_REASONS:
+            return
+        self.report.eager.append(why)
         is_news = self._reports.is_news(f"{self.report.name}: {why}")
         log.log(logging.WARNING if is_news else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
 

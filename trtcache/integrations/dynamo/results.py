@@ -93,9 +93,32 @@ class Results:
         """Whether the engine's outputs are the results."""
         return self.makers == tuple(map(Computed, range(len(self.makers))))
 
+    @property
+    def lent(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
+        """The places of arguments that results lie in the memory of, with the strides that they must have."""
+        views = (maker for maker in self.makers if isinstance(maker, View))
+        return tuple((view.base.place, view.base_stride) for view in views if isinstance(view.base, Argument))
+
+    def check_strides(self, args: Sequence[Any]) -> None:
+        """Refuse a call whose arguments lie otherwise than those that the views were found for.
+
+        Only guards of Dynamo's that a caller switched off let such a call come. It has to be refused before the engine
+        runs, which may change arguments.
+
+        Raises:
+            InputError: an argument has other strides.
+        """
+        sizes = self._sizes(args)
+        for place, stride in self.lent:
+            if args[place].stride() != (expected := _evaluated(stride, sizes)):
+                raise InputError(f"argument {place}", f"strides {expected}", f"{args[place].stride()}")
+
+    def _sizes(self, args: Sequence[Any]) -> Mapping[int, int]:
+        return {number: int(args[place]) for number, place in self.symbols.items()}
+
     def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """Return the results of a call."""
-        sizes = {number: int(args[place]) for number, place in self.symbols.items()}
+        """Return the results of a call, whose strides were checked."""
+        sizes = self._sizes(args)
         computed = [
             _laid_out(one, _evaluated(self.layouts[index], sizes)) if index in self.layouts else one
             for index, one in enumerate(computed)
@@ -118,10 +141,6 @@ def _made(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
 
 
 def _view(view: View, base: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    if base.stride() != (
-        expected := _evaluated(view.base_stride, sizes)
-    ):  # guards of Dynamo's that a caller switched off
-        raise InputError("a weight", f"strides {expected}", f"{base.stride()}")
     shape, stride, (offset,) = (_evaluated(one, sizes) for one in (view.shape, view.stride, (view.offset,)))
     return base.as_strided(shape, stride, base.storage_offset() + offset)
 
