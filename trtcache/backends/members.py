@@ -56,6 +56,7 @@ def _interface(program: LoweredProgram) -> dict[str, Json]:
         "weights": [_weight(one) for one in interface.weights],
         "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
         "sizes": [list(bounds) for bounds in interface.ranges],
+        "outputs": [one.document() for one in interface.outputs],
     }
 
 

@@ -14,7 +14,7 @@ def evaluate(written: Json, sizes: Mapping[int, int]) -> int | None:
     """Return the value of an integer expression that ``Symbols`` wrote, given its symbols' values.
 
     Only sums, products, powers and integer divisions are known, which is all that shapes and strides of inputs are
-    made of; None for others.
+    made of; None for others. A tracer's symbols are as good as numbers.
     """
     if isinstance(written, int):
         return written
@@ -25,7 +25,7 @@ def evaluate(written: Json, sizes: Mapping[int, int]) -> int | None:
     values = [evaluate(one, sizes) for one in written[1:]]
     if any(value is None for value in values):
         return None
-    return _apply(str(written[0]), [int(value) for value in values if value is not None])
+    return _apply(str(written[0]), [value for value in values if value is not None])
 
 
 def _apply(head: str, values: list[int]) -> int | None:
@@ -38,9 +38,12 @@ def _apply(head: str, values: list[int]) -> int | None:
                 product *= value
             return product
         case "Pow" if values[1] >= 0:
-            return int(values[0] ** values[1])
+            power: int = values[0] ** values[1]
+            return power
         case "FloorDiv" | "CleanDiv" if values[1]:
             return values[0] // values[1]
+        case "Mod" | "PythonMod" if values[1]:
+            return values[0] % values[1]
         case "Max":
             return max(values)
         case "Min":

@@ -55,6 +55,19 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorOutput:
+    """A tensor that the engine gives. Sizes are numbers or expressions over the symbols of the inputs."""
+
+    dtype: str
+    shape: tuple[Json, ...]
+    device: str
+
+    def document(self) -> dict[str, Json]:
+        """Return the output as it stands in the artifact."""
+        return {"dtype": self.dtype, "shape": list(self.shape), "device": self.device}
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """The border of a lowered program.
 
@@ -66,6 +79,8 @@ class Interface:
         weights: weights of the engine, which are made from slots, in the order of first use.
         constants: digests of the constants, by the engine's names for them (``c0``, ``c1``, ...).
         ranges: ``[least, most]`` of each symbol.
+        outputs: what the engine gives: results and new contents of inputs, in order; empty where an entry was made
+            before they were noted. No part of the key, which has them in its graph.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -75,3 +90,4 @@ class Interface:
     weights: tuple[EngineWeight, ...]
     constants: tuple[str, ...]
     ranges: tuple[tuple[int | None, int | None], ...]
+    outputs: tuple[TensorOutput, ...] = ()

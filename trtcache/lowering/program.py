@@ -9,7 +9,7 @@ import torch
 
 from trtcache.errors import ExportError
 from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
+from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
@@ -133,6 +133,7 @@ def finish(
             weights=weights,
             constants=digests,
             ranges=symbols.ranges(exported.range_constraints),
+            outputs=_outputs(output, roles, symbols.copied()),
         ),
         constants=constants,
         state=state,
@@ -155,6 +156,16 @@ def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput
             stride = tuple(map(symbols.write, value.stride()))
             inputs.append(TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type))
     return tuple(inputs)
+
+
+def _outputs(output: fx.Node, roles: Iterable[Role], symbols: Symbols) -> tuple[TensorOutput, ...]:
+    """Return what an engine gives; the numbers of symbols that are only here are nobody else's."""
+    nodes: Any = output.args[0]
+    values = [node.meta["val"] for role, node in zip(roles, nodes, strict=True) if role.kind in {"result", "input"}]
+    return tuple(
+        TensorOutput(dtype_name(value.dtype), tuple(map(symbols.write, value.shape)), value.device.type)
+        for value in values
+    )
 
 
 def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

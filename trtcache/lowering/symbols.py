@@ -24,6 +24,12 @@ class Symbols:
         self._numbers: dict[sympy.Symbol, int] = {}
         self._written: dict[object, Json] = {}
 
+    def copied(self) -> Symbols:
+        """Return symbols that are numbered alike so far, and whose new ones are not noted here."""
+        other = Symbols()
+        other._numbers, other._written = dict(self._numbers), dict(self._written)
+        return other
+
     def write(self, size: Any) -> Json:
         """Return a size (an int, a SymInt or a sympy expression) as JSON, numbering its new symbols."""
         if type(size) is int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
-from trtcache.lowering.interface import Interface, Result, TensorInput, ValueInput
+from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.recipes import parse, sources
 from trtcache.runtime.constants import in_order, read_constants
 from trtcache.weights import EngineWeight, Slot
@@ -123,12 +123,17 @@ def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json]) -> Inte
         weights=weights,
         constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
         ranges=tuple((least, most) for least, most in document["sizes"]),
+        outputs=tuple(map(_tensor_output, document.get("outputs", ()))),  # entries of before have none
     )
 
 
 def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
     return TensorInput(written["leaf"], written["dtype"], shape, stride, written["device"])
+
+
+def _tensor_output(written: Mapping[str, Any]) -> TensorOutput:
+    return TensorOutput(written["dtype"], tuple(written["shape"]), written["device"])
 
 
 def _result(written: Sequence[Any]) -> Result:

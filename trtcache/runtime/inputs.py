@@ -58,14 +58,23 @@ class InputCheck:
         Raises:
             InputError: a leaf is not what the program was compiled for.
         """
-        for leaf, value in self._values:
-            given = leaves[leaf]
-            if given is not value and not same_value(given, value):
-                raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
+        if self._values:
+            self.values(leaves)
         tensors = self._tensors(leaves)
         if self._mutated:
             self._check_apart(leaves)
         return tensors
+
+    def values(self, leaves: Sequence[Any]) -> None:
+        """Compare the leaves that are no tensors.
+
+        Raises:
+            InputError: one is not the value that the program was compiled for.
+        """
+        for leaf, value in self._values:
+            given = leaves[leaf]
+            if given is not value and not same_value(given, value):
+                raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
 
     def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         if self._fixed and not self._conjugates:

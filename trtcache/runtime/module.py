@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.errors import RefitError
+from trtcache.errors import InputError, RefitError
 from trtcache.lowering.contents import Content
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.layouts import laid_out, lies_in
+from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trtcache.backends.protocol import Engine
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.report import Report
@@ -58,6 +61,7 @@ class CompiledModule:
         self._layouts = tuple(one.layout for one in self._results if one.kind != "value")
         self._live = (engine, dict(weights))
         self._refitting = threading.Lock()
+        self._operator = EngineCall.of(self._interface, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.
@@ -69,14 +73,41 @@ class CompiledModule:
             InputError: an argument is not what the module was compiled for; nothing was run.
         """
         leaves = self._call.flatten(args, kwargs)
-        inputs = self._check(leaves)
+        if is_traced() and self._operator is not None:
+            self._check.values(leaves)
+            outputs = self._operator(leaves)
+        else:
+            outputs = self._answer(leaves)
+        if not self._plain:
+            outputs = self._completed(outputs, leaves)
+        return self._call.unflatten(outputs)
+
+    def _answer(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the engine's outputs in their layouts."""
+        try:
+            inputs = self._check(leaves)
+        except InputError:
+            if self._operator is None or not is_fake(leaves):
+                raise
+            return self._operator(leaves)
         outputs = self._live[0].run(inputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not lies_in(outputs[place], order):
                 outputs[place] = laid_out(outputs[place], order)
-        if not self._plain:
-            outputs = self._completed(outputs, leaves)
-        return self._call.unflatten(outputs)
+        return outputs
+
+    def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Do the work of ``trtcache::execute_engine``, which a tracer has seen: the engine's inputs to its outputs.
+
+        Raises:
+            InputError: an input is not what the module was compiled for; nothing was run.
+        """
+        values = {one.leaf: one.value for one in self._interface.values}
+        tensors = {one.leaf: given for one, given in zip(self._interface.inputs, inputs, strict=True)}
+        leaves: dict[int, Any] = {**values, **tensors}
+        outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
+        dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]
+        return separate(dense, inputs)
 
     def _completed(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
         """Write new contents back to the caller's inputs, and put constants where the model returns them."""
@@ -124,6 +155,7 @@ class CompiledModule:
         chosen = fit(needed, self._state(state), known=self._known, device=self._device, current=current)
         other = copy.copy(self)
         other._live = (engine.refit(chosen), chosen)
+        other._operator = self._operator.another(other) if self._operator else None
         other._refitting = threading.Lock()
         return other
 

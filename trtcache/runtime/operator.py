@@ -1,0 +1,220 @@
+"""The operator ``trtcache::execute_engine``, by which what traces a program sees an engine as one call.
+
+``torch.export``, ``torch.compile`` and ``FakeTensorMode`` cannot look into an engine. They see this operator: its fake
+implementation tells dtype, shape, strides and device of each output by the engine's specs alone, sizes that vary
+included. A program with it opens without trtcache after one line: ``torch.library.define`` of ``NAME`` and ``SCHEMA``.
+
+In this process an engine goes by a handle, which is no other engine's anywhere. The arguments that are empty here
+(``weights``, ``key``, ``weight_map``) are for programs that carry their engines; one more would get a default.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
+
+import torch
+
+from trtcache.errors import IncompatibleEngineError, InputError
+from trtcache.lowering.expressions import evaluate
+from trtcache.weights import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trtcache.lowering.interface import Interface
+    from trtcache.values import Json
+
+NAME = "trtcache::execute_engine"
+SCHEMA = (
+    "(Tensor[] inputs, Tensor[] weights, str engine, str key, str weight_map, str input_spec, str output_spec)"
+    " -> Tensor[]"
+)
+
+_LIVE_PREFIX = "live:"
+
+
+class Live(Protocol):
+    """What an engine of this process does when the operator is called."""
+
+    def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return new tensors that lie as the output spec says; MUST check the inputs."""
+        ...
+
+
+_LIVE: WeakValueDictionary[str, Live] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """The operator's arguments for one engine of this process.
+
+    Attributes:
+        handle: the engine's, for as long as it lives.
+        leaves: which leaves of a call's arguments the engine takes.
+        input_spec, output_spec: what it takes and gives, as JSON.
+    """
+
+    handle: str
+    leaves: tuple[int, ...]
+    input_spec: str
+    output_spec: str
+
+    @classmethod
+    def of(cls, interface: Interface, live: Live) -> EngineCall | None:
+        """Give an engine a handle; None if calls change its weights, which no tracer knows, or its entry is too old."""
+        layouts = [one.layout for one in interface.results if one.kind != "value"]
+        if any(slot.mutated for slot in interface.slots) or len(interface.outputs) != len(layouts):
+            return None
+        inputs = [{"dtype": one.dtype, "shape": one.shape, "device": one.device} for one in interface.inputs]
+        outputs = [{**one.document(), "layout": layout} for one, layout in zip(interface.outputs, layouts, strict=True)]
+        specs = json.dumps({"inputs": inputs, "ranges": interface.ranges}), json.dumps(outputs)
+        return cls("", tuple(one.leaf for one in interface.inputs), *specs).another(live)
+
+    def another(self, live: Live) -> EngineCall:
+        """Give another engine with the same specs a handle of its own."""
+        handle = f"{_LIVE_PREFIX}{secrets.token_hex(8)}"
+        _LIVE[handle] = live
+        return replace(self, handle=handle)
+
+    def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+        """Call the operator with the leaves of a call's arguments; results have no gradient, as an engine's."""
+        inputs = [leaves[leaf].detach() if leaves[leaf].requires_grad else leaves[leaf] for leaf in self.leaves]
+        outputs: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
+            inputs, [], self.handle, "", "", self.input_spec, self.output_spec
+        )
+        return outputs
+
+
+def is_traced() -> bool:
+    """Say whether somebody wants to see the operators of a call: a tracer, or a mode such as ``FakeTensorMode``."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def is_fake(leaves: Sequence[Any]) -> bool:
+    """Say whether a call has tensors without memory, whatever mode is on."""
+    from torch._subclasses.fake_tensor import FakeTensor  # torch.export has it imported; a hit has not
+
+    return any(isinstance(leaf, FakeTensor) for leaf in leaves)
+
+
+def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return outputs of which each has memory of its own, as the schema promises."""
+    seen = {one.untyped_storage().data_ptr() for one in inputs if one.numel()}
+    results = []
+    for output in outputs:
+        place = output.untyped_storage().data_ptr() if output.numel() else None
+        results.append(output.clone() if place in seen else output)
+        seen.add(place or 0)
+    return results
+
+
+def _execute(
+    inputs: list[torch.Tensor],
+    weights: list[torch.Tensor],  # noqa: ARG001  # the schema's; so are the others
+    engine: str,
+    key: str,  # noqa: ARG001
+    weight_map: str,  # noqa: ARG001
+    input_spec: str,  # noqa: ARG001
+    output_spec: str,  # noqa: ARG001
+) -> list[torch.Tensor]:
+    live = _LIVE.get(engine)
+    if live is None:
+        why = "it is gone, or another process's: the program that was traced has only its handle"
+        raise IncompatibleEngineError(engine, f"{why}; keep the compiled module, or compile and trace again here")
+    return live.execute(inputs)
+
+
+def _fake(
+    inputs: list[torch.Tensor],
+    weights: list[torch.Tensor],  # noqa: ARG001  # the schema's; so are the others
+    engine: str,  # noqa: ARG001
+    key: str,  # noqa: ARG001
+    weight_map: str,  # noqa: ARG001
+    input_spec: str,
+    output_spec: str,
+) -> list[torch.Tensor]:
+    taken = _read(input_spec)
+    sizes = _sizes(taken["inputs"], inputs)
+    for number, (least, most) in enumerate(taken["ranges"]):
+        if number in sizes:
+            _require(least is None or sizes[number] >= least, "a size of an input", f"at least {least}", sizes[number])
+            _require(most is None or sizes[number] <= most, "a size of an input", f"at most {most}", sizes[number])
+    return [_empty(one, sizes, inputs) for one in _read(output_spec)]
+
+
+@functools.lru_cache(maxsize=256)
+def _read(spec: str) -> Any:
+    return json.loads(spec)
+
+
+def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
+    """Return the symbols' sizes, which may be symbols of the tracer's.
+
+    Raises:
+        InputError: an input is not what the engine takes.
+    """
+    sizes: dict[int, Any] = {}
+    for number, (one, given) in enumerate(zip(taken, inputs, strict=True)):
+        found = (dtype_name(given.dtype), given.device.type, given.dim())
+        expected = (one["dtype"], one["device"], len(one["shape"]))
+        _require(found == expected, f"input {number} of the engine", _described(expected), _described(found))
+        for written, size in zip(one["shape"], given.shape, strict=True):
+            if isinstance(written, dict):
+                sizes.setdefault(written["sym"], size)
+    for number, (one, given) in enumerate(zip(taken, inputs, strict=True)):
+        for place, (written, size) in enumerate(zip(one["shape"], given.shape, strict=True)):
+            _bind(written, size, sizes)
+            fitting = evaluate(written, sizes)
+            _require(fitting == size, f"dimension {place} of input {number} of the engine", str(fitting), size)
+    return sizes
+
+
+def _bind(written: Json, size: Any, sizes: dict[int, Any]) -> None:
+    """Learn the symbol of ``c * s``, where only such a size has it."""
+    match written:
+        case ["Mul", int(factor), {"sym": int(number)}] | ["Mul", {"sym": int(number)}, int(factor)]:
+            sizes.setdefault(number, size // factor)
+
+
+def _described(form: tuple[str, str, int]) -> str:
+    return "{} on {} of {} dimensions".format(*form)
+
+
+def _require(condition: Any, where: str, expected: str, found: object) -> None:
+    """Raise, or let the tracer note what it has to be sure of."""
+    error = InputError(where, expected, str(found))
+    if not isinstance(condition, bool):
+        torch._check(condition, lambda: str(error))  # type: ignore[no-untyped-call]  # torch's
+    elif not condition:
+        raise error
+
+
+def _empty(one: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    shape = [evaluate(written, sizes) for written in one["shape"]]
+    if any(size is None for size in shape):
+        raise InputError("outputs of the engine", "sizes that its inputs' sizes tell", str(one["shape"]))
+    device = next((given.device for given in inputs if given.device.type == one["device"]), torch.device(one["device"]))
+    order = one["layout"] or list(range(len(shape)))
+    made = torch.empty([shape[place] for place in order], dtype=getattr(torch, one["dtype"]), device=device)
+    return made.permute(sorted(range(len(order)), key=order.__getitem__))
+
+
+def _declare() -> torch.library.Library:
+    """Declare the operator, unless a reader of exported programs has."""
+    library = torch.library.Library("trtcache", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch's
+    try:
+        library.define(f"execute_engine{SCHEMA}")  # type: ignore[no-untyped-call]  # torch's
+    except RuntimeError:
+        if not hasattr(torch.ops.trtcache, "execute_engine"):
+            raise
+    library.impl("execute_engine", _execute, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]  # torch's
+    torch.library.register_fake(NAME, _fake, lib=library)
+    return library
+
+
+_LIBRARY = _declare()  # it lives as long as this module: torch knows operators for a process, and by import only
