@@ -66,13 +66,22 @@ class CompilationSettings:
 """
 
 REGISTRY = """
+from dataclasses import dataclass
+from typing import Any
+@dataclass
+class ConverterSupport:
+    converter_implementation: Any
+    capability_validator: Any = lambda node, settings: True
 class Registry:
     def __init__(self):
-        self.converters = {}
+        self.registries, self.asked = [{}], []
     def set_compilation_settings(self, settings):
         self.settings = settings
     def get(self, node):
-        return self.converters.get(node.target)
+        self.asked.append(node.target)
+        for one in self.registries[0].get(node.target, ()):
+            if one.capability_validator(node, self.settings):
+                return one.converter_implementation, None, {}
 DYNAMO_CONVERTERS = Registry()
 """
 

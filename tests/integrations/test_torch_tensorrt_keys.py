@@ -294,21 +294,50 @@ def _converter(tmp_path: Path, text: str) -> ModuleType:
     return module
 
 
+def _register(operator: Any, *converters: Any, takes: Callable[[Any], bool] = lambda node: True) -> Any:
+    """Put converters of an operator into the stand-in's registry, of which the first takes only some calls."""
+    module = import_module("torch_tensorrt.dynamo.conversion._ConverterRegistry")
+    supports = [module.ConverterSupport(one) for one in converters]
+    supports[0].capability_validator = lambda node, settings: takes(node)
+    module.DYNAMO_CONVERTERS.registries[0][operator] = supports
+    return module.DYNAMO_CONVERTERS
+
+
+def _theirs(module: str, name: str) -> Any:
+    return SimpleNamespace(__module__=f"torch_tensorrt.dynamo.conversion.{module}", __qualname__=name)
+
+
 def test_a_converter_of_one_s_own_is_in_the_key_with_its_file(keyed: Callable[..., str], tmp_path: Path) -> None:
     """Its source may change where its name does not; torch_tensorrt's own are said by its version."""
     before = keyed()
-    registry = import_module("torch_tensorrt.dynamo.conversion._ConverterRegistry").DYNAMO_CONVERTERS
     keys = [before]
     for text in ("def convert(ctx): return 1", "def convert(ctx): return 2"):
-        registry.converters[torch.ops.aten.relu.default] = (_converter(tmp_path, text).convert, None, {})
+        _register(torch.ops.aten.relu.default, _converter(tmp_path, text).convert)
         keys.append(keyed())
     assert len({*keys}) == 3
-    inner = SimpleNamespace(__module__="torch_tensorrt.dynamo.conversion.aten_ops_converters", __qualname__="relu")
-    registry.converters[torch.ops.aten.relu.default] = (inner, None, {})
+    _register(torch.ops.aten.relu.default, _theirs("aten_ops_converters", "relu"))
     assert keyed() == before
-    registry.converters[torch.ops.aten.relu.default] = (eval("lambda ctx: 1"), None, {})  # noqa: S307  # without a file
+    _register(torch.ops.aten.relu.default, eval("lambda ctx: 1"))  # noqa: S307  # without a file
     with pytest.raises(CanonicalizationError, match="no source file"):
         keyed()
+
+
+def test_converters_are_chosen_where_it_matters(keyed: Callable[..., str], tmp_path: Path) -> None:
+    """The registry is asked for calls that may get another's converter, and for all where it has another form."""
+    before = keyed()
+    relu, theirs = torch.ops.aten.relu.default, _theirs("aten_ops_converters", "relu")
+    mine = _converter(tmp_path, "def convert(ctx): return 1").convert
+    registry = _register(relu, theirs, theirs)
+    assert (keyed(), registry.asked) == (before, [])
+    _register(relu, mine, theirs, takes=lambda node: False)
+    assert (keyed(), registry.asked) == (before, [relu])
+    _register(relu, mine, theirs)
+    assert keyed() != before
+    _register(relu, theirs)
+    registry.registries = (*registry.registries, {})
+    registry.asked.clear()
+    assert keyed() == before
+    assert len(registry.asked) > 1
 
 
 def test_a_custom_operator_is_said_by_its_converter(keyed: Callable[..., str], tmp_path: Path) -> None:
@@ -316,13 +345,13 @@ def test_a_custom_operator_is_said_by_its_converter(keyed: Callable[..., str], t
     with torch.library._scoped_library("trtcache_partitions", "FRAGMENT") as library:
         library.define("halve(Tensor x) -> Tensor")
         library.impl("halve", torch.empty_like, "Meta")
-        module = partition(Small(function=torch.ops.trtcache_partitions.halve))
-        registry = import_module("torch_tensorrt.dynamo.conversion._ConverterRegistry").DYNAMO_CONVERTERS
-        convert = _converter(tmp_path, "def convert(ctx): return 1").convert
-        registry.converters[torch.ops.trtcache_partitions.halve.default] = (convert, None, {})
+        halve = torch.ops.trtcache_partitions.halve
+        module = partition(Small(function=halve))
+        _register(halve.default, _converter(tmp_path, "def convert(ctx): return 1").convert)
         assert keyed(module)
-        plugin = SimpleNamespace(__module__="torch_tensorrt.dynamo.conversion.plugins._generate", __qualname__="f")
-        registry.converters[torch.ops.trtcache_partitions.halve.default] = (plugin, None, {})
+        _register(halve.default, _theirs("aten_ops_converters", "halve"))
+        assert keyed(module)
+        _register(halve.default, _theirs("plugins._generate", "f"))
         with pytest.raises(CanonicalizationError, match="operator_versions"):
             keyed(module)
 
