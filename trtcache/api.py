@@ -401,7 +401,7 @@ def _why(request: Request, cache: Cache) -> str:
     except Exception:  # a remark for people: whatever lies in the store, the build goes on
         log.debug("the nearest entry could not be found", exc_info=True)
         return ""
-    why = str(found) if found else f"no {key.kind} entry to compare with"
+    why = str(found) if found else f"no similar {key.kind} entry"
     log.info("miss: %s", why)
     return why
 

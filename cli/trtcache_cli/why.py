@@ -74,6 +74,7 @@ def _headline(document: dict[str, Any], found: Nearest | None) -> str:
     if outcome == "uncacheable":
         return f"uncacheable: {document['reason']}"
     if found is None:
-        return f"{outcome} {key}: there is nothing to compare it with"
+        other = "other entry of its name" if outcome == "entry" else "similar entry"
+        return f"{outcome} {key}: there is no {other}"
     name = printable(found.header.name or found.header.kind)
     return f"{outcome} {key}: nearest is {found.header.key.digest[:SHORT]} ({name})"

@@ -135,7 +135,17 @@ def test_an_entry_alone_has_nothing_to_be_compared_with(run: Callable[..., Resul
     put(2)
     done = run("why", digest)
     assert (done.code, done.out) == (0, "")
-    assert done.err == f"entry {digest[:16]}: there is nothing to compare it with\n"
+    assert done.err == f"entry {digest[:16]}: there is no other entry of its name\n"
+
+
+def test_a_program_of_another_kind_is_nothing_to_compare_with(
+    run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
+) -> None:
+    """A miss names no entry of an unrelated program."""
+    put_program(saved(picture()))
+    done = run("why", saved(sequence()))
+    assert (done.code, done.out) == (0, "")
+    assert re.fullmatch(r"miss [0-9a-f]{16}: there is no similar entry\n", done.err)
 
 
 def test_a_file_that_is_no_program_exits_with_1(run: Callable[..., Result], store: DiskStore, tmp_path: Path) -> None:

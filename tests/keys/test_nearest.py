@@ -97,10 +97,21 @@ def test_a_miss_is_logged_and_reported(interpreter: str, tmp_path: Path, caplog:
         trtcache.compile(nn.Linear(4, size), (X,), backend=interpreter, cache=tmp_path / "c").report.why
         for size in (4, 4, 5)
     ]
-    assert made[:2] == ["no interpreter entry to compare with", ""]
+    assert made[:2] == ["no similar interpreter entry", ""]
     assert made[2].endswith("differs in graph: weight w0 shape[0]: 4 -> 5 (and 1 alike)")
     logged = [one.getMessage() for one in caplog.records if one.getMessage().startswith("miss: ")]
     assert logged == [f"miss: {made[0]}", f"miss: {made[2]}"]
+
+
+def test_a_program_is_compared_with_similar_ones(interpreter: str, tmp_path: Path) -> None:
+    """Of entries with other names one with half of the operators counts; of the same name any does."""
+    deep = nn.Sequential(*(one for _ in range(3) for one in (nn.Linear(4, 4), nn.ReLU())))
+    asked = [(deep[:2], "a"), (nn.Softmax(-1), "b"), (deep, "c"), (deep[:4], "d"), (nn.Softmax(0), "a")]
+    made = [
+        trtcache.compile(model, (X,), name=name, backend=interpreter, cache=tmp_path / "c").report.why
+        for model, name in asked
+    ]
+    assert [one.startswith("nearest ") for one in made] == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("graph", [b"junk", b"{}", b'{"nodes": [["a", [], null, [7]], ["output", [], []]]}'])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_structure
 
 import trtcache
 from tests.models import (
@@ -16,12 +18,14 @@ from tests.models import (
     Constants,
     KeyValue,
     Keywords,
+    Pair,
     Tied,
     Weights,
     difference,
     mixed_results,
 )
 from trtcache.errors import InputError, RefitError
+from trtcache.runtime.signature import CallSignature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +102,24 @@ def test_nested_arguments_are_named_by_their_place(compiled: Callable[..., trtca
     ):
         with pytest.raises(InputError, match=message):
             module(wrong)
+
+
+@pytest.mark.parametrize(
+    ("compiled_for", "given", "message"),
+    [
+        (Pair(1, 2), (1, 2), "a Pair of {names}, got a tuple of 2"),
+        (Pair(1, 2), 1, "a Pair of {names}, got a tensor or another single value"),
+        (OrderedDict(a=1), {"a": 1}, "an OrderedDict of 'a', got a dict of 'a'"),
+        ({"a": 1}, defaultdict(list, b=1), "a dict of 'a', got a defaultdict of 'b'"),
+        (deque([1]), deque([1], maxlen=4), "a deque of 1 (None), got a deque of 1 (4)"),
+    ],
+)
+def test_structures_are_told_in_words(compiled_for: Any, given: Any, message: str) -> None:
+    """By their types and the names of their parts; where that is the same, by what else torch knows of them."""
+    call = CallSignature(tree_structure(((compiled_for,), {})), tree_structure(0), None)
+    with pytest.raises(InputError) as refused:
+        call.flatten((given,), {})
+    assert str(refused.value) == f"argument 0: expected {message.format(names=', '.join(Pair._fields))}"
 
 
 @pytest.mark.parametrize(("value", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ("a", "b"), (None, 0)])

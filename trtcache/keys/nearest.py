@@ -25,6 +25,8 @@ MOST_HEADERS = 200
 """How many entries are looked at: with headers of a few kilobytes, tens of milliseconds on a miss."""
 
 _MOST_GRAPHS, _MOST_WALKS = 8, 3
+_SIMILAR = 0.5  # of the operators: a BERT and a ResNet have less in common, one BERT and a longer one more
+_NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # what programs without a name are called
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,12 @@ def nearest(
     without: str = "",
     same_name: bool = False,
 ) -> Nearest | None:
-    """Return the stored entry of the same kind that differs least from a key document, or None if there is none.
+    """Return the stored entry of the same kind that differs least from a key document, or None if none is similar.
 
-    The newest entries of the same name come first, and only ``MOST_HEADERS`` of them are read: the answer is for
-    people, and must be quick in a store of any size. Entries that cannot be read are passed over.
+    One of the same name is, and of others one whose graph has at least half its operators in common with the one asked
+    for; without a graph to compare, any is. The newest entries of the same name come first, and only ``MOST_HEADERS``
+    of them are read: the answer is for people, and must be quick in a store of any size. Entries that cannot be read
+    are passed over.
 
     Args:
         store: where to look.
@@ -71,6 +75,7 @@ def nearest(
     headers.sort(key=lambda header: _apart(header, document, name))
     compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
     if graph is not None:
+        compared = [one for one in compared if _is_named(one[0], name) or _is_similar(one[1], graph)]
         compared.sort(key=lambda one: _apart(one[0], document, name) + _graphs_apart(one[1], graph))
     found = [
         Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
@@ -123,6 +128,18 @@ def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Ite
             continue
         if header.kind == kind:
             yield header
+
+
+def _is_named(header: Header, name: str | None) -> bool:
+    return header.name == name and name not in _NAMES_OF_NONE
+
+
+def _is_similar(one: StoredGraph | None, other: StoredGraph) -> bool:
+    """Say whether two graphs have at least half of their operators in common, whatever the arguments are."""
+    if one is None:
+        return False
+    ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (one, other))
+    return (ours & theirs).total() >= _SIMILAR * max(ours.total(), theirs.total())
 
 
 def _graphs_apart(one: StoredGraph | None, other: StoredGraph) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
@@ -136,21 +137,44 @@ def _difference(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[tupl
     """Return the first place at which two structures differ, and what each has there."""
     inside, given = _children(expected), _children(found)
     if (expected.type, expected.context, len(inside)) != (found.type, found.context, len(given)):
-        return (), _words(expected), _words(found)
+        return (), *_told_apart(expected, found)
     steps = expected.context if expected.type is dict else range(len(inside))
     for step, one, other in zip(steps, inside, given, strict=True):
         if one != other:
             path, wanted, got = _difference(one, other)
             return (step, *path), wanted, got
-    return (), _words(expected), _words(found)
+    return (), *_told_apart(expected, found)
 
 
 def _words(spec: pytree.TreeSpec) -> str:
+    """Return a structure as people say it: ``a list of 2``, ``a dict of 'a', 'b'``, ``a Pair of left, right``."""
     if spec.is_leaf():
         return "a tensor or another single value"
-    if spec.type is dict:
-        return f"a dict of {', '.join(map(repr, spec.context)) or 'nothing'}"
-    return f"a {spec.type.__name__} of {len(_children(spec))}"
+    kind, names = spec.type, _names(spec)
+    if names is None:
+        return f"{_article(kind.__name__)} of {len(_children(spec))}"
+    if isinstance(spec.context, type):  # a namedtuple's class
+        kind = spec.context
+    return f"{_article(kind.__name__)} of {', '.join(names) or 'nothing'}"
+
+
+def _names(spec: pytree.TreeSpec) -> list[str] | None:
+    """Return what the parts of a structure are called; None if they only have places."""
+    if isinstance(spec.context, type) and issubclass(spec.context, tuple):
+        return list(getattr(spec.context, "_fields", ()))
+    if spec.type is defaultdict:
+        return [repr(key) for key in spec.context[1]]
+    return [repr(key) for key in spec.context] if issubclass(spec.type, dict) else None
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def _told_apart(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[str, str]:
+    """Return two structures in words, with all that torch knows of them where the words are the same."""
+    wanted, got = _words(expected), _words(found)
+    return (wanted, got) if wanted != got else (f"{wanted} ({expected.context!r})", f"{got} ({found.context!r})")
 
 
 def _is_default(parameter: inspect.Parameter | None, value: Any) -> bool:
