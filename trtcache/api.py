@@ -29,6 +29,7 @@ from trtcache.request import Request as Request
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
 from trtcache.shortcut import Shortcut
 from trtcache.values import CacheKey
@@ -96,6 +97,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     else:
         request = request_of(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
         module = compile_request(request, store, model)
+        module.examples = Examples.of(model, args, kwargs)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module

@@ -363,6 +363,42 @@ class ExportError(TrtcacheError):
 
 
 @dataclass(eq=False)
+class VerifyError(RefitError):
+    """An engine with new weights does not answer as eager torch does, or that cannot be found out; the old ones stay.
+
+    ``where`` is the output, empty where none was compared.
+    """
+
+    where: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        return f"the new weights are not verified, nothing was changed: {where}{self.why}"
+
+
+@dataclass(eq=False)
+class RefitStoppedError(RefitError):
+    """A refit failed while it wrote weights: the engine has some of the old and some of the new and does not answer."""
+
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"a refit failed half way ({self.why}); calls have no answer until the module is refitted again"
+
+
+@dataclass(eq=False)
+class WeightsFileError(TrtcacheError):
+    """No weights can be read from a file."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: no weights can be read from it: {self.why}"
+
+
+@dataclass(eq=False)
 class TrainingError(TrtcacheError):
     """A graph is for training: its results are to have gradients, which an engine does not give."""
 

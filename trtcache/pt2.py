@@ -173,6 +173,18 @@ class ProgramFile:
             raise ValueError(f"its weights are on {', '.join(sorted(map(str, found)))}")
         return next(iter(found), torch.device("cpu"))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The program's names for its weights and constants.
+
+        Raises:
+            ValueError: the archive is none that this reader knows.
+        """
+        try:
+            return tuple(self._payloads)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"its weights are not in a form that is known: {error!r}") from error
+
     def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights and constants by the program's names for them; those that share memory there do so here.
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One weight of a model that engine weights are made from.
@@ -92,6 +95,11 @@ class EngineWeight:
         """The slot that this weight is, if it is one as it is."""
         return self.slots[0] if isinstance(self.recipe, Source) else None
 
+    @property
+    def label(self) -> str:
+        """What people call it: the model's names for what it is made of."""
+        return " + ".join(slot.names[0] if slot.names else f"slot {slot.index}" for slot in self.slots)
+
     def document(self) -> dict[str, Json]:
         """Return the weight as it stands in the key, without its number and its recipe."""
         if self.slot:
@@ -110,6 +118,78 @@ def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
     return {weight.name: document(weight.recipe) for weight in weights}
 
 
+class Fitted(dict[str, torch.Tensor]):
+    """Engine weights by name.
+
+    Attributes:
+        own: names of those whose memory is nobody else's: copies, and what recipes made.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], own: Iterable[str] = ()) -> None:
+        """Keep them."""
+        super().__init__(tensors)
+        self.own = frozenset(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """A model's weights that were found to fit, from which engine weights are made one by one.
+
+    Attributes:
+        given: the weight of each slot, by the slot's number.
+        places: where each of them is to be. What lies elsewhere, in a file, is brought there when it is used.
+        kept: names of engine weights that no state_dict has and that were not given: they stay as they are.
+    """
+
+    given: Mapping[int, torch.Tensor]
+    places: Mapping[int, torch.device]
+    kept: frozenset[str]
+
+    def shared(self, weight: EngineWeight) -> torch.Tensor | None:
+        """Return the model's own tensor if the engine can read it where it lies, else None."""
+        slot = weight.slot
+        if slot is None or slot.mutated or self.given[slot.index].device.type != weight.device:
+            return None
+        tensor = self.given[slot.index].detach()
+        return tensor if _lies_right(weight, tensor) else None
+
+    def make(self, weight: EngineWeight) -> torch.Tensor:
+        """Return an engine weight: the model's own tensor where that will do, else a new one.
+
+        Beside the new one there is for a moment, at most, what its recipe makes on the way.
+        """
+        if (shared := self.shared(weight)) is not None:
+            return shared
+        with torch.no_grad():
+            tensor = evaluate(weight.recipe, _Placed(self)).detach()
+            changes = weight.slot is not None and weight.slot.mutated
+            if not changes and _lies_right(weight, tensor):
+                return tensor
+            return tensor.new_empty_strided(weight.shape, weight.stride).copy_(tensor)
+
+    def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
+        """Return the weights by all the names that the model has for each, in their places."""
+        placed = _Placed(self)
+        return {name: placed[slot.index] for slot in slots if slot.index in self.given for name in slot.names}
+
+    def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
+        """Say whether what ``make`` returned is in no memory of the model's."""
+        place = tensor.untyped_storage().data_ptr()
+        return all(self.given[slot.index].untyped_storage().data_ptr() != place for slot in weight.slots)
+
+
+class _Placed(dict[str | int, torch.Tensor]):
+    """The weights of slots, each brought to its place when it is asked for, and not kept there."""
+
+    def __init__(self, sources: Sources) -> None:
+        super().__init__()
+        self._sources = sources
+
+    def __missing__(self, index: str | int) -> torch.Tensor:
+        assert isinstance(index, int)  # noqa: S101  # recipes of engine weights are over the numbers of slots
+        return self._sources.given[index].to(self._sources.places[index])
+
+
 def fit(
     weights: Iterable[EngineWeight],
     state: Mapping[str, torch.Tensor],
@@ -117,7 +197,7 @@ def fit(
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
-) -> dict[str, torch.Tensor]:
+) -> Fitted:
     """Return engine weights, by name, made from ``state``: shared where layout and device allow, else copied.
 
     A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is, and what a
@@ -135,15 +215,58 @@ def fit(
             has names that the compiled model has not. It names them all; nothing has been changed.
     """
     weights = tuple(weights)
+    sources = check(weights, state, known=known, device=device, keep=current is not None)
+    made: dict[str, torch.Tensor] = {}
+    own: set[str] = set()
+    for weight in weights:
+        kept = current[weight.name] if current and weight.name in sources.kept else None
+        made[weight.name] = sources.make(weight) if kept is None else kept.clone()
+        if kept is not None or sources.is_own(weight, made[weight.name]):
+            own.add(weight.name)
+    return Fitted(made, own)
+
+
+def check(
+    weights: Iterable[EngineWeight],
+    state: Mapping[str, torch.Tensor],
+    *,
+    known: frozenset[str],
+    device: torch.device,
+    keep: bool = False,
+    anywhere: bool = False,
+) -> Sources:
+    """Return the weights of a model, checked against what an engine needs; nothing is copied.
+
+    Args:
+        weights: what the engine needs.
+        state: the model's names to tensors.
+        known: every name that the compiled model has.
+        device: where the engine runs.
+        keep: whether the engine's transient slots that ``state`` does not name may stay as they are.
+        anywhere: whether a weight may be on another device, as one that was read from a file is.
+
+    Raises:
+        RefitError: as ``fit``.
+    """
+    weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = {weight.name: current[weight.name] for weight in weights if _stays(weight, state)} if current else {}
-    needed = {slot.index for weight in weights if weight.name not in kept for slot in weight.slots}
-    tensors = _checked([slots[index] for index in sorted(needed)], state, known, device)
-    with torch.no_grad():
-        return {
-            weight.name: kept[weight.name].clone() if weight.name in kept else _made(weight, tensors)
-            for weight in weights
-        }
+    kept = frozenset(weight.name for weight in weights if keep and _stays(weight, state))
+    needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
+    given = _checked([slots[index] for index in needed], state, known, None if anywhere else device)
+    places = {
+        index: device if slots[index].device == device.type else torch.device(slots[index].device) for index in needed
+    }
+    return Sources(given, places if anywhere else {index: one.device for index, one in given.items()}, kept)
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether two tensors of one dtype, shape and layout have the same bits."""
+    if one.data_ptr() == other.data_ptr():
+        return True
+    bits = _BITS.get(one.itemsize)
+    if bits is None or one.is_conj() or other.is_conj() or one.is_neg() or other.is_neg():
+        return False
+    return torch.equal(one.detach().view(bits), other.detach().view(bits))
 
 
 def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
@@ -151,11 +274,11 @@ def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
 
 
 def _checked(
-    slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device
-) -> dict[str | int, torch.Tensor]:
+    slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
+) -> dict[int, torch.Tensor]:
     missing: list[str] = []
     mismatched: list[str] = []
-    tensors: dict[str | int, torch.Tensor] = {}
+    tensors: dict[int, torch.Tensor] = {}
     for slot in slots:
         given = [(name, state[name]) for name in slot.names if name in state]
         if not given:
@@ -172,14 +295,14 @@ def _checked(
     return tensors
 
 
-def _mismatch(slot: Slot, tensor: object, device: torch.device) -> str | None:
+def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
     if not isinstance(tensor, torch.Tensor):
         return f"a {type(tensor).__name__}, not a tensor"
     if tuple(tensor.shape) != slot.shape:
         return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
     if dtype_name(tensor.dtype) != slot.dtype:
         return f"dtype {dtype_name(tensor.dtype)}, the engine has {slot.dtype}"
-    if tensor.device.type != slot.device or (tensor.device != device and slot.device == device.type):
+    if device and (tensor.device.type != slot.device or (tensor.device != device and slot.device == device.type)):
         return f"on {tensor.device}, the engine is on {device}"
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
@@ -195,14 +318,9 @@ def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
     return None
 
 
-def _made(weight: EngineWeight, tensors: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
-    tensor = evaluate(weight.recipe, tensors).detach()
+def _lies_right(weight: EngineWeight, tensor: torch.Tensor) -> bool:
     plain = not (tensor.is_conj() or tensor.is_neg())
-    private = bool(weight.slot and weight.slot.mutated)
-    if plain and not private and tensor.stride() == weight.stride and aligned(tensor):
-        return tensor
-    copy = tensor.new_empty_strided(weight.shape, weight.stride)
-    return copy.copy_(tensor)
+    return plain and tensor.stride() == weight.stride and aligned(tensor)
 
 
 def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:

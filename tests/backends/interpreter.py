@@ -76,6 +76,8 @@ class Interpreter(Backend):
 class Interpretation(Engine):
     """A kept graph with weights in it."""
 
+    shares_weights: ClassVar[bool] = True
+
     def __init__(self, number: int, constants: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]) -> None:
         """Put constants and weights where the graph wants them, and refuse any that do not lie as promised."""
         kept, self._examples = _GRAPHS[number]

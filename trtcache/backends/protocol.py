@@ -50,7 +50,13 @@ class Artifact:
 
 
 class Engine(Protocol):
-    """A loaded artifact with weights in it."""
+    """A loaded artifact with weights in it.
+
+    Attributes:
+        shares_weights: whether it reads weights where they lie, so that what is written there is what it reads.
+    """
+
+    shares_weights: ClassVar[bool]
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:
         """Return an engine of the same artifact with these weights; MUST leave this one as it is.

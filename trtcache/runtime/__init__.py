@@ -1,6 +1,6 @@
 """What runs an engine with a model's signature and weights."""
 
 from trtcache.runtime.module import CompiledModule
-from trtcache.runtime.report import PartitionReport, Report
+from trtcache.runtime.report import PartitionReport, RefitReport, Report
 
-__all__ = ["CompiledModule", "PartitionReport", "Report"]
+__all__ = ["CompiledModule", "PartitionReport", "RefitReport", "Report"]

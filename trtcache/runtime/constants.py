@@ -7,36 +7,15 @@ where importing the library to do it took 3 ms of a hit of 60, and a hundred whe
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-
+from trtcache.checkpoints import LENGTH_BYTES, tensor_at
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-    "C64": torch.complex64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-}
-"""The format's names for dtypes."""
-
-_LENGTH_BYTES = 8
+    import torch
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -62,20 +41,13 @@ def read_constants(
     placed: dict[str, torch.Tensor] = {}
     if not written:
         return placed
-    start = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
-    header = json.loads(content[_LENGTH_BYTES:start])
+    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    header = json.loads(content[LENGTH_BYTES:start])
+    data = memoryview(bytearray(content[start:]))
     for name in in_order(written):
         digest, kind = written[name]
-        tensor = _tensor(header[name], content[start:])
+        tensor = tensor_at(header[name], data)
         if Content.of(tensor).digest != digest:
             raise ValueError(f"constant {name} is not the one of the key")
         placed[name] = tensor.to(device if kind == device.type else kind)
     return placed
-
-
-def _tensor(described: Mapping[str, Any], content: bytes) -> torch.Tensor:
-    begin, end = described["data_offsets"]
-    dtype, shape = DTYPES[described["dtype"]], described["shape"]
-    if begin == end:
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(bytearray(content[begin:end]), dtype=dtype).reshape(shape)

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.errors import InputError, RefitError
-from trtcache.lowering.contents import Content
+from trtcache.errors import InputError, VerifyError
+from trtcache.runtime.gate import Gate
+from trtcache.runtime.given import Given
 from trtcache.runtime.inputs import InputCheck
 from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
-from trtcache.weights import fit
+from trtcache.runtime.refitting import beside, refit
+from trtcache.runtime.report import RefitReport
+from trtcache.runtime.verification import Examples, compare, eager
+from trtcache.weights import Fitted, check, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trtcache.backends.protocol import Engine
     from trtcache.runtime.executable import Executable
+    from trtcache.runtime.given import Weights
+    from trtcache.runtime.refitting import Refitted
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
-
-_EXTRA_STATE = "_extra_state"  # torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX
+    from trtcache.weights import Sources
 
 
 class CompiledModule:
@@ -36,6 +41,7 @@ class CompiledModule:
 
     Attributes:
         report: what ``compile`` did.
+        examples: what it was given, as far as that is kept; ``refit(..., verify=True)`` uses it.
     """
 
     def __init__(
@@ -59,8 +65,10 @@ class CompiledModule:
         self._results = self._interface.results
         self._plain = all(result.kind == "result" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.kind != "value")
-        self._live = (engine, dict(weights))
+        self._gate = Gate(engine)
+        self._weights = weights if isinstance(weights, Fitted) else Fitted(weights)
         self._refitting = threading.Lock()
+        self.examples = Examples()
         self._operator = EngineCall.of(self._interface, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +98,7 @@ class CompiledModule:
             if self._operator is None or not is_fake(leaves):
                 raise
             return self._operator(leaves)
-        outputs = self._live[0].run(inputs)
+        outputs = self._gate.run(inputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not lies_in(outputs[place], order):
                 outputs[place] = laid_out(outputs[place], order)
@@ -123,26 +131,98 @@ class CompiledModule:
                 results.append(next(remaining))
         return results
 
-    def refit(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> None:
-        """Put other weights into the engine, without a build. Calls that run meanwhile keep the old ones.
+    def refit(
+        self,
+        weights: Weights,
+        *,
+        verify: bool | float = False,
+        args: tuple[Any, ...] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> RefitReport:
+        """Put other weights into the engine, without a build. A call has the old ones or the new, never some of both.
 
         Numbers and flags of a module (a dropout rate, a scale kept as a float) are part of the program, not weights: a
         module that differs in them has to be compiled, which finds its own entry or builds one.
 
         Args:
-            weights: a module of the same architecture, or its state_dict. Names of weights that the program does not
-                use may be there; each that it uses must be.
+            weights: a module of the same architecture, its state_dict, or the path of a file of weights, which is
+                mapped and not copied. Names of weights that the program does not use may be there; each that it uses
+                must be.
+            verify: compare with eager torch first: True, or how much of its largest value an output may be off by.
+                Eager is the module that is given, or else the one that was compiled if it is still there.
+            args: inputs for that; by default those that ``compile`` was given, if they were not large.
+            kwargs: such inputs by name.
+
+        Returns:
+            What changed.
 
         Raises:
             RefitError: a weight is missing, unknown, or of another shape, dtype or device; a module's constants differ
                 from those that are part of the program; all are named, and the old weights are still in place.
+            VerifyError: the outputs differ from eager's by too much, or there is nothing to compare; likewise.
+            WeightsFileError: the file cannot be read.
+            NoDeviceError: it is a plan, and there is no GPU.
         """
-        state = self._state(weights)
+        start = time.perf_counter()
+        given = Given.of(weights, known=self._known, constants=self._constants)
+        needed = self._interface.weights
         with self._refitting:
-            engine, current = self._live
-            needed = self._interface.weights
-            chosen = fit(needed, state, known=self._known, device=self._device, current=current)
-            self._live = (engine.refit(chosen), chosen)
+            sources = check(
+                needed, given.state, known=self._known, device=self._device, keep=True, anywhere=given.is_file
+            )
+            off_by = None
+            if verify is False:
+                refitted = refit(self._gate, self._weights, needed, sources, device=self._device)
+            else:
+                inputs = self._inputs(args, kwargs)
+                refitted, off_by = self._verified(sources, given, inputs, None if verify is True else float(verify))
+            self._weights = refitted.weights
+        if refitted.interrupt is not None:
+            raise refitted.interrupt
+        return RefitReport(
+            weights=len(needed),
+            changed=tuple(weight.label for weight in refitted.changed),
+            shared=len(needed) - len(refitted.weights.own),
+            in_place=refitted.in_place,
+            off_by=off_by,
+            refit_s=time.perf_counter() - start,
+        )
+
+    def _inputs(
+        self, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        if args is not None or kwargs is not None:
+            return args or (), kwargs or {}
+        if self.examples.args is None:
+            raise VerifyError(why="there are no example inputs at hand; give some: refit(..., verify=True, args=(...))")
+        return self.examples.args, self.examples.kwargs or {}
+
+    def _verified(
+        self,
+        sources: Sources,
+        given: Given,
+        inputs: tuple[tuple[Any, ...], Mapping[str, Any]],
+        tolerance: float | None,
+    ) -> tuple[Refitted, float]:
+        """Put weights in after their engine has answered as eager torch does, within a tolerance."""
+        needed = self._interface.weights
+        changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
+        refitted = beside(self._weights, needed, sources)
+        candidate = copy.copy(self)
+        candidate._gate = Gate(self._gate.engine.refit(refitted.weights))
+        state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
+        module = given.module
+        if module is None:
+            module = self.examples.module
+            state = sources.named(self._interface.slots) | state
+        dtypes = {one.dtype for one in refitted.weights.values()}
+        off_by = compare(eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes)
+        engine = candidate._gate.engine
+        if changing:  # the call has changed them
+            refitted = beside(self._weights, needed, sources)
+            engine = engine.refit(refitted.weights)
+        self._gate.open(engine)
+        return refitted, off_by
 
     def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
         """Return another module of the same engine, with these weights; this one keeps its own.
@@ -150,12 +230,13 @@ class CompiledModule:
         Raises:
             RefitError: as ``refit``.
         """
-        engine, current = self._live
-        needed = self._interface.weights
-        chosen = fit(needed, self._state(state), known=self._known, device=self._device, current=current)
+        given = Given.of(state, known=self._known, constants=self._constants)
+        with self._refitting:
+            engine, current, needed = self._gate.engine, self._weights, self._interface.weights
+            chosen = fit(needed, given.state, known=self._known, device=self._device, current=current)
         other = copy.copy(self)
-        other._live = (engine.refit(chosen), chosen)
-        other._operator = self._operator.another(other) if self._operator else None
+        other._gate, other._weights = Gate(engine.refit(chosen)), chosen
+        other._operator = EngineCall.of(self._interface, other)
         other._refitting = threading.Lock()
         return other
 
@@ -165,34 +246,9 @@ class CompiledModule:
         A change of such a weight in place does not show before the next refit. Weights that the program does not use
         are not among them.
         """
-        live, found = self._live[1], set()
+        live, found = self._weights, set()
         for weight in self._interface.weights:
             made, whole = live[weight.name].data_ptr(), weight.slot is not None
             names = [name for slot in weight.slots for name in slot.names if name in state]
             found |= {name for name in names if not (whole and state[name].data_ptr() == made)}
         return frozenset(found)
-
-    def _state(self, weights: torch.nn.Module | Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        if isinstance(weights, torch.nn.Module):
-            self._check_constants(weights)
-            weights = weights.state_dict(keep_vars=True)
-        if not isinstance(weights, Mapping):
-            raise TypeError(f"refit takes a torch.nn.Module or its state_dict, not {type(weights).__name__}")
-        # What a module's get_extra_state returned is no weight.
-        return {name: one for name, one in weights.items() if name in self._known or not name.endswith(_EXTRA_STATE)}
-
-    def _check_constants(self, module: torch.nn.Module) -> None:
-        changed = [
-            f"{name} (a constant of the program; compile the new model instead)"
-            for name, content in self._constants.items()
-            if isinstance(value := _attribute(module, name), torch.Tensor) and Content.of(value) != content
-        ]
-        if changed:
-            raise RefitError(mismatched=tuple(changed))
-
-
-def _attribute(module: torch.nn.Module, name: str) -> object:
-    value: object = module
-    for part in name.split("."):
-        value = getattr(value, part, None)
-    return value

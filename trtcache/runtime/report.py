@@ -10,6 +10,8 @@ from trtcache.quantities import format_duration
 if TYPE_CHECKING:
     from trtcache.values import CacheKey
 
+_SHOWN = 6
+
 
 @dataclass(slots=True)
 class PartitionReport:
@@ -134,3 +136,38 @@ class Report:
             f"{file}export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
             f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RefitReport:
+    """What a refit did. Printing it gives a line or two.
+
+    Attributes:
+        weights: how many weights the engine has.
+        changed: those whose values are others than before, by the model's names; several where one is made of several.
+        shared: how many the engine reads where they were given, in a model or in a file.
+        in_place: whether calls had to wait while weights were written, instead of being made beside those of before.
+        off_by: the largest difference from eager that ``verify`` saw, relative to the largest value; None without it.
+        refit_s: seconds of all of it.
+    """
+
+    weights: int
+    changed: tuple[str, ...]
+    shared: int
+    in_place: bool = False
+    off_by: float | None = None
+    refit_s: float = 0.0
+
+    @property
+    def unchanged(self) -> int:
+        """How many weights have the values that they had."""
+        return self.weights - len(self.changed)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.changed[:_SHOWN]) + (
+            f", and {more} more" if (more := len(self.changed) - _SHOWN) > 0 else ""
+        )
+        how = f"{self.shared} shared" + (", the others written in place" if self.in_place else "")
+        verified = "" if self.off_by is None else f", off by {self.off_by:.1e} from eager"
+        counts = f"refitted in {format_duration(self.refit_s)}: {len(self.changed)} of {self.weights} weights changed"
+        return f"{counts} ({how}{verified})" + (f"\n  {shown}" if shown else "")

@@ -13,7 +13,7 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -85,6 +85,8 @@ def open_loader(path: str, device: torch.device) -> Any:
 
 class PackageEngine:
     """A loaded package with all its constants and weights set."""
+
+    shares_weights: ClassVar[bool] = True
 
     def __init__(
         self, package: Package, constants: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]

@@ -1,0 +1,272 @@
+"""Refits on the CPU: the contract, and what it does not say."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.models import Affine, KeyValue, difference
+from tests.runtime.refit_contract import Network, RefitContract, image, in_place
+from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
+from trtcache.runtime import verification
+from trtcache.runtime.gate import Gate
+from trtcache.weights import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+X = torch.ones(3, 4)
+
+
+class TestInterpreter(RefitContract):
+    """The contract on the tests' own backend."""
+
+    @pytest.fixture
+    def compiled(self, interpreter: str, engines: Path) -> trtcache.CompiledModule:
+        """The network of seed 0."""
+        return trtcache.compile(Network(0), (image("cpu"),), backend=interpreter, cache=engines)
+
+
+@pytest.fixture(scope="module")
+def packaged(engines: Path) -> trtcache.CompiledModule:
+    """The network of seed 0 by AOTInductor; each test begins with a refit."""
+    return trtcache.compile(Network(0), (image("cpu"),), backend="aot_inductor", cache=engines)
+
+
+@pytest.mark.slow
+class TestAotInductor(RefitContract):
+    """The contract on AOTInductor."""
+
+    @pytest.fixture
+    def compiled(self, packaged: trtcache.CompiledModule) -> trtcache.CompiledModule:
+        """The network of seed 0."""
+        return packaged
+
+
+@pytest.fixture
+def compile_with(interpreter: str, engines: Path) -> Callable[..., trtcache.CompiledModule]:
+    """``trtcache.compile`` with the interpreter and the session's cache."""
+
+    def compile_(model: nn.Module, *args: torch.Tensor) -> trtcache.CompiledModule:
+        return trtcache.compile(model, args, backend=interpreter, cache=engines)
+
+    return compile_
+
+
+def test_the_model_that_was_compiled_verifies_a_state_dict(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """Example inputs and the model are those of ``compile``; its own weights stay as they are."""
+    model = Network(0)
+    module, before = compile_with(model, image("cpu")), model.state_dict()["fc.bias"].clone()
+    assert module.refit(Network(1).state_dict(), verify=True).off_by is not None
+    assert torch.equal(model.fc.bias, before)
+    del model
+    gc.collect()
+    with pytest.raises(VerifyError, match="the model that was compiled is gone; give the module"):
+        module.refit(Network(1).state_dict(), verify=True)
+
+
+def test_large_example_inputs_are_not_kept(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then there is nothing to verify with, and the error says what to give."""
+    monkeypatch.setattr(verification, "KEPT_BYTES", 16)
+    module = compile_with(Affine(), X)
+    with pytest.raises(VerifyError, match=r"no example inputs at hand; give some: refit\(\.\.\., verify=True, args"):
+        module.refit(Affine(2.0), verify=True)
+    module.refit(Affine(2.0), verify=True, args=(X,))
+    assert difference(Affine(2.0)(X), module(X)) is None
+
+
+def test_a_verified_refit_leaves_state_as_it_was(
+    compile_with: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """What the comparison does to a cache of keys and values is not there afterwards, in the engine and the module."""
+    model, where = KeyValue(), torch.arange(3)
+    module = compile_with(model, X, where)
+    with torch.no_grad():
+        model(X, where)
+        module(X, where)
+        module.refit(model, verify=True, args=(X * 5, where))
+        assert difference(model(X, where + 3), module(X, where + 3)) is None
+
+
+class Answers(nn.Module):
+    """A program whose outputs are of several kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.arange(4.0))
+        self.lie: Any = None
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return numbers of three dtypes."""
+        given = {"float": self.w / 0 + x, "whole": (self.w * x).long(), "complex": torch.complex(self.w, x)}
+        return given if torch.compiler.is_exporting() or self.lie is None else self.lie(given)
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (lambda given: {**given, "whole": given["whole"] + 1}, r"output\['whole'\]: off by inf"),
+        (lambda given: {**given, "float": given["float"].nan_to_num()}, r"output\['float'\]: off by inf"),
+        (lambda given: {**given, "complex": given["complex"] * 1.1}, r"output\['complex'\]: off by 9\.1e-02"),
+        (lambda given: {**given, "float": given["float"].double()}, r"output\['float'\]: off by inf"),
+        (lambda given: {**given, "more": 3}, "nested otherwise"),
+    ],
+    ids=["whole", "nan", "complex", "dtype", "structure"],
+)
+def test_every_kind_of_output_is_compared(
+    compile_with: Callable[..., trtcache.CompiledModule], lie: Any, message: str
+) -> None:
+    """Whole numbers are equal, what is no number is none in both, and the rest is near."""
+    model = Answers()
+    module = compile_with(model, torch.ones(4))
+    assert module.refit(model, verify=True).off_by == 0.0
+    model.lie = lie
+    with pytest.raises(VerifyError, match=message):
+        module.refit(model, verify=True)
+
+
+def test_ctrl_c_lets_weights_be_written_to_the_end(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt half way is raised when the engine has all of the new weights."""
+    module, asked = compile_with(Network(0), image("cpu")), []
+    in_place(monkeypatch)
+    make = Sources.make
+
+    def interrupted(sources: Sources, weight: Any) -> torch.Tensor:
+        if sources.shared(weight) is None:
+            asked.append(weight.name)
+            if len(asked) == 2:
+                raise KeyboardInterrupt
+        return make(sources, weight)
+
+    monkeypatch.setattr(Sources, "make", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        module.refit(Network(1))
+    with torch.no_grad():
+        assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None
+
+
+def test_a_failure_half_way_is_no_mixed_answer(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory runs out between two weights the module refuses calls, until a refit gives it all of one model."""
+    module, x = compile_with(Network(0), image("cpu")), image("cpu")
+    in_place(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sources, "make", _out_of_memory(Sources.make))
+        with pytest.raises(MemoryError):
+            module.refit(Network(1))
+    with pytest.raises(RefitStoppedError, match=r"half way \(MemoryError: .*refitted again"):
+        module(x)
+    with pytest.raises(RefitError, match="missing"):
+        module.refit({})
+    with pytest.raises(RefitStoppedError):
+        module(x)
+    module.refit(Network(2))
+    with torch.no_grad():
+        assert difference(Network(2)(x), module(x)) is None
+
+
+def _out_of_memory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def failing(sources: Sources, weight: Any) -> torch.Tensor:
+        if sources.shared(weight) is None and "norm.bias" in weight.label:
+            raise MemoryError("no more")
+        return make(sources, weight)
+
+    return failing
+
+
+class Slow:
+    """An engine whose calls last until they are let go."""
+
+    shares_weights = True
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def refit(self, weights: object) -> Slow:
+        """Return itself."""
+        return self
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Wait, and return the inputs."""
+        self.begun.set()
+        assert self.let_go.wait(10)
+        return list(inputs)
+
+
+def test_a_gate_waits_for_those_inside_and_holds_others() -> None:
+    """A call that began before goes on undisturbed; one that comes while it is closed has the new engine's answer."""
+    old, new = Slow(), Slow()
+    new.let_go.set()
+    gate, answers = Gate(old), []
+    threads = [threading.Thread(target=lambda: answers.append(gate.run([X]))) for _ in "12"]
+    threads[0].start()
+    assert old.begun.wait(10)
+    assert not gate.close(0.0)
+    closing = threading.Thread(target=lambda: answers.append(gate.close(10)))
+    closing.start()
+    while gate._behind is old:
+        time.sleep(1e-3)
+    threads[1].start()
+    old.let_go.set()
+    closing.join(10)
+    assert True in answers
+    assert len(answers) == 2
+    assert not new.begun.is_set()
+    gate.open(new)
+    for thread in threads:
+        thread.join(10)
+    assert len(answers) == 3
+    assert new.begun.is_set()
+
+
+def test_calls_that_never_end_are_not_waited_for(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights are then made beside the old ones, and later calls have them."""
+    module = compile_with(Network(0), image("cpu"))
+    in_place(monkeypatch)
+    monkeypatch.setattr(Gate, "close", lambda *_: False)
+    assert not module.refit(Network(1)).in_place
+    with torch.no_grad():
+        assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None
+
+
+def test_a_module_never_writes_into_weights_that_are_not_its_own(
+    compile_with: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight that was the model's own memory is not written to when the next one has to be copied."""
+    in_place(monkeypatch)
+    one, other = Affine(1.0), Affine(2.0)
+    module = compile_with(one, X)
+    other.a.data, other.b.data, other.c.data = other.a.data.t(), *(torch.full((8,), 2.0)[::2] for _ in "bc")
+    module.refit(other)
+    assert difference(Affine(2.0)(X), module(X)) is None
+    module.refit(Affine(3.0))
+    assert difference(Affine(1.0)(X), one(X)) is None
+    assert difference(Affine(2.0)(X), other(X)) is None
+
+
+def test_a_file_that_is_no_weights_changes_nothing(
+    compile_with: Callable[..., trtcache.CompiledModule], tmp_path: Path
+) -> None:
+    """The error has the file's name, and the old weights answer."""
+    module = compile_with(Affine(), X)
+    (tmp_path / "weights.safetensors").write_bytes(b"not weights at all")
+    with pytest.raises(WeightsFileError, match=r"weights\.safetensors: no weights can be read from it"):
+        module.refit(tmp_path / "weights.safetensors")
+    assert difference(Affine()(X), module(X)) is None
