@@ -20,8 +20,25 @@ if TYPE_CHECKING:
 _STARTUP = "startup"
 
 
+class _Run(click.Command):
+    """Tells a misspelt option of its own from one of the program's that stands in the wrong place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what comes before the program.
+
+        Raises:
+            click.NoSuchOption: there is an option that ``run`` does not have.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            why = f"run has no option {error.option_name}, and the program's own come after it."
+            raise click.NoSuchOption(error.option_name, why, error.possibilities, error.ctx) from error
+
+
 @click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    cls=_Run,
+    context_settings={"allow_interspersed_args": False},
     epilog=examples(
         "trtcache run serve.py --port 8000",
         "trtcache run -m my_server --port 8000",
@@ -62,15 +79,31 @@ def command_line(program: str, args: tuple[str, ...], *, is_module: bool) -> lis
         return [sys.executable, program, *args]
     command = shutil.which(program)
     if command is None:
-        raise click.BadParameter(f"{program!r} is neither a file nor a command", param_hint="PROGRAM")
+        raise click.BadParameter(f"{program!r} {_what_it_is(Path(program))}", param_hint="PROGRAM")
     return [command, *args]
+
+
+def _what_it_is(path: Path) -> str:
+    """Return why a path cannot be run."""
+    if path.is_dir():
+        return "is a folder without __main__.py"
+    if path.is_file():
+        return "is a script for another program, and not executable"
+    return "is neither a file nor a command"
 
 
 def _is_for_python(path: Path) -> bool:
     """Say whether a file is a script, or a folder a program: what cannot be run by itself, or is named as Python's."""
     if path.is_file():
-        return path.suffix in {".py", ".pyc", ".pyz"} or not os.access(path, os.X_OK)
+        return path.suffix in {".py", ".pyc", ".pyz"} or not (os.access(path, os.X_OK) or _is_for_another(path))
     return (path / "__main__.py").is_file()
+
+
+def _is_for_another(path: Path) -> bool:
+    """Say whether a script names a program other than Python in its first line."""
+    with path.open("rb") as file:
+        first = file.readline(200)
+    return first.startswith(b"#!") and b"python" not in first
 
 
 def environment(environ: Mapping[str, str], cache_dir: Path | None) -> dict[str, str]:

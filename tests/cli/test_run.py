@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a script and a package."""
     work = tmp_path / "work"
     (work / "package").mkdir(parents=True)
+    (work / "tool").write_text("#!/bin/sh\n")
     (work / "serve.py").write_text(_TELLS)
     (work / "package" / "__init__.py").touch()
     (work / "package" / "__main__.py").write_text(_TELLS)
@@ -57,7 +58,7 @@ def test_a_program_sees_what_python_shows_it(program: Callable[..., Result], lin
     plain = subprocess.run([sys.executable, *line], capture_output=True, text=True, check=True, env=dict(os.environ))
     done = program("run", *line)
     assert done.out == plain.stdout
-    assert (done.code, done.err) == (0, "trtcache: torch_tensorrt converted nothing\n")
+    assert (done.code, done.err) == (0, "trtcache: torch_tensorrt was not imported\n")
 
 
 @pytest.mark.parametrize("code", [0, 7, 130])
@@ -109,7 +110,7 @@ def test_a_command_is_run_as_it_is(program: Callable[..., Result], folder: Path)
     tool.chmod(0o755)
     done = program("run", "tool", "--x", _HAS_HOOK, PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
     assert done.out == "--x\nTrue\n"
-    assert done.err == "trtcache: torch_tensorrt converted nothing\n"
+    assert done.err == "trtcache: torch_tensorrt was not imported\n"
 
 
 def test_programs_that_it_starts_use_the_cache_too(program: Callable[..., Result], folder: Path) -> None:
@@ -122,7 +123,7 @@ def test_programs_that_it_starts_use_the_cache_too(program: Callable[..., Result
     )
     done = program("run", "start.py")
     assert done.out.split() == ["True", "False", "False"]
-    assert done.err == "trtcache: torch_tensorrt converted nothing\n"
+    assert done.err == "trtcache: torch_tensorrt was not imported\n"
 
 
 def test_processes_of_multiprocessing_find_the_main_module(program: Callable[..., Result], folder: Path) -> None:
@@ -159,6 +160,10 @@ def test_a_python_without_trtcache_runs_as_ever(program: Callable[..., Result], 
     ("line", "says"),
     [
         (["nothing-of-this-name"], "neither a file nor a command"),
+        (["."], "'.' is a folder without __main__.py"),
+        (["tool"], "'tool' is a script for another program, and not executable"),
+        (["--cache-dr", "x", "serve.py"], "--cache-dir"),
+        (["--port", "8000", "serve.py"], "run has no option --port, and the program's own come after it"),
         ([], "PROGRAM"),
         (["--cache-dir", __file__, "serve.py"], "is a file"),
     ],

@@ -89,7 +89,7 @@ def test_an_unknown_version_runs_as_it_is(
     import_module("torch_tensorrt")
     assert shop.compile(partition()).serialized_engine
     assert [one.levelno for one in caplog.records if one.name.startswith("trtcache.")] == [logging.WARNING]
-    assert "2.99.0 is not known; 2.8 to 2.14 are" in caplog.text
+    assert "2.99.0 is not known; 2.8 to 2.14 are; upgrade trtcache" in caplog.text
     from trtcache.integrations.torch_tensorrt import engine_cache
 
     with pytest.raises(BackendUnavailableError, match=r"2\.99\.0"):
@@ -106,6 +106,36 @@ def test_a_changed_package_runs_as_it_is(
     import_module("torch_tensorrt")
     assert shop.compile(partition()).serialized_engine
     assert "no TensorRT" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("2.14.0", "torch_tensorrt converted nothing"),
+        ("2.7.1", "nothing was cached: torch_tensorrt ran without trtcache"),
+    ],
+)
+def test_a_program_that_was_run_for_nothing_is_told_why(
+    provide: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    version: str,
+    says: str,
+) -> None:
+    """``trtcache run`` has a line at exit for a program without torch_tensorrt, with an old one, and without a use."""
+    provide("2.14.0")
+    init = tmp_path / "2.14.0" / "torch_tensorrt" / "__init__.py"
+    init.write_text(init.read_text().replace('"2.14.0"', f'"{version}"'))
+    monkeypatch.setenv(installation.RUN, str(os.getpid()))
+    one = installation.Installation(always_tells=True)
+    one.begin()
+    one._tell()
+    import_module("torch_tensorrt")
+    one._tell()
+    assert capsys.readouterr().err == f"trtcache: torch_tensorrt was not imported\ntrtcache: {says}\n"
+    assert ("2.8 to 2.14 are; upgrade torch_tensorrt" in caplog.text) == (version == "2.7.1")
 
 
 @pytest.mark.parametrize("order", ["install first", "import first"])

@@ -118,6 +118,17 @@ def known_versions() -> str:
     return f"{versions[0]} to {versions[-1]}"
 
 
+def unknown_version(version: str) -> str:
+    """Return why a version is left alone, and what to do: ``version 2.7.1 is not known; 2.8 to 2.14 are; ...``."""
+    why = f"version {version} is not known; {known_versions()} are"
+    try:
+        minor = tuple(map(int, version.split(".")[:2]))
+    except ValueError:
+        return why
+    newest = tuple(map(int, list(CONTRACTS)[-1].split(".")))
+    return f"{why}; upgrade {'trtcache' if minor > newest else 'torch_tensorrt'}"
+
+
 def breach(contract: Contract, conversion: ModuleType) -> str | None:
     """Say how torch_tensorrt's ``_conversion`` module differs from its contract; None if it does not."""
     interpret = getattr(conversion, "interpret_module_to_result", None)

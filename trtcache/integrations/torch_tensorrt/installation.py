@@ -80,6 +80,7 @@ class Installation(AfterImport):
         self._operator_versions = operator_versions or {}
         self._always_tells = always_tells
         self._tally = Tally()
+        self._is_left_alone = False
 
     def begin(self) -> None:
         """Wrap torch_tensorrt now, or as soon as it is imported."""
@@ -110,9 +111,11 @@ class Installation(AfterImport):
             library = Library.of(package)
             adapter = Adapter(library, self._cache or Cache(), self._tally, self._operator_versions)
         except TrtcacheError as error:
+            self._is_left_alone = True
             _logger.warning("torch_tensorrt runs without trtcache: %s", error)
             return
         except Exception:  # a torch_tensorrt of a shape that nobody foresaw
+            self._is_left_alone = True
             _logger.warning("torch_tensorrt runs without trtcache", exc_info=True)
             return
         for name, method in zip(_WRAPPED, (adapter.interpret, adapter.convert), strict=True):
@@ -126,10 +129,15 @@ class Installation(AfterImport):
     def _tell(self) -> None:
         line = self._tally.line()
         if not line and self._always_tells and os.environ.get(RUN) == str(os.getpid()):
-            line = "torch_tensorrt converted nothing"
+            line = self._why_nothing()
         if line and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed standard error
                 sys.stderr.write(f"trtcache: {line}\n")
+
+    def _why_nothing(self) -> str:
+        if self._is_left_alone:
+            return "nothing was cached: torch_tensorrt ran without trtcache"
+        return f"torch_tensorrt {'converted nothing' if PACKAGE in sys.modules else 'was not imported'}"
 
 
 def install_for_run() -> None:

@@ -15,7 +15,7 @@ from trtcache.integrations.torch_tensorrt.contracts import (
     Contract,
     breach,
     contract_for,
-    known_versions,
+    unknown_version,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Library:
         version = str(getattr(package, "__version__", "of no version"))
         contract = contract_for(version)
         if contract is None:
-            raise BackendUnavailableError(PACKAGE, f"version {version} is not known; {known_versions()} are")
+            raise BackendUnavailableError(PACKAGE, unknown_version(version))
         conversion = import_module(f"{_CONVERSION}._conversion")
         if wrong := breach(contract, conversion):
             raise BackendUnavailableError(PACKAGE, f"version {version} is not as {contract.version} was: {wrong}")
