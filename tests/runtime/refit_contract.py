@@ -65,6 +65,7 @@ class RefitContract:
 
     device = "cpu"
     tolerance = 1e-5
+    shares_weights = True
 
     def network(self, seed: int) -> Network:
         """Return another network of the same program."""
@@ -86,9 +87,10 @@ class RefitContract:
         before = compiled(x)
         if where == "in_place":
             in_place(monkeypatch)
-        assert compiled.refit(b.state_dict()).in_place == (where == "in_place")
+        written = where == "in_place" and self.shares_weights
+        assert compiled.refit(b.state_dict()).in_place == written
         self.answers(compiled, b)
-        assert compiled.refit(a).in_place == (where == "in_place")
+        assert compiled.refit(a).in_place == written
         assert torch.equal(compiled(x), before)
 
     def test_weights_need_no_module(self, compiled: CompiledModule) -> None:
@@ -169,7 +171,7 @@ class RefitContract:
         x = image(self.device)
         report = compiled.refit(self.network(1), verify=True, args=(x,))
         assert report.off_by is not None
-        assert report.off_by < 1e-4
+        assert report.off_by < 10 * self.tolerance
         before = compiled(x)
         with pytest.raises(VerifyError, match=r"nothing was changed: output: off by .* is allowed"):
             compiled.refit(Other(5).to(self.device), verify=True, args=(x,))

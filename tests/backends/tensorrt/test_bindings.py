@@ -26,6 +26,13 @@ OBJECTS = {
     "refused": "ParserError",
     "severity": "ILogger",
     "flags": "BuilderFlag",
+    "kinds": "DataType",
+    "runtime": "Runtime",
+    "engine": "ICudaEngine",
+    "context": "IExecutionContext",
+    "refitter": "Refitter",
+    "prototype": "Weights",
+    "locations": "TensorLocation",
 }
 """What the sources call an object of TensorRT's, whatever it hangs on -> its class."""
 

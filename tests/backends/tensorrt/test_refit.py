@@ -1,0 +1,174 @@
+"""Putting weights into a plan: what is asked of TensorRT's refitter, by one that keeps its rules and has no GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
+from trtcache.backends.tensorrt.log import Errors, logger_of
+from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
+from trtcache.errors import IncompatibleEngineError, RefitError
+from trtcache.fingerprints import fingerprints
+
+TRT = TENSORRT_RTX.load()
+SHAPES = {"w0": (3,), "w1": (2, 3), "w2": (4,)}
+
+
+class Engine:
+    """What a refitter changes: values by name, and which of them TensorRT has combined."""
+
+    def __init__(self, combined: tuple[str, ...] = ()) -> None:
+        self.values = {name: np.zeros(shape, np.float32).reshape(-1) for name, shape in SHAPES.items()}
+        self.combined, self.refits = frozenset(combined), []
+
+
+class Refitter:
+    """TensorRT's rules: weights are read when the engine is refitted, combined ones only together."""
+
+    def __init__(self, engine: Engine, logger: object) -> None:
+        self.engine, self.set = engine, dict[str, Any]()
+        assert isinstance(logger, TRT.ILogger)
+
+    def get_all_weights(self) -> list[str]:
+        """Return all names."""
+        return list(self.engine.values)
+
+    def get_missing_weights(self) -> list[str]:
+        """Return those that are combined with one that is set."""
+        wanted = self.engine.combined if self.engine.combined & set(self.set) else frozenset()
+        return sorted(wanted - set(self.set))
+
+    def get_weights_prototype(self, name: str) -> SimpleNamespace:
+        """Return what the plan has."""
+        return SimpleNamespace(dtype=TRT.DataType.FLOAT, size=self.engine.values[name].size)
+
+    def set_named_weights(self, name: str, weights: Any, location: Any) -> bool:
+        """Take real weights of TensorRT's."""
+        assert location == TRT.TensorLocation.HOST
+        self.set[name] = weights
+        return name != "w2" or weights.numpy()[0] != 13
+
+    def refit_cuda_engine(self) -> bool:
+        """Read them."""
+        if self.get_missing_weights():
+            return False
+        self.engine.refits.append(sorted(self.set))
+        for name, weights in self.set.items():
+            self.engine.values[name] = weights.numpy().copy()
+        return all(value[0] != 14 for value in self.engine.values.values())
+
+    def unset_named_weights(self, name: str) -> bool:
+        """Forget one."""
+        return self.set.pop(name, None) is not None
+
+
+def made(value: float) -> dict[str, torch.Tensor]:
+    """Return weights of one value."""
+    return {name: torch.full(shape, value) for name, shape in SHAPES.items()}
+
+
+def put(engine: Engine, weights: Any, **more: Any) -> Any:
+    """Refit an engine; everything but the refitter is TensorRT-RTX's own."""
+    trt = SimpleNamespace(
+        Refitter=Refitter, Weights=TRT.Weights, DataType=TRT.DataType, TensorLocation=TRT.TensorLocation
+    )
+    return refit_engine(trt, logger_of(TRT)[0], engine, weights, tuple(SHAPES), errors=Errors(), **more)
+
+
+def values(engine: Engine) -> dict[str, float]:
+    """Return the one value of each weight."""
+    return {name: float(value[0]) for name, value in engine.values.items()}
+
+
+def test_each_weight_is_set_once_and_read_before_the_next_is_made() -> None:
+    """Weights that are made when they are asked for are never there two at a time."""
+
+    class Made(dict[str, torch.Tensor]):
+        def __getitem__(self, name: str) -> torch.Tensor:
+            asked.append(name)
+            assert len(engine.refits) == len(asked) - 1
+            return super().__getitem__(name)
+
+    engine, asked = Engine(), []
+    assert put(engine, Made(made(2.0))).set == ("w0", "w1", "w2")
+    assert asked == ["w0", "w1", "w2"]
+    assert values(engine) == {"w0": 2.0, "w1": 2.0, "w2": 2.0}
+
+
+def test_weights_that_tensorrt_combined_are_set_together() -> None:
+    """The engine is refitted when none is lacking."""
+    engine = Engine(("w0", "w2"))
+    put(engine, made(3.0))
+    assert engine.refits == [["w0", "w1", "w2"]]
+
+
+@pytest.mark.parametrize(("combined", "refits"), [((), [["w1"]]), (("w0", "w1"), [["w0", "w1"]])])
+def test_only_others_than_it_has_are_set(combined: tuple[str, ...], refits: list[list[str]]) -> None:
+    """By fingerprints; one that TensorRT has combined with it is set as well."""
+    engine, weights = Engine(combined), made(2.0)
+    has = dict(zip(weights, fingerprints(list(weights.values())), strict=True))
+    weights["w1"] = weights["w1"] + 1
+    done = put(engine, weights, has=has)
+    assert done.set == ("w1",)
+    assert engine.refits == refits
+    assert {name for name in SHAPES if done.fingerprints[name] != has[name]} == {"w1"}
+    assert put(engine, weights, has=done.fingerprints).set == ()
+
+
+def test_a_weight_in_another_layout_is_laid_out() -> None:
+    """TensorRT reads memory in order."""
+    engine, weights = Engine(), made(1.0)
+    weights["w1"] = torch.arange(6.0).reshape(3, 2).t()
+    put(engine, weights)
+    assert engine.values["w1"].tolist() == [0, 2, 4, 1, 3, 5]
+
+
+def test_a_plan_that_takes_other_weights_than_were_proven_is_none_of_ours() -> None:
+    """Both what it takes too many and what it lacks are named, and nothing is set."""
+    engine = Engine()
+    engine.values["w7"] = engine.values.pop("w2")
+    with pytest.raises(IncompatibleEngineError, match="it also takes w7; it lacks w2"):
+        put(engine, made(1.0))
+    assert engine.refits == []
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"w0": torch.ones(3)}, "missing: w1, w2"),
+        ({**made(1.0), "w0": torch.ones(4)}, r"w0 \(4 elements of torch.float32, the plan has 3 elements of"),
+        ({**made(1.0), "w0": torch.ones(3).half()}, r"w0 \(3 elements of torch.float16, the plan has"),
+        ({**made(1.0), "w0": torch.ones(3).long()}, r"w0 \(3 elements of torch.int64"),
+        ({**made(1.0), "w2": torch.full((4,), 13.0)}, r"mismatched: w2 \(it did not say why"),
+        ({**made(1.0), "w1": torch.full((2, 3), 14.0)}, r"mismatched: w1 \("),
+    ],
+    ids=["missing", "size", "dtype", "whole", "refused", "failed"],
+)
+def test_what_tensorrt_does_not_take_is_named(weights: dict[str, torch.Tensor], message: str) -> None:
+    """The error is the same kind as of weights that do not fit a program."""
+    with pytest.raises(RefitError, match=message):
+        put(Engine(), weights)
+
+
+def test_a_weight_that_nobody_has_is_told() -> None:
+    """TensorRT may combine a weight with one that has no name."""
+    with pytest.raises(RefitError, match=r"missing: nameless \(TensorRT wants it with w0"):
+        put(Engine(("w0", "nameless")), made(1.0))
+
+
+def test_the_real_classes_take_what_they_are_given() -> None:
+    """Weights of each dtype are of the size and bytes that were meant; a refitter wants a real engine."""
+    for dtype, kind in dtypes_of(TRT).items():
+        tensor = torch.arange(5).to(dtype)
+        weights = TRT.Weights(kind, tensor.data_ptr(), tensor.numel())
+        assert (weights.dtype, weights.size, weights.nbytes) == (kind, 5, tensor.nbytes)
+    assert TRT.Weights(TRT.DataType.FLOAT, torch.arange(5.0).data_ptr(), 5).size == 5
+    told = str(TRT.Refitter.set_named_weights.__doc__)
+    assert "weights: tensorrt_rtx_bindings.tensorrt_rtx.Weights, location:" in told
+    with pytest.raises(TypeError):
+        TRT.Refitter(None, None)
