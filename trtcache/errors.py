@@ -331,6 +331,17 @@ class NoDeviceError(BackendError):
 
 
 @dataclass(eq=False)
+class RunError(BackendError):
+    """An engine refuses a call whose arguments are right, or fails in it."""
+
+    backend: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"running {self.backend}: {self.why}"
+
+
+@dataclass(eq=False)
 class RefitError(TrtcacheError):
     """New weights do not fit the engine; the old ones are still in place."""
 
@@ -349,17 +360,6 @@ class RefitError(TrtcacheError):
             if names
         ]
         return f"weights do not fit, nothing was changed ({'; '.join(parts)})"
-
-
-@dataclass(eq=False)
-class ExportError(TrtcacheError):
-    """A model cannot be turned into a program."""
-
-    model: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.model} cannot be exported: {self.why}"
 
 
 @dataclass(eq=False)
@@ -396,6 +396,25 @@ class WeightsFileError(TrtcacheError):
 
     def __str__(self) -> str:
         return f"{self.path}: no weights can be read from it: {self.why}"
+
+
+@dataclass(eq=False)
+class ExportError(TrtcacheError):
+    """A model cannot be turned into a program."""
+
+    model: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.model} cannot be exported: {self.why}"
+
+
+@dataclass(eq=False)
+class OnnxFileError(ExportError):
+    """A file is no ONNX model, is damaged, or keeps its tensors where they are not taken from."""
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.why}"
 
 
 @dataclass(eq=False)

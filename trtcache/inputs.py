@@ -43,14 +43,15 @@ class Input:
         ranged = self.min_shape is not None and self.max_shape is not None
         if (self.shape is not None) == ranged or (self.shape is not None and self.opt_shape is not None):
             raise SettingsError("Input", "give either shape, or min_shape and max_shape (and opt_shape)")
-        least, usual, most = self._bounds()
+        least, usual, most = self.bounds()
         ordered = len(least) == len(usual) == len(most) and all(
             0 <= low <= mid <= high for low, mid, high in zip(least, usual, most, strict=True)
         )
         if not ordered:
             raise SettingsError("Input", f"sizes must rise from {least} over {usual} to {most}")
 
-    def _bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Return the least, the usual and the most sizes."""
         if self.shape is not None:
             return tuple(self.shape), tuple(self.shape), tuple(self.shape)
         most = tuple(self.max_shape or ())
@@ -58,11 +59,11 @@ class Input:
 
     def example(self) -> torch.Tensor:
         """Return a tensor of the usual shape."""
-        return torch.zeros(self._bounds()[1], dtype=self.dtype, device=self.device)
+        return torch.zeros(self.bounds()[1], dtype=self.dtype, device=self.device)
 
     def dimensions(self) -> dict[int, Any]:
         """Return what ``torch.export`` is to know of each size that varies."""
-        least, _, most = self._bounds()
+        least, _, most = self.bounds()
         return {
             place: Dim.DYNAMIC(min=low, max=high)
             for place, (low, high) in enumerate(zip(least, most, strict=True))
