@@ -45,7 +45,7 @@ FILE_WAYS = {
 }
 
 FILE_PARTS = {
-    "file_s": "file: open, map, BLAKE3",
+    "file_s": "file: open, map, digest of the program",
     "memo_s": "memo: find, read, verify",
     "fetch_s": "fetch: find, read, verify",
     "load_s": "load, weights put in",

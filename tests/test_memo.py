@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ from tests import models
 from tests.models import Affine, Case, difference, retrained
 from trtcache import memo
 from trtcache.backends import registry
+from trtcache.cache import Cache
+from trtcache.config import Config
 from trtcache.errors import BuildForbiddenError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.entry_points import installed
 from trtcache.pt2 import ProgramFile
 from trtcache.settings import Settings
+from trtcache.shortcut import Shortcut
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
 from trtcache.values import CacheKey, Digest
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 X = torch.randn(3, 4)
+CPU = torch.device("cpu")
 CASES = sorted(set(models.cases()) - {"constants_out", "no_outputs"})
 """All kinds of models but those that torch.export does not save and load."""
 
@@ -308,14 +313,24 @@ def test_a_store_that_takes_no_memo_costs_nothing_else(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a memo's key asks of a file."""
+
+    digest: Digest
+    whole: Digest
+    device: torch.device = CPU
+
+
 def _key(**changes: Any) -> str:
     backend = registry.find(changes.pop("backend", "aot_inductor"), "cpu")
-    device = torch.device("cpu")
-    target = backend.target(changes.pop("target", None), device)
+    target = backend.target(changes.pop("target", None), CPU)
+    file: Any = _File(changes.pop("file", Digest.of(b"file")), changes.pop("whole", Digest.of(b"whole")))
     settings = Settings.of(changes.pop("settings", None))
-    return memo.memo_key(
-        changes.pop("file", Digest.of(b"file")), backend=backend, settings=settings, target=target, device=device
-    ).digest
+    shortcut = Shortcut(
+        file, backend=backend, settings=settings, target=target, cache=Cache(config=Config(Path(), disable=True))
+    )
+    return shortcut.key.digest
 
 
 def _default_dtype() -> Any:
@@ -365,6 +380,14 @@ def test_what_the_process_says_to_torch_is_in_a_memos_key(change: Callable[[], C
 def test_what_a_caller_asks_for_is_in_a_memos_key(interpreter: str, changes: dict[str, Any]) -> None:
     """Another file, target, setting or backend is another memo."""
     assert _key(**changes) != _key()
+
+
+def test_weights_are_in_a_memos_key_where_an_engine_may_have_them() -> None:
+    """A plan of TensorRT-RTX has its weights; a package has none, and one memo leads any weights to it."""
+    plan = {"backend": "tensorrt_rtx", "target": "sm_89"}
+    other = {"whole": Digest.of(b"other weights")}
+    assert _key(**plan, **other) != _key(**plan)
+    assert _key(**other) == _key()
 
 
 def test_torch_and_our_own_code_are_in_a_memos_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """The memo: from a file that has not changed straight to the key that lowering gave for it last time.
 
 A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the file to the
-other key depends on: the file's bytes, what the caller asked for, the backend with its toolchain and target, torch, the
+other key depends on: what the file says of the program (its weights only where an engine may have some of them in
+it), what the caller asked for, the backend with its toolchain and target, torch, the
 code of our own lowering, the passes of others, and what the process says to torch. It holds that other key with its
 whole document, which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments
 are nested, and the program's names for its weights.
@@ -25,17 +26,16 @@ from trtcache.lowering.entry_points import installed
 from trtcache.values import CacheKey, Digest, canonical, encode, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
-    from trtcache.settings import Settings
-    from trtcache.target import Target
+    from trtcache.pt2 import ProgramFile
 
 KIND = "memo"
 MEMBER = "memo.json"
 
-_FORMAT = 1
+_FORMAT = 2
 _CODE = (
     *("backends", "fingerprints.py", "keys", "lowering", "recipes.py", "request.py"),
     *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
@@ -56,6 +56,7 @@ class Memo:
         known: every name that the program has for a weight or a constant.
         sources: what the program's own constants are, by its names for them.
         in_spec, out_spec: how torch flattens the call's arguments and the program's output.
+        whole: the digest of the whole file, weights and all: those of another have to be looked at.
     """
 
     key: CacheKey
@@ -65,10 +66,11 @@ class Memo:
     sources: Mapping[str, Content]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
+    whole: Digest
 
     @classmethod
-    def of(cls, program: LoweredProgram, key: CacheKey) -> Memo:
-        """Return the memo of a lowered program and its key."""
+    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest) -> Memo:
+        """Return the memo of a lowered program, its key, and the digest of the file that it came from."""
         return cls(
             key=key,
             device=program.device,
@@ -77,6 +79,7 @@ class Memo:
             sources=program.sources,
             in_spec=program.in_spec,
             out_spec=program.out_spec,
+            whole=whole,
         )
 
     @classmethod
@@ -101,6 +104,7 @@ class Memo:
                 },
                 in_spec=pytree.treespec_loads(written["in_spec"]),
                 out_spec=pytree.treespec_loads(written["out_spec"]),
+                whole=Digest(*written["whole"]),
             )
             nested: Any = key.document["parts"]
             if nested["structure"] != _structure(memo):
@@ -126,6 +130,7 @@ class Memo:
             "names": self.names,
             "known": sorted(self.known),
             "sources": {name: asdict(content) for name, content in self.sources.items()},
+            "whole": [self.whole.hex, self.whole.size_bytes],
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
@@ -134,26 +139,34 @@ def _structure(memo: Memo) -> object:
     return canonical({"arguments": structure(memo.in_spec), "output": structure(memo.out_spec)})
 
 
-def memo_key(file: Digest, *, backend: Backend, settings: Settings, target: Target, device: torch.device) -> CacheKey:
+def memo_key(
+    file: ProgramFile, asked: Mapping[str, object], *, backend: Backend, torch_executed_modules: Collection[str]
+) -> CacheKey:
     """Return the key of the memo for a file: all that its way to a key depends on.
+
+    Args:
+        file: the file.
+        asked: the parts of the key that only the caller and the machine decide: settings, target, toolchain, ambient.
+        backend: what is to build.
+        torch_executed_modules: the one setting that is in no key and changes it.
 
     Raises:
         CanonicalizationError: a part has no stable value.
         PassError: a pass of another distribution cannot be had.
         OSError: our own code cannot be read.
+        ValueError: the file's weights are on several devices.
     """
     capabilities = backend.capabilities
     return CacheKey.of(
         KIND,
         {
+            **asked,
             "format": _FORMAT,
-            "file": file,
+            "file": file.digest,
+            "weights": file.whole if capabilities.bakes_weights else None,
             "backend": backend.name,
-            "settings": {**settings.document(), "torch_executed_modules": sorted(settings.torch_executed_modules)},
-            "target": target.document(),
-            "toolchain": backend.toolchain(device.type),
-            "ambient": backend.ambient(),
-            "device": device.type,
+            "torch_executed_modules": sorted(torch_executed_modules),
+            "device": file.device.type,
             "torch": [torch.__version__, torch.version.git_version],
             "code": code_digest(),
             "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},

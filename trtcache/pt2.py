@@ -1,18 +1,23 @@
-"""Reads the files that ``torch.export.save`` writes: their digest, their weights without pickle, and their program.
+"""Reads the files that ``torch.export.save`` writes: their digests, their weights without pickle, and their program.
 
 Such a file is a zip archive with uncompressed members: a JSON document of the graph, one member for the bytes of each
 weight, and JSON configurations that say which weight is what part of which member. It is opened once and mapped; all
 that is taken from it is taken from that mapping, so that a file which is replaced meanwhile is no matter.
+
+It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: it costs the same
+for a file of any size, and a retrained model has it too. That of the whole file is made by another thread meanwhile.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import math
 import mmap
 import os
 import sys
+import threading
 import warnings
 import zipfile
 import zlib
@@ -23,11 +28,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError
-from trtcache.values import Digest
+from trtcache.values import Digest, encode, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
+
+    from trtcache.values import Json
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +74,7 @@ _OTHERS = (
     ("data.pkl", "it is what torch.save writes; load it, and give the torch.nn.Module"),
     ("data/aotinductor/", "it is a compiled package, not a program; give what torch.export.save wrote"),
 )
+_OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
 _LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
 _SAVE_AGAIN = "save it again with torch.export.save"
 
@@ -76,7 +84,7 @@ class ProgramFile:
 
     Attributes:
         path: where it is.
-        digest: of all its bytes.
+        digest: of all that it says but the bytes of its weights.
 
     Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
     file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
@@ -84,7 +92,7 @@ class ProgramFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open, map and hash a file.
+        """Open and map a file, and begin to hash it.
 
         Raises:
             ExportError: there is no such file, or it is no exported program; the message says what to do.
@@ -94,8 +102,11 @@ class ProgramFile:
         with ExitStack() as stack:
             self._open(stack)
             self._bytes = memoryview(self._memory)
+            self._hashing = _Hashing(self._memory)
+            self._hashing.start()
+            stack.callback(self._hashing.join)
             self._members = self._directory()
-            self.digest = Digest.of(self._bytes)
+            self.digest = self._program_digest()
             stack.pop_all()
         self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
 
@@ -104,7 +115,14 @@ class ProgramFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._hashing.join()
         self._file.close()
+
+    @property
+    def whole(self) -> Digest:
+        """The digest of all its bytes, for which it may have to wait."""
+        self._hashing.join()
+        return self._hashing.digest
 
     def _open(self, stack: ExitStack) -> None:
         try:
@@ -117,8 +135,6 @@ class ProgramFile:
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self._error(f"it cannot be read: {why}") from error
-        with suppress(OSError, AttributeError):
-            self._memory.madvise(_POPULATE_READ)
 
     def check_unchanged(self) -> None:
         """Make sure that the file was not written to since it was opened.
@@ -129,6 +145,16 @@ class ProgramFile:
         if _state(self._file.fileno()) != self._before:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
+    def check_weights(self, whole: Digest) -> None:
+        """Make sure that the weights are as they were written: this is the file of a digest, or their checksums fit.
+
+        Raises:
+            ExportError: a weight is damaged.
+        """
+        if self.whole != whole:
+            for name in self._weights:
+                self._check_sum(name)
+
     def check_digest(self) -> None:
         """Make sure that the file's bytes are still those of the digest.
 
@@ -136,7 +162,7 @@ class ProgramFile:
             ExportError: they are others.
         """
         self.check_unchanged()
-        if Digest.of(self._bytes) != self.digest:
+        if Digest.of(self._bytes) != self.whole:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
     def program(self) -> torch.export.ExportedProgram:
@@ -145,6 +171,7 @@ class ProgramFile:
         Raises:
             ExportError: a member is damaged, or torch does not read the file.
         """
+        self._hashing.join()  # what is written to the file from here on shows in a second digest
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)
@@ -211,6 +238,25 @@ class ProgramFile:
             found |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
         return found
 
+    @cached_property
+    def _weights(self) -> frozenset[str]:
+        """Return the members that have nothing but the bytes of weights."""
+        try:
+            metas = [meta for meta in self._payloads.values() if meta["folder"] == "weights"]
+            return frozenset(f"data/weights/{meta['path_name']}" for meta in metas if meta["use_pickle"] is False)
+        except (LookupError, TypeError, AttributeError, ValueError):
+            return frozenset()
+
+    def _program_digest(self) -> Digest:
+        """Return the digest of all members; of those of weights their sizes only."""
+        said: dict[str, Json] = {}
+        for name, info in self._members.items():
+            form: list[Json] = [info.compress_type, info.file_size]
+            left_out = name in self._weights or name == _OF_ALL_BYTES
+            said[name] = form if left_out else [*form, hash_bytes(self._raw(info)).hex()]
+        encoded = encode(said)
+        return Digest(hash_bytes(encoded).hex(), len(encoded))
+
     def _tensor(self, payload: Mapping[str, Any]) -> torch.Tensor:
         meta = payload["tensor_meta"]
         if payload["use_pickle"] or meta["layout"] != _STRIDED:
@@ -243,6 +289,8 @@ class ProgramFile:
             raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
         root = infos[0].filename.partition("/")[0] + "/" if infos else ""
         members = {info.filename.removeprefix(root): info for info in infos}
+        if len(members) != len(infos):
+            raise self._error(f"it is damaged (two of its members have one name); {_SAVE_AGAIN}")
         if _LEGACY not in members:
             self._check_format(members)
         return members
@@ -282,11 +330,7 @@ class ProgramFile:
         info = self._members.get(name)
         if info is None:
             raise ValueError(f"it has no member {name}")
-        header = bytes(self._bytes[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
-        if len(header) < _LOCAL_HEADER_BYTES:
-            raise ValueError(f"{name} is cut off")
-        start = info.header_offset + len(header) + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-        content = self._bytes[start : start + info.compress_size]
+        content = self._raw(info)
         if info.compress_type == zipfile.ZIP_DEFLATED:
             try:
                 content = memoryview(bytearray(zlib.decompress(content, -zlib.MAX_WBITS, info.file_size)))
@@ -297,6 +341,13 @@ class ProgramFile:
         if len(content) != info.file_size:
             raise ValueError(f"{name} is cut off")
         return content
+
+    def _raw(self, info: zipfile.ZipInfo) -> memoryview:
+        """Return a member's bytes as they lie in the file, fewer than it should have if the file ends before."""
+        header = bytes(self._bytes[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
+        names = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+        start = info.header_offset + _LOCAL_HEADER_BYTES + sum(names)
+        return self._bytes[start : start + info.compress_size]
 
     def _check_sum(self, name: str) -> None:
         try:
@@ -344,6 +395,23 @@ def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
         tensor = tensor.clone()
     return tensor.view(dtype)
+
+
+class _Hashing(threading.Thread):
+    """Hashes a mapped file meanwhile: its pages are then in memory as well when the weights in it are first used."""
+
+    digest: Digest
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        super().__init__(name="trtcache-hashing", daemon=True)
+        self._memory = memory
+
+    def run(self) -> None:
+        """Bring the pages in and hash them; both let other threads run."""
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        with suppress(AttributeError):  # a C library without it; the result does not matter
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(len(self._memory)), _POPULATE_READ)
+        self.digest = Digest.of(memoryview(self._memory))
 
 
 class _Complaint(logging.Filter):

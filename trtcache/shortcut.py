@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,14 +50,33 @@ class Found:
 
 
 class Shortcut:
-    """The short way for one file and one request."""
+    """The short way for one file and one request.
+
+    Attributes:
+        key: the memo's.
+    """
 
     def __init__(
-        self, file: ProgramFile, key: CacheKey, backend: Backend, settings: Settings, target: Target, cache: Cache
+        self, file: ProgramFile, *, backend: Backend, settings: Settings, target: Target, cache: Cache
     ) -> None:
-        """Keep what was asked for; ``of`` makes it."""
-        self._file, self._key, self._backend = file, key, backend
-        self._settings, self._target, self._cache = settings, target, cache
+        """Keep what was asked for, and make the memo's key.
+
+        Raises:
+            CanonicalizationError: a part of it has no stable value.
+            PassError: a pass of another distribution cannot be had.
+            OSError: our own code cannot be read.
+            ValueError: the file's weights are on several devices.
+        """
+        self._file, self._backend, self._settings, self._target = file, backend, settings, target
+        self._cache = cache
+        self._asked = {
+            "settings": settings.document(),
+            "target": target.document(),
+            "toolchain": backend.toolchain(file.device.type),
+            "ambient": backend.ambient(),
+        }
+        modules = settings.torch_executed_modules
+        self.key = memo_key(file, self._asked, backend=backend, torch_executed_modules=modules)
         self._kept: Entry | None = None
 
     @classmethod
@@ -77,16 +96,15 @@ class Shortcut:
             chosen = registry.find(backend, device.type)
             chosen.check(settings)
             resolved = chosen.target(target, device)
-            key = memo_key(file.digest, backend=chosen, settings=settings, target=resolved, device=device)
+            return cls(file, backend=chosen, settings=settings, target=resolved, cache=cache)
         except (ValueError, OSError, CanonicalizationError, PassError) as error:
             log.info("%s has no memo: %s", file.path, error)
             return None
-        return cls(file, key, chosen, settings, resolved, cache)
 
     def find(self) -> Found | None:
         """Return the entry of the file's engine, or None if the long way has to be gone."""
         start = time.perf_counter()
-        kept = self._cache.peek(self._key, counted=False)
+        kept = self._cache.peek(self.key, counted=False)
         if kept is None:
             return None
         try:
@@ -110,13 +128,7 @@ class Shortcut:
             ValueError: they differ.
         """
         parts: Any = memo.key.document["parts"]
-        asked = {
-            "settings": self._settings.document(),
-            "target": self._target.document(),
-            "toolchain": self._backend.toolchain(memo.device.type),
-            "ambient": self._backend.ambient(),
-        }
-        wrong = [name for name, value in asked.items() if parts[name] != canonical(value)]
+        wrong = [name for name, value in self._asked.items() if parts[name] != canonical(value)]
         if wrong or memo.key.kind != self._backend.name or memo.device != self._file.device:
             raise ValueError(f"it leads to another {', '.join(wrong) or 'backend or device'}")
 
@@ -124,7 +136,7 @@ class Shortcut:
         """Return the compiled module of the file, made from the stored entry and the file's weights, or None.
 
         Raises:
-            ExportError: the file was written to meanwhile.
+            ExportError: a weight is damaged, or the file was written to meanwhile.
         """
         found = self.find()
         if found is None:
@@ -135,6 +147,7 @@ class Shortcut:
         except (IncompatibleEngineError, RefitError, ValueError) as error:
             log.warning("%s is lowered again, since what its memo leads to cannot be used: %s", self._file.path, error)
             return None
+        self._file.check_weights(found.memo.whole)
         self._file.check_unchanged()
         module.report = self._report(name, found, weights, time.perf_counter() - start)
         return module
@@ -194,19 +207,19 @@ class Shortcut:
             took_s: seconds that this took.
         """
         try:
-            data = self._written(exported, program, key)
+            memo = self._memo(exported, program, key)
+            data = memo.write()
         except ValueError as error:
             log.info("%s gets no memo: %s", self._file.path, error)
             return
         if self._kept is not None:
-            if bytes(self._kept.read(MEMBER)) == data:
+            kept = Memo.read(bytes(self._kept.read(MEMBER)))
+            if replace(kept, whole=memo.whole).write() == data:
                 return
             self._reject(self._kept, "it disagrees with what lowering gives")
-        self._cache.keep(self._key, {MEMBER: data}, build_s=took_s, name=program.name)
+        self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=program.name)
 
-    def _written(
-        self, exported: torch.export.ExportedProgram, program: LoweredProgram, key: CacheKey | Exception
-    ) -> bytes:
+    def _memo(self, exported: torch.export.ExportedProgram, program: LoweredProgram, key: CacheKey | Exception) -> Memo:
         """Return the memo of a program.
 
         Raises:
@@ -218,11 +231,11 @@ class Shortcut:
             raise ValueError(f"it runs on {program.device}, and its weights are on {self._file.device}")
         if foreign := sorted(set(_foreign(exported, self._settings.operator_versions))):
             raise ValueError(f"what its operators {', '.join(foreign)} compute is not in the file")
-        memo = Memo.of(program, key)
+        memo = Memo.of(program, key, self._file.whole)
         for name, tensor in self._file.tensors([name for names in memo.names for name in names]).items():
             if Content.of(tensor) != Content.of(program.state[name]):
                 raise ValueError(f"weight {name} is read otherwise than torch does")
-        return memo.write()
+        return memo
 
     def _reject(self, kept: Entry, why: str) -> None:
         log.warning("the memo of %s is not used: %s", self._file.path, why)

@@ -28,12 +28,14 @@ class Capabilities:
         keep: operators that lowering leaves whole because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering takes apart (``trtcache.lowering.unpack``).
+        bakes_weights: whether an artifact may have values of weights in it (``Backend.frozen``).
     """
 
     devices: frozenset[str]
     keep: frozenset[str]
     refit: bool
     unpack: frozenset[str] = frozenset()
+    bakes_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class _TensorRT(Backend):
         # torch.onnx writes attention in a form that TensorRT has kernels for; torch's own decomposition has more steps.
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
+        bakes_weights=True,
     )
 
     def unavailable(self, device: str) -> str | None:
