@@ -378,15 +378,17 @@ def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     if isinstance(key, CanonicalizationError):
         log.warning("%s is not cached: %s", program.name, key)
         kind = request.backend.name
-        return cache.build_uncached(
-            lambda: {ENGINE: build_engine().engine}, kind=kind, why=str(key), name=program.name
-        ), ""
+        return cache.build_uncached(lambda: _members(build_engine()), kind=kind, why=str(key), name=program.name), ""
     try:
         entry = cache.fetch(key, build, name=program.name, provenance={"torch": torch.__version__})
     except BuildForbiddenError as error:
         error.why = _why(request, cache)
         raise
     return entry, why
+
+
+def _members(made: Artifact) -> dict[str, bytes | Path]:
+    return {ENGINE: made.engine, **made.members}
 
 
 def _why(request: Request, cache: Cache) -> str:
@@ -411,4 +413,4 @@ def _why(request: Request, cache: Cache) -> str:
 
 def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
     program = request.program
-    return request.backend.load(entry.read(ENGINE), device=program.device, constants=program.constants, weights=weights)
+    return request.backend.load_entry(entry.read, device=program.device, constants=program.constants, weights=weights)

@@ -160,8 +160,8 @@ class Shortcut:
         state = self._file.tensors([name for names in memo.names for name in names])
         weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
         try:
-            engine = self._backend.load(
-                entry.read(ENGINE), device=memo.device, constants=executable.constants, weights=weights
+            engine = self._backend.load_entry(
+                entry.read, device=memo.device, constants=executable.constants, weights=weights
             )
         except IncompatibleEngineError:
             self._cache.reject(entry, "load")

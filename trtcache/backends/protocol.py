@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from trtcache.backends.members import ENGINE
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import torch
@@ -137,3 +138,24 @@ class Backend(Protocol):
             IncompatibleEngineError: the artifact cannot be loaded here.
         """
         ...
+
+    def load_entry(
+        self,
+        read: Callable[[str], bytes | memoryview],
+        *,
+        device: torch.device,
+        constants: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor],
+    ) -> Engine:
+        """Return a live engine of a verified entry; by default ``load`` of its engine, and no other member is read.
+
+        Args:
+            read: returns a member by name, those of ``Artifact.members`` too.
+            device: as of ``load``.
+            constants: as of ``load``.
+            weights: as of ``load``.
+
+        Raises:
+            IncompatibleEngineError: the entry cannot be loaded here. It is put aside, and built again.
+        """
+        return self.load(read(ENGINE), device=device, constants=constants, weights=weights)

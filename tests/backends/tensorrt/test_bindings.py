@@ -12,6 +12,7 @@ import pytest
 import trtcache.backends.tensorrt as package
 from tests.backends.tensorrt.bindings import DATA
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
+from trtcache.backends.tensorrt.preflight import ELSEWHERE, UNFIT
 from trtcache.backends.tensorrt.targets import capability_words
 from trtcache.tensorrt_settings import TILINGS, VERBOSITIES
 
@@ -40,6 +41,10 @@ FLAVOURS = {
     "ComputeCapability": "tensorrt_rtx",
     "IBuilderConfig.num_compute_capabilities": "tensorrt_rtx",
     "IBuilderConfig.set_compute_capability": "tensorrt_rtx",
+    "EngineValidity": "tensorrt_rtx",
+    "EngineValidity.INVALID": "tensorrt_rtx",
+    "EngineInvalidityDiagnostics": "tensorrt_rtx",
+    "Runtime.get_engine_validity": "tensorrt_rtx",
 }
 """Names that are used for one flavour only."""
 
@@ -74,6 +79,7 @@ def versions_of(name: str) -> list[str]:
 
 def test_the_sources_name_what_a_build_needs() -> None:
     """The names are found at all: a few that no build goes without."""
+    assert {"Runtime.deserialize_cuda_engine", "IExecutionContext.execute_async_v3", "DataType.BF16"} <= set(used())
     assert {"Builder", "IBuilderConfig.set_flag", "OnnxParser.load_initializer", "BuilderFlag.TF32"} <= set(used())
     assert len(used()) > 40
 
@@ -104,6 +110,13 @@ def test_capabilities_are_members_in_every_version_of_rtx() -> None:
     for capability in TENSORRT_RTX.capabilities:
         name = f"ComputeCapability.{capability_words(capability).replace('_', '').upper()}"
         assert versions_of(name) == wanted[capability == "12.1" :]
+
+
+@pytest.mark.parametrize("name", [*UNFIT, *ELSEWHERE])
+def test_reasons_are_members_in_every_version_of_rtx(name: str) -> None:
+    """What TensorRT-RTX can say of a plan is one of the bits that are looked at, and all of them are."""
+    wanted = [version for version in NAMES["versions"] if version.startswith("tensorrt_rtx")]
+    assert versions_of(f"EngineInvalidityDiagnostics.{name}") == wanted
 
 
 def test_a_name_that_nobody_has_is_in_no_version() -> None:

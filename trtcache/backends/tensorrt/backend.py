@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from trtcache.backends.members import ENGINE
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
-from trtcache.backends.tensorrt.engine import PlanEngine
+from trtcache.backends.tensorrt.engine import PlanEngine, engine_of
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.preflight import MEMBER, Facts
 from trtcache.backends.tensorrt.targets import gpu_here, plan_target
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from trtcache.backends.protocol import Engine
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
@@ -96,7 +99,7 @@ class _TensorRT(Backend):
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
         plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=refit)
-        return Artifact(plan, {"plan.json": json.dumps(proof, sort_keys=True).encode()})
+        return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
 
     def load(
         self,
@@ -106,8 +109,24 @@ class _TensorRT(Backend):
         constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan has them
         weights: Mapping[str, torch.Tensor],
     ) -> PlanEngine:
-        """Return a plan that can be kept; running it needs its GPU."""
-        return PlanEngine(self.flavour, artifact, weights)
+        """Return a plan that can be kept; without what is stored beside it, it cannot be run."""
+        return PlanEngine(self.flavour, artifact, weights, "nothing is known of its inputs and outputs")
+
+    def load_entry(
+        self,
+        read: Callable[[str], bytes | memoryview],
+        *,
+        device: torch.device,
+        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan has them
+        weights: Mapping[str, torch.Tensor],
+    ) -> Engine:
+        """Return a plan on its GPU, or elsewhere one that can be kept.
+
+        Raises:
+            IncompatibleEngineError: it is of another version, damaged, or not what is stored beside it.
+        """
+        facts = Facts.read(bytes(read(MEMBER)))
+        return engine_of(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 
 
 class TensorRT(_TensorRT):

@@ -9,7 +9,9 @@ from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.network import parse
 from trtcache.backends.tensorrt.onnx import to_onnx
 from trtcache.backends.tensorrt.plan import write_plan
+from trtcache.backends.tensorrt.preflight import recorded
 from trtcache.backends.tensorrt.profiles import ranges_of
+from trtcache.backends.tensorrt.program import input_name
 from trtcache.backends.tensorrt.proof import forget, prove, require_complete
 from trtcache.progress import watcher
 from trtcache.weights import fit
@@ -68,5 +70,7 @@ def build_plan(
         "refit": refit,
         "weights": proof.document(),
         "profiles": [[one.document() for one in ranges]] if ranges else [],
+        "arguments": [input_name(one.leaf) for one in program.interface.inputs],
         **bindings,
+        **recorded(flavour, settings.tensorrt, target),
     }

@@ -1,10 +1,14 @@
-"""A plan that was taken from the cache, in a process that may have no GPU to run it on."""
+"""A plan that was taken from the cache: loaded on its GPU, or kept in a process that cannot run it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.errors import NoDeviceError
+from trtcache.backends.tensorrt.log import logger_of
+from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, require_fit
+from trtcache.backends.tensorrt.refit import refit_engine
+from trtcache.errors import NoDeviceError, RefitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +17,103 @@ if TYPE_CHECKING:
 
     from trtcache.backends.tensorrt.flavour import Flavour
 
+log = logging.getLogger(__name__)
+
+
+def engine_of(
+    flavour: Flavour,
+    plan: bytes | memoryview,
+    facts: Facts,
+    *,
+    device: torch.device,
+    weights: Mapping[str, torch.Tensor],
+    machine: Machine | None = None,
+) -> LoadedPlan | PlanEngine:
+    """Return a plan that can be called, or one that is kept for another machine and says why.
+
+    Args:
+        flavour: which TensorRT built it.
+        plan: its bytes, verified.
+        facts: what is stored beside it.
+        device: where the model is.
+        weights: those that it is to have.
+        machine: what is compared; by default this one.
+
+    Raises:
+        IncompatibleEngineError: it is of another version, damaged, or not what is stored beside it.
+    """
+    machine = machine or Machine.here(flavour)
+    require_fit(facts, machine)
+    why = elsewhere(facts, machine)
+    if why is None:
+        try:
+            return LoadedPlan(flavour, plan, facts, device, weights)
+        except NoDeviceError as error:
+            why = error.why
+    log.info("a plan of %s is kept and not loaded: %s", flavour.title, why)
+    return PlanEngine(flavour, plan, weights, why)
+
+
+class LoadedPlan:
+    """A plan on its GPU. Experimental: see ``runner.py``."""
+
+    shares_weights: ClassVar[bool] = False  # a plan has its own
+
+    def __init__(
+        self,
+        flavour: Flavour,
+        plan: bytes | memoryview,
+        facts: Facts,
+        device: torch.device,
+        weights: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Load a plan, and put weights in if it takes any.
+
+        Raises:
+            IncompatibleEngineError: TensorRT cannot load it, or it is not what is stored beside it.
+            NoDeviceError: TensorRT-RTX says that this machine cannot run it.
+            RefitError: TensorRT refuses a weight.
+        """
+        # TensorRT, which a kept plan does not need.
+        from trtcache.backends.tensorrt.place import CudaPlace
+        from trtcache.backends.tensorrt.runner import Runner, deserialized
+
+        self._flavour, self.plan, self._facts, self._device = flavour, plan, facts, device
+        self.weights = weights
+        trt, place = flavour.load(), CudaPlace(device)
+        with place.entered():
+            # The runtime is kept: it has to live as long as its engine.
+            self._runtime, engine = deserialized(trt, flavour, plan)
+            if facts.refit:  # whose weights are in it nobody knows
+                self._put_in(trt, engine)
+            self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place)
+
+    def _put_in(self, trt: Any, engine: Any) -> None:
+        logger, ears = logger_of(trt)
+        with ears.listening() as errors:
+            refit_engine(trt, logger, engine, self.weights, self._facts.refittable, errors=errors)
+
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> LoadedPlan:
+        """Load the plan once more, with other weights; calls that run on this engine are not disturbed.
+
+        Raises:
+            RefitError: the plan takes no other weights, or TensorRT refuses one.
+        """
+        if not self._facts.refit:
+            raise RefitError(mismatched=(_BAKED,))
+        return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the plan on the caller's stream.
+
+        Raises:
+            RunError: TensorRT refuses the call.
+        """
+        return self._runner.run(inputs)
+
+
+_BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
+
 
 class PlanEngine:
     """A verified plan and the weights for it.
@@ -20,11 +121,16 @@ class PlanEngine:
     A plan is made and kept on machines that cannot run it, so having one is no error; calling it there is.
     """
 
-    def __init__(self, flavour: Flavour, plan: bytes | memoryview, weights: Mapping[str, torch.Tensor]) -> None:
-        """Keep a plan."""
+    shares_weights: ClassVar[bool] = False  # a plan has its own
+
+    def __init__(
+        self, flavour: Flavour, plan: bytes | memoryview, weights: Mapping[str, torch.Tensor], why: str
+    ) -> None:
+        """Keep a plan; ``why`` says what this machine lacks."""
         self._flavour = flavour
         self.plan = plan
         self.weights = weights
+        self.why = why
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PlanEngine:  # noqa: ARG002  # nothing is refitted
         """Return the same plan with other weights.
@@ -32,7 +138,7 @@ class PlanEngine:
         Raises:
             NoDeviceError: a refit is the work of a GPU.
         """
-        raise self._nowhere("it is refitted on its GPU")
+        raise NoDeviceError(self._flavour.name, "a plan", f"it is refitted on its GPU: {self.why}")
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
         """Raise.
@@ -40,8 +146,4 @@ class PlanEngine:
         Raises:
             NoDeviceError: there is nothing to run it on.
         """
-        raise self._nowhere("it runs on its GPU")
-
-    def _nowhere(self, what: str) -> NoDeviceError:
-        why = f"{what}; this version of trtcache builds and keeps plans, and does not run them yet"
-        return NoDeviceError(self._flavour.name, "a plan", why)
+        raise NoDeviceError(self._flavour.name, "a plan", f"it runs on its GPU: {self.why}")

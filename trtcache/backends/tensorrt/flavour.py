@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,10 +44,24 @@ class Flavour:
         Raises:
             BackendUnavailableError: it is not installed.
         """
+        return self._distribution[1]
+
+    @property
+    def cuda(self) -> int | None:
+        """The major version of CUDA that it was made for, None where its package's name does not tell.
+
+        Raises:
+            BackendUnavailableError: it is not installed.
+        """
+        found = re.search(r"_cu(\d+)_", self._distribution[0])
+        return int(found[1]) if found else None
+
+    @property
+    def _distribution(self) -> tuple[str, str]:
         # The bindings are what is imported; the package of the flavour's name only asks for them.
         for distribution in (f"{self.name}_cu13_bindings", f"{self.name}_cu12_bindings", self.name):
             try:
-                return importlib.metadata.version(distribution)
+                return distribution, importlib.metadata.version(distribution)
             except importlib.metadata.PackageNotFoundError:
                 continue
         raise BackendUnavailableError(self.name, self.missing)

@@ -1,0 +1,190 @@
+"""Whether a stored plan can run here: what was recorded when it was built, compared with this machine.
+
+There are two kinds of no. A plan that is *elsewhere's* is sound and for another machine, or this one lacks something:
+it is kept and handed on, and a call says why it has no answer. A plan that is *unfit* cannot be what its key says: it
+is an ``IncompatibleEngineError``, by which the entry is put aside and built anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.tensorrt.targets import AMPERE_PLUS, gpu_here
+from trtcache.errors import IncompatibleEngineError
+from trtcache.target import capability_words, host_platform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.target import Gpu, Target
+    from trtcache.tensorrt_settings import TensorRTSettings
+    from trtcache.values import Json
+
+MEMBER = "plan.json"
+
+UNFIT = ("MALFORMED_ENGINE", "VERSION_MISMATCH")
+"""What TensorRT-RTX says of plans that no machine can run with it."""
+
+ELSEWHERE = ("UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY", "CUDA_ERROR")
+"""What it says of plans that another machine may run."""
+
+_FORMAT = 1
+
+
+def recorded(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
+    """Return what is to be known of a plan before it is loaded."""
+    written: Any = {"version": flavour.version, "target": target.document(), "cuda": flavour.cuda}
+    written["version_compatible"] = bool(settings.version_compatible)
+    return dict(written)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is stored beside a plan.
+
+    Attributes:
+        format: the version of this form.
+        arguments: names of the engine's inputs, in the order of a call; TensorRT may have left unused ones out.
+        results: names of its outputs, in order.
+        refit: whether the plan takes other weights, so that those in it may be anybody's.
+        refittable: names of the weights that it takes.
+        version: the TensorRT that built it, empty where it was not recorded.
+        cuda: the major version of CUDA of that TensorRT.
+        target: what it was built for.
+        version_compatible: whether later versions of the same major one load it.
+    """
+
+    format: int
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+    refit: bool
+    refittable: tuple[str, ...]
+    version: str
+    cuda: int | None
+    target: Mapping[str, Any]
+    version_compatible: bool
+
+    @classmethod
+    def read(cls, content: bytes) -> Facts:
+        """Return what a plan's member says.
+
+        Raises:
+            IncompatibleEngineError: it is no such member.
+        """
+        try:
+            written = json.loads(content)
+            return cls(
+                format=int(written["format"]),
+                arguments=tuple(written.get("arguments", written["inputs"])),
+                results=tuple(written["outputs"]),
+                refit=bool(written["refit"]),
+                refittable=tuple(written["weights"]["refittable"]),
+                version=str(written.get("version", "")),
+                cuda=written.get("cuda"),
+                target=dict(written.get("target", {})),
+                version_compatible=bool(written.get("version_compatible", False)),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise IncompatibleEngineError("plan", f"what is stored beside it cannot be read: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a plan is compared with.
+
+    Attributes:
+        version: the TensorRT that is installed.
+        platform: operating system and processor family.
+        gpu: the GPU, None where there is none.
+        cuda: the major version of CUDA that the driver knows, None where there is no driver.
+    """
+
+    version: str
+    platform: str
+    gpu: Gpu | None
+    cuda: int | None
+
+    @classmethod
+    def here(cls, flavour: Flavour) -> Machine:
+        """Return this machine, with the current CUDA device."""
+        return cls(flavour.version, host_platform(), gpu_here(), driver_cuda())
+
+
+def driver_cuda(library: str = "libcuda.so.1") -> int | None:
+    """Return the major version of CUDA that the NVIDIA driver knows, None where there is no driver."""
+    found = ctypes.c_int(0)
+    try:
+        failed = ctypes.CDLL(library).cuDriverGetVersion(ctypes.byref(found))
+    except (OSError, AttributeError):
+        return None
+    return None if failed else found.value // 1000
+
+
+def require_fit(facts: Facts, machine: Machine) -> None:
+    """Refuse a plan that is not of this TensorRT.
+
+    Raises:
+        IncompatibleEngineError: it says which version built the plan, and which one is here.
+    """
+    if facts.format != _FORMAT:
+        raise IncompatibleEngineError("plan", f"what is stored beside it is of version {facts.format}, not {_FORMAT}")
+    if facts.version in {"", machine.version}:
+        return
+    if facts.version_compatible and _is_later(machine.version, facts.version):
+        return
+    raise IncompatibleEngineError("plan", f"it was built by version {facts.version}, and {machine.version} is here")
+
+
+def _is_later(here: str, built: str) -> bool:
+    one, other = ([int(part) for part in version.split(".") if part.isdigit()] for version in (here, built))
+    return one[:1] == other[:1] and one >= other
+
+
+def elsewhere(facts: Facts, machine: Machine) -> str | None:
+    """Return why a sound plan cannot run on this machine, or None if it can."""
+    gpu, target = machine.gpu, facts.target
+    if gpu is None:
+        return "there is no NVIDIA GPU here"
+    if (platform := target.get("platform", machine.platform)) != machine.platform:
+        return f"the plan is for {platform}, and this is {machine.platform}"
+    if why := _other_gpu(target, gpu):
+        return why
+    if facts.cuda is not None and machine.cuda is not None and machine.cuda < facts.cuda:
+        return f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
+    return None
+
+
+def _other_gpu(target: Mapping[str, Any], gpu: Gpu) -> str | None:
+    wanted = target.get("capability") or gpu.capability
+    here = f"the GPU here is {gpu.product} ({capability_words(gpu.capability)})"
+    if wanted == AMPERE_PLUS:
+        return None if int(gpu.capability.partition(".")[0]) >= 8 else f"the plan is for {AMPERE_PLUS}, and {here}"
+    if gpu.capability not in wanted.split(","):
+        return f"the plan is for {capability_words(wanted)}, and {here}"
+    product = target.get("gpu")
+    if product and product != gpu.document():
+        return f"the plan is for {product.get('product')}, and {here}"
+    return None
+
+
+def validity(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
+    """Ask TensorRT-RTX about a plan; TensorRT has no such question. Return why it cannot run here, or None.
+
+    Raises:
+        IncompatibleEngineError: it is damaged, or of another version.
+    """
+    if not hasattr(trt, "EngineValidity"):
+        return None
+    found, bits = runtime.get_engine_validity(plan)
+    if found != trt.EngineValidity.INVALID:
+        return None
+    known = trt.EngineInvalidityDiagnostics
+    reasons = [name for name in (*UNFIT, *ELSEWHERE) if int(bits) & int(getattr(known, name))]
+    words = ", ".join(reasons).lower().replace("_", " ") or "it did not say why"
+    if set(reasons) & set(UNFIT):
+        raise IncompatibleEngineError("plan", f"TensorRT-RTX finds it invalid: {words}")
+    return f"TensorRT-RTX cannot run it: {words}"
