@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import trtcache
+from tests.documents import console, shape
 from tests.integrations import stand_in
 from tests.integrations.partitions import partition
 from trtcache.errors import BackendUnavailableError, SettingsError
@@ -230,15 +231,18 @@ def _served(folder: Path, log: Path, tmp_path: Path) -> tuple[str, list[str]]:
 
 
 def test_a_program_that_nobody_changed_is_served(log: Path, tmp_path: Path) -> None:
-    """``trtcache run serve.py`` twice: the first builds, the second hits, and each says so in one line."""
+    """``trtcache run serve.py`` twice: the first builds, the second hits, and each says so as the documents show it."""
+    first, second = ["trtcache: <number> built in <duration>"], ["trtcache: <number> hit, <duration>, <duration> saved"]
     folder = stand_in.write(tmp_path / "packages", "2.14.0")
+    for name in ("README.md", "docs/integrations.md"):
+        shown = console(name)["trtcache run serve.py"]
+        assert [[shape(line) for line in lines] for lines in shown] == [first, second]
     line, built = _served(folder, log, tmp_path)
     assert built == ["build", "load"]
-    assert line.startswith("trtcache: 1 built in ")
+    assert [shape(line)] == first
     line, built = _served(folder, log, tmp_path)
     assert built == ["load"]
-    assert line.startswith("trtcache: 1 hit, ")
-    assert line.endswith(" saved")
+    assert [shape(line)] == second
 
 
 def _entry(outcome: Any, build_s: float) -> Entry:
