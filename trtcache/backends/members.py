@@ -9,9 +9,13 @@ from trtcache.values import canonical
 from trtcache.weights import weight_map
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    import torch
+
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
     from trtcache.values import Json
     from trtcache.weights import EngineWeight
 
@@ -39,14 +43,14 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
         ENGINE: engine,
         CONSTANTS: save(constants),
         WEIGHT_MAP: _json(weight_map(program.interface.weights)),
-        INTERFACE: _json(_interface(program)),
+        INTERFACE: _json(interface_document(program.interface, program.constants)),
         GRAPH: _json(graph_document(program, records)),
     }
 
 
-def _interface(program: LoweredProgram) -> dict[str, Json]:
-    interface = program.interface
-    devices = {name: tensor.device.type for name, tensor in program.constants.items()}
+def interface_document(interface: Interface, constants: Mapping[str, torch.Tensor]) -> dict[str, Json]:
+    """Return the interface as an artifact keeps it; ``constants`` are the tensors behind its constants, in order."""
+    devices = {name: tensor.device.type for name, tensor in constants.items()}
     return {
         "format": INTERFACE_FORMAT,
         "inputs": [one.document() for one in interface.inputs],

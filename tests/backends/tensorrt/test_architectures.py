@@ -31,7 +31,7 @@ def test_a_known_architecture_is_one_plan(name: str, engines: Path) -> None:
 def test_other_architectures_are_networks_with_every_weight(name: str) -> None:
     """The whole program is in the network, and each weight is refittable; ``evidence.py`` builds these and more."""
     program = lowered(*made(name))
-    proof = prove(network_of(onnx_of(program)), program, "tensorrt_rtx")
+    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
     assert proof.frozen == {}
     assert len(proof.refittable) == len(program.interface.weights) > 0
 

@@ -56,7 +56,7 @@ def test_recipes_of_two_sets_of_weights_are_the_networks_constants(
     for one in (model, retrained(model)):
         program = lowered(one, args)
         network = network_of(onnx_of(program))
-        proof = prove(network, program, "tensorrt_rtx")
+        proof = prove(network, program.interface, "tensorrt_rtx")
         assert proof.frozen == {}
         assert len(proof.refittable) == len(program.interface.weights)
         weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
@@ -68,7 +68,7 @@ def test_marks_are_taken_back_for_a_plan_of_one_set_of_weights() -> None:
     """After ``forget`` no weight is marked."""
     program = lowered(Small(), (ids(),))
     network = network_of(onnx_of(program))
-    proof = prove(network, program, "tensorrt_rtx")
+    proof = prove(network, program.interface, "tensorrt_rtx")
     marked = network.definition.are_weights_marked_refittable
     assert all(marked(name) for name in proof.refittable)
     forget(network, proof)
@@ -99,19 +99,19 @@ def test_a_weight_that_the_parser_melts_is_found_out() -> None:
     program = lowered(Norms(), (torch.randn(2, 3, 6, 6),))
     names = [one.name for one in program.interface.weights[:4]]
     model = _batch_norm(names)
-    proof = prove(network_of(model), program, "tensorrt_rtx")
+    proof = prove(network_of(model), program.interface, "tensorrt_rtx")
     assert set(names) <= set(proof.frozen)
     assert "no refittable weight of this name" in proof.frozen[names[0]]
     with pytest.raises(BuildError, match=r"could not take other weights \(.*'refit': False"):
-        require_complete(proof, program, "tensorrt_rtx")
+        require_complete(proof, program.interface, "tensorrt_rtx")
 
 
 def test_a_proof_with_whole_numbers_only_is_complete() -> None:
     """Their values are in the key, so a plan that takes other weights may have them in it."""
     program = lowered(Whole(), (torch.ones(3, dtype=torch.long),))
-    proof = prove(network_of(onnx_of(program)), program, "tensorrt_rtx")
+    proof = prove(network_of(onnx_of(program)), program.interface, "tensorrt_rtx")
     assert len(proof.frozen) == 1
-    require_complete(proof, program, "tensorrt_rtx")
+    require_complete(proof, program.interface, "tensorrt_rtx")
 
 
 def _batch_norm(names: list[str]) -> OnnxModel:

@@ -17,12 +17,15 @@ from trtcache.backends.tensorrt.targets import gpu_here, plan_target
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from trtcache.backends.protocol import Engine
     from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.backends.tensorrt.onnx import OnnxModel
+    from trtcache.backends.tensorrt.profiles import Range
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.weights import Slot
@@ -31,7 +34,7 @@ _BUILDER = 1
 """What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
 
 
-class _TensorRT(Backend):
+class TensorRTBackend(Backend):
     """What both flavours do."""
 
     flavour: ClassVar[Flavour]
@@ -77,11 +80,11 @@ class _TensorRT(Backend):
 
     def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
         """Return the slots whose values a plan has in it: all of them where it is not to be refitted."""
-        if not self._refits(settings):
+        if not self.takes_weights(settings):
             return program.interface.slots
         return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
 
-    def _refits(self, settings: Settings) -> bool:
+    def takes_weights(self, settings: Settings) -> bool:
         """Say whether a plan is to take other weights; the machine has no say, for a build farm may have no GPU."""
         wanted = settings.tensorrt.refit
         return bool(settings.tensorrt.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
@@ -92,14 +95,49 @@ class _TensorRT(Backend):
         Raises:
             NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
         """
-        refit = self._refits(settings)
-        if refit and not torch.cuda.is_available():
-            why = "a plan that takes other weights is built on a GPU; without one leave settings.tensorrt['refit'] out"
-            raise NoDeviceError(self.name, target.label, why)
+        refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
         plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=refit)
         return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
+
+    def build_onnx(
+        self,
+        model: OnnxModel,
+        interface: Interface,
+        ranges: Sequence[Range],
+        settings: Settings,
+        target: Target,
+        folder: Path,
+    ) -> Artifact:
+        """Build a plan of what is ONNX already.
+
+        Args:
+            model: what is to be built, with its weights under the names that ``interface`` has for them.
+            interface: its border and its weights.
+            ranges: inputs whose sizes vary.
+            settings: the caller's.
+            target: what the plan is for.
+            folder: where it is to be.
+
+        Raises:
+            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+            BuildError: the parser or the builder failed.
+        """
+        refit = self._refits_here(settings, target)
+        from trtcache.backends.tensorrt.build import plan_of  # a hit does not need it
+
+        plan, proof = plan_of(
+            self.flavour, model, interface, model.inputs, ranges, settings, target, folder, refit=refit
+        )
+        return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
+
+    def _refits_here(self, settings: Settings, target: Target) -> bool:
+        refit = self.takes_weights(settings)
+        if refit and not torch.cuda.is_available():
+            why = "a plan that takes other weights is built on a GPU; without one leave settings.tensorrt['refit'] out"
+            raise NoDeviceError(self.name, target.label, why)
+        return refit
 
     def load(
         self,
@@ -129,14 +167,14 @@ class _TensorRT(Backend):
         return engine_of(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 
 
-class TensorRT(_TensorRT):
+class TensorRT(TensorRTBackend):
     """TensorRT 10 and 11: builds on the GPU that a plan is for."""
 
     name: ClassVar[str] = "tensorrt"
     flavour: ClassVar[Flavour] = TENSORRT
 
 
-class TensorRTRtx(_TensorRT):
+class TensorRTRtx(TensorRTBackend):
     """TensorRT-RTX: builds for named compute capabilities, without a GPU."""
 
     name: ClassVar[str] = "tensorrt_rtx"

@@ -17,10 +17,14 @@ from trtcache.progress import watcher
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.backends.tensorrt.onnx import OnnxModel
+    from trtcache.backends.tensorrt.profiles import Range
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.values import Json
@@ -41,14 +45,48 @@ def build_plan(
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
     model = to_onnx(program, weights, flavour.name)
+    arguments = [input_name(one.leaf) for one in program.interface.inputs]
+    return plan_of(flavour, model, program.interface, arguments, ranges, settings, target, folder, refit=refit)
+
+
+def plan_of(
+    flavour: Flavour,
+    model: OnnxModel,
+    interface: Interface,
+    arguments: Sequence[str],
+    ranges: Sequence[Range],
+    settings: Settings,
+    target: Target,
+    folder: Path,
+    *,
+    refit: bool,
+) -> tuple[Path, dict[str, Json]]:
+    """Do as ``build_plan`` for what is ONNX already.
+
+    Args:
+        flavour: which TensorRT builds.
+        model: what it builds.
+        interface: the engine weights.
+        arguments: names of the inputs in the order of a call.
+        ranges: inputs whose sizes vary.
+        settings: the caller's.
+        target: what the plan is for.
+        folder: where the file is to be.
+        refit: whether the plan is to take other weights.
+
+    Raises:
+        UnsupportedOperatorError: TensorRT does not know an operator.
+        BuildError: as of ``build_plan``.
+        KeyboardInterrupt: Ctrl-C called it off.
+    """
     trt = flavour.load()
     logger, ears = logger_of(trt)
     path = folder / "engine.plan"
     with ears.listening() as errors, holding_interrupts() as interrupted:
         network = parse(trt, flavour, logger, model, errors)
-        proof = prove(network, program, flavour.name)
+        proof = prove(network, interface, flavour.name)
         if refit:
-            require_complete(proof, program, flavour.name)
+            require_complete(proof, interface, flavour.name)
         else:
             forget(network, proof)
         write_plan(
@@ -70,7 +108,7 @@ def build_plan(
         "refit": refit,
         "weights": proof.document(),
         "profiles": [[one.document() for one in ranges]] if ranges else [],
-        "arguments": [input_name(one.leaf) for one in program.interface.inputs],
+        "arguments": list(arguments),
         **bindings,
         **recorded(flavour, settings.tensorrt, target),
     }

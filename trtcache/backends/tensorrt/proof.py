@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.network import Network
-    from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
     from trtcache.values import Json
     from trtcache.weights import EngineWeight
 
@@ -39,15 +39,15 @@ class Proof:
         return {"refittable": list(self.refittable), "frozen": dict(self.frozen)}
 
 
-def prove(network: Network, program: LoweredProgram, kind: str) -> Proof:
+def prove(network: Network, interface: Interface, kind: str) -> Proof:
     """Ask the network about each engine weight, and mark those that it takes.
 
     Raises:
         BuildError: a slot is in no engine weight, so that its values would not reach the plan.
     """
-    weights = program.interface.weights
+    weights = interface.weights
     reached = {slot.index for weight in weights for slot in weight.slots}
-    if lost := [slot.names[0] for slot in program.interface.slots if slot.index not in reached]:
+    if lost := [slot.names[0] for slot in interface.slots if slot.index not in reached]:
         raise BuildError(kind, f"these weights do not reach the network: {', '.join(lost)}")
     refittable, frozen = [], {}
     for weight in weights:
@@ -58,7 +58,7 @@ def prove(network: Network, program: LoweredProgram, kind: str) -> Proof:
     return Proof(tuple(refittable), frozen)
 
 
-def require_complete(proof: Proof, program: LoweredProgram, kind: str) -> None:
+def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
     """Refuse a plan that is to take other weights and has one of floating point in it that it cannot take.
 
     The values of weights of other dtypes are in the key, so those may be frozen.
@@ -66,7 +66,7 @@ def require_complete(proof: Proof, program: LoweredProgram, kind: str) -> None:
     Raises:
         BuildError: it names the weights, each with its reason, and what to do.
     """
-    floating = [one.name for one in program.interface.weights if one.dtype in _FLOATS]
+    floating = [one.name for one in interface.weights if one.dtype in _FLOATS]
     if reasons := [proof.frozen[name] for name in floating if name in proof.frozen]:
         remedy = "build a plan for these weights alone with settings={'tensorrt': {'refit': False}}"
         raise BuildError(kind, f"the plan could not take other weights ({'; '.join(reasons)}); {remedy}")
