@@ -182,8 +182,8 @@ def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
         trtcache.compile("resnet50")
     with pytest.raises(ExportError, match="Is a directory"):
         trtcache.key(tmp_path)
-    with pytest.raises(ExportError, match="no backend takes ONNX files yet"):
-        trtcache.compile("model.onnx")
+    with pytest.raises(ExportError, match="an ONNX file, which compile, key and build read"):
+        trtcache.lower("model.onnx")
 
 
 @pytest.mark.parametrize(

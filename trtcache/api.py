@@ -17,12 +17,8 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.cache import Cache
-from trtcache.errors import (
-    BuildForbiddenError,
-    CanonicalizationError,
-    IncompatibleEngineError,
-    SettingsError,
-)
+from trtcache.errors import CanonicalizationError, IncompatibleEngineError, SettingsError
+from trtcache.onnx.file import is_onnx
 from trtcache.pt2 import ProgramFile
 from trtcache.request import Model, device_kind, lowered, opened, refuse_examples, request_of
 from trtcache.request import Request as Request
@@ -32,16 +28,17 @@ from trtcache.runtime.signature import CallSignature
 from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
 from trtcache.shortcut import Shortcut
-from trtcache.values import CacheKey
+from trtcache.supply import partition, supply
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.protocol import Artifact, Engine
+    from trtcache.backends.protocol import Engine
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.store.entry import Entry
+    from trtcache.values import CacheKey
 
 T = TypeVar("T")
 
@@ -64,10 +61,12 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
 
     Args:
         model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
-            ``.pt2`` file that ``torch.export.save`` wrote. Of a file that has not changed since it was last compiled
-            nothing is exported or lowered. Its weights are then the file's own memory: replace it by renaming.
+            ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX. Of a
+            file that has not changed since it was last compiled nothing is exported or lowered. Its weights are then
+            the file's own memory: replace it by renaming.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
-            program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either.
+            program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either. Of an ONNX file
+            they say the sizes that the file leaves open, in its order; None stands for an input of known sizes.
         kwargs: example keyword arguments.
         dynamic_shapes: which sizes may vary, as ``torch.export.export`` takes it.
         backend: a backend's name, or ``auto``.
@@ -92,6 +91,13 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    if is_onnx(model):
+        from trtcache.onnx import door
+
+        door.refuse_dynamic_shapes(dynamic_shapes)
+        return door.compile_file(
+            Path(model), args, kwargs, cache=store, backend=backend, settings=wanted, target=target, name=name
+        )
     if isinstance(model, (str, os.PathLike)):
         module = _compile_file(Path(model), (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
     else:
@@ -166,8 +172,8 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     """
     report = _report(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        module, partition = _compiled(request, cache, Path(folder), model)
-    report.partitions.append(partition)
+        module, one = _compiled(request, cache, Path(folder), model)
+    report.partitions.append(one)
     module.report = report
     return module
 
@@ -181,10 +187,12 @@ def build(
     cache: Cache | str | os.PathLike[str] | None = None,
     name: str | None = None,
     output: Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Report:
     """Put the engine of a program's file into the cache if it is not there, and write it to ``output`` as well.
 
     The engine is not loaded: it may be for another machine. It has no weights in it, unless the settings say so.
+    ``inputs`` are sizes for what an ONNX file leaves open, by name, as ``compile`` takes them.
 
     Raises:
         ExportError: the file cannot be read, or is no exported program.
@@ -198,6 +206,13 @@ def build(
     logs.start(os.environ)
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    if is_onnx(path):
+        from trtcache.onnx import door
+
+        return door.build_file(
+            Path(path), inputs, cache=store, backend=backend, settings=wanted, target=target, name=name, output=output
+        )
+    refuse_examples(Path(path).name, (), inputs, None)
     with ProgramFile(Path(path)) as file, tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         file_s, label = time.perf_counter() - start, name or file.path.stem
         shortcut = Shortcut.of(file, backend=backend, settings=wanted, target=target, cache=store)
@@ -295,7 +310,14 @@ def key(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """
-    made = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
+    made: CacheKey | CanonicalizationError
+    if is_onnx(model):
+        from trtcache.onnx import door
+
+        door.refuse_dynamic_shapes(dynamic_shapes)
+        made = door.request_of(Path(model), args, kwargs, backend, Settings.of(settings), target, name).key
+    else:
+        made = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), target, name).key
     if isinstance(made, CanonicalizationError):
         raise made
     return made
@@ -307,6 +329,7 @@ def described(
     backend: str = "auto",
     target: str | None = None,
     name: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> tuple[CacheKey, StoredGraph]:
     """Return the key of an exported program, or of one in a file, and its graph in the form in which entries keep it.
 
@@ -316,13 +339,14 @@ def described(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: the target is unknown.
     """
-    from trtcache.keys.graph import graph_document
-    from trtcache.keys.stored import StoredGraph
+    if is_onnx(model):
+        from trtcache.onnx import door
 
-    request = request_of(model, (), None, None, backend, Settings(), target, name)
+        return door.described(Path(model), inputs, backend=backend, target=target, name=name)
+    request = request_of(model, (), inputs, None, backend, Settings(), target, name)
     if isinstance(request.key, CanonicalizationError):
         raise request.key
-    return request.key, StoredGraph.of(graph_document(request.program, request.records))
+    return request.key, _graph(request)
 
 
 def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
@@ -348,67 +372,37 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
 
 
 def _partition(request: Request, entry: Entry, why: str, load_s: float) -> PartitionReport:
-    return PartitionReport(
-        key=request.key if isinstance(request.key, CacheKey) else None,
-        outcome=entry.outcome,
-        reason=entry.reason or "",
-        weights=len(request.program.interface.weights),
-        fetch_s=entry.load_s,
-        load_s=load_s,
-        build_s=entry.build_s,
-        path=str(entry.path) if entry.path else None,
-        why=why,
-    )
+    weights = len(request.program.interface.weights)
+    return partition(request.key, entry, weights=weights, load_s=load_s, why=why)
 
 
 def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     """Return the entry, and if it had to be built why there was none."""
-    program, key, why = request.program, request.key, ""
-
-    def build_engine() -> Artifact:
-        log.info("building %s for %s", program.name, request.label)
-        return request.backend.build(program, request.settings, request.target, folder)
+    program = request.program
 
     def build() -> dict[str, bytes | Path]:
-        nonlocal why
-        why = _why(request, cache)
-        made = build_engine()
+        log.info("building %s for %s", program.name, request.label)
+        made = request.backend.build(program, request.settings, request.target, folder)
+        if isinstance(request.key, CanonicalizationError):
+            return {ENGINE: made.engine, **made.members}
         return {**members_of(program, request.records, made.engine), **made.members}
 
-    if isinstance(key, CanonicalizationError):
-        log.warning("%s is not cached: %s", program.name, key)
-        kind = request.backend.name
-        return cache.build_uncached(lambda: _members(build_engine()), kind=kind, why=str(key), name=program.name), ""
-    try:
-        entry = cache.fetch(key, build, name=program.name, provenance={"torch": torch.__version__})
-    except BuildForbiddenError as error:
-        error.why = _why(request, cache)
-        raise
-    return entry, why
+    return supply(
+        request.key,
+        cache,
+        build,
+        kind=request.backend.name,
+        name=program.name,
+        graph=lambda: _graph(request),
+        provenance={"torch": torch.__version__},
+    )
 
 
-def _members(made: Artifact) -> dict[str, bytes | Path]:
-    return {ENGINE: made.engine, **made.members}
-
-
-def _why(request: Request, cache: Cache) -> str:
-    """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
-    store, key, program = cache.store, request.key, request.program
-    if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
-        return ""
+def _graph(request: Request) -> StoredGraph:
     from trtcache.keys.graph import graph_document
-    from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
     from trtcache.keys.stored import StoredGraph
 
-    try:
-        graph = StoredGraph.of(graph_document(program, request.records))
-        found = nearest(store, key.document, name=program.name, graph=graph)
-    except Exception:  # a remark for people: whatever lies in the store, the build goes on
-        log.debug("the nearest entry could not be found", exc_info=True)
-        return ""
-    why = str(found) if found else f"no similar {key.kind} entry"
-    log.info("miss: %s", why)
-    return why
+    return StoredGraph.of(graph_document(request.program, request.records))
 
 
 def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:

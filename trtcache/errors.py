@@ -264,8 +264,10 @@ class UnsupportedOperatorError(BuildError):
 class ProfileError(BuildError):
     """A size that varies has no range that a plan can be built for."""
 
+    hint: str = ""
+
     def __str__(self) -> str:
-        remedy = "give each size that varies a least and a most value, as in Dim('batch', min=1, max=8)"
+        remedy = self.hint or "give each size that varies a least and a most value, as in Dim('batch', min=1, max=8)"
         return f"building {self.kind}: {self.why}; {remedy}"
 
 

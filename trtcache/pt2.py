@@ -42,6 +42,7 @@ SUFFIX = ".pt2"
 KNOWN_VERSION = "0"
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
+_POPULATED_BYTES = 1 << 24  # meanwhile no other thread gets new memory from the kernel
 _LOCAL_HEADER_BYTES = 30
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
@@ -368,9 +369,8 @@ def _check_name(path: Path) -> None:
         ExportError: it is one of those.
     """
     if path.suffix == ".onnx":
-        raise ExportError(
-            str(path), f"no backend takes ONNX files yet; give a {SUFFIX} file that torch.export.save wrote"
-        )
+        what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
+        raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
 
 
 def _state(descriptor: int) -> tuple[int, int, int]:
@@ -408,9 +408,12 @@ class _Hashing(threading.Thread):
 
     def run(self) -> None:
         """Bring the pages in and hash them; both let other threads run."""
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        start, size_bytes = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), len(self._memory)
         with suppress(AttributeError):  # a C library without it; the result does not matter
-            ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(len(self._memory)), _POPULATE_READ)
+            madvise = ctypes.CDLL(None).madvise
+            for at in range(0, size_bytes, _POPULATED_BYTES):
+                step = min(_POPULATED_BYTES, size_bytes - at)
+                madvise(ctypes.c_void_p(start + at), ctypes.c_size_t(step), _POPULATE_READ)
         self.digest = Digest.of(memoryview(self._memory))
 
 

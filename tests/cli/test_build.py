@@ -106,7 +106,8 @@ def test_a_misspelt_command_is_told_from_what_was_meant(run: Callable[..., Resul
     [
         ("none.pt2", None, "there is no such file"),
         ("cut.pt2", b"PK\x03\x04", "damaged or cut off"),
-        ("model.onnx", b"", "no backend takes ONNX files yet"),
+        ("model.onnx", b"", "model.onnx: it cannot be read: it is empty"),
+        ("model.onnx", b"PK\x03\x04", "it is a zip archive, such as torch.save"),
     ],
 )
 def test_other_files_exit_with_1(

@@ -6,7 +6,7 @@ import mmap
 import os
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.errors import OnnxFileError
 from trtcache.onnx.elements import EXTERNAL, Elements
@@ -25,6 +25,11 @@ _OTHERS = (
     (b"version https://git-lfs", "it is a pointer of git-lfs, not the file itself; run: git lfs pull"),
     (b"<", "it is a web page or XML"),
 )
+
+
+def is_onnx(model: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether a model is the path of an ONNX file, by its name."""
+    return isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(SUFFIX)
 
 
 class OnnxFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.tensorrt.profiles import Range
 from trtcache.errors import InputError, ProfileError
 from trtcache.inputs import Input
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput
@@ -124,7 +125,7 @@ def _sizes(port: Port, given: Any, kind: str) -> Sizes:
     if given is None:
         fixed = tuple(size for size in port.shape if isinstance(size, int))
         if len(fixed) < len(port.shape):
-            raise ProfileError(kind, f"input {port.name!r} has sizes that vary ({_words(port.shape)}), give it {_HOW}")
+            raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
         return Sizes(fixed, fixed, fixed)
     sizes = _given(port, given)
     for shape in (sizes.least, sizes.usual, sizes.most):
@@ -136,7 +137,7 @@ def _sizes(port: Port, given: Any, kind: str) -> Sizes:
     return sizes
 
 
-_HOW = "as trtcache.Input(min_shape=..., opt_shape=..., max_shape=...) in args, or by --shape"
+_HOW = "give it as trtcache.Input(min_shape=..., opt_shape=..., max_shape=...) in args, or by --shape"
 
 
 def _given(port: Port, given: Any) -> Sizes:
@@ -214,6 +215,14 @@ class Border:
             constants=(),
             ranges=tuple(ranges),
             outputs=self._results(symbols),
+        )
+
+    def ranges(self) -> tuple[Range, ...]:
+        """Return the range of each input of which the file leaves a size open."""
+        return tuple(
+            Range(port.name, one.least, one.usual, one.most)
+            for port, one in zip(self.inputs, self.sizes, strict=True)
+            if not all(isinstance(size, int) for size in port.shape)
         )
 
     def _results(self, symbols: Mapping[str, Json]) -> tuple[TensorOutput, ...]:
