@@ -78,7 +78,7 @@ def extract_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Fi
         raise SystemExit("the cache has no entry for the model")
     entry.write("engine", folder / "engine.pt2")
     entry.write("constants.safetensors", folder / "constants.safetensors")
-    _, weights = compiled._live  # the raw process is to be given just these, under the same names
+    weights = compiled._weights  # the raw process is to be given just these, under the same names
     save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, folder / "weights.safetensors")
     return {}
 

@@ -81,6 +81,16 @@ The same model in a `.pt2` file of {megabytes} MB that the system has read befor
 builds forbidden; torch and trtcache are imported before the clock runs.
 """
 
+_REFIT = """\
+## Memory of a refit, and of the store
+
+Anonymous and shared memory (`RssAnon` and `RssShmem`, looked at every millisecond) at the most, beyond what there was
+before and what is there afterwards, in units of the largest weight. Mapped files, which the system can drop, do not
+count. `aot_inductor` on the CPU; the first refits of a process are not measured.
+"""
+
+_SLACK_BYTES = 1 << 20  # what Python itself takes meanwhile
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -219,6 +229,23 @@ def _plan(figures: Figures) -> str:
     return "\n".join(["## Memory of a build of a plan\n", text, _table(("memory", "found", "promised", "kept"), rows)])
 
 
+def _refit(figures: Figures) -> str:
+    labels = {"linear": "as they are", "convolution": "made by recipes"}
+    rows = []
+    for model, label in labels.items():
+        for way in ("module", "file"):
+            find = {name: _median(figures, f"{model}.{way}.{name}_bytes") for name in ("extra", "largest", "weights")}
+            what = f"{find['weights'] / 1e6:.0f} MB, {label}, from a {way}"
+            found = f"{find['extra'] / find['largest']:.2f} weights in {_span(figures[f'{model}.{way}.refit_s'])}"
+            kept = find["extra"] <= find["largest"] + _SLACK_BYTES
+            rows.append(Promise(what, found, "at most one weight more", kept).row)
+    for way, what in (("put", "into the store"), ("get", "out of it, verified, and into a file")):
+        extra_bytes = _median(figures, f"store.{way}.extra_bytes")
+        found = f"{extra_bytes / 1e6:.1f} MB in {_span(figures[f'store.{way}.seconds_s'])}"
+        rows.append(Promise(f"3 GB {what}", found, "at most 64 MB", extra_bytes <= 64e6).row)
+    return "\n".join([_REFIT, _table(("memory", "found", "promised", "kept"), rows)])
+
+
 def _footprint(figures: Figures) -> str:
     import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
     rows = [
@@ -238,6 +265,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "ls": _ls,
     "footprint": _footprint,
     "plan": _plan,
+    "refit": _refit,
 }
 
 

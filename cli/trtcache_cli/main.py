@@ -27,6 +27,7 @@ COMMANDS = {
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
+    "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and put them in."),
     "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
     "diff": ("trtcache_cli.diff:diff", "Say how two entries differ."),
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.tensorrt.log import logger_of
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.fingerprints import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.log import Errors
     from trtcache.values import Digest
 
@@ -137,6 +139,39 @@ def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: Errors) -> Non
     for name in given:
         refitter.unset_named_weights(name)
     given.clear()
+
+
+def plan_with(
+    flavour: Flavour, plan: bytes | memoryview, stored: bytes | memoryview, weights: Mapping[str, torch.Tensor]
+) -> memoryview:
+    """Return a plan with other weights in it.
+
+    Args:
+        flavour: which TensorRT built it.
+        plan: its bytes, verified.
+        stored: what is stored beside it.
+        weights: the engine's weights by name.
+
+    Raises:
+        IncompatibleEngineError: TensorRT cannot load it, or it is not what is stored beside it.
+        NoDeviceError: TensorRT-RTX says that this machine cannot run it.
+        RefitError: TensorRT refuses a weight.
+    """
+    from trtcache.backends.tensorrt.preflight import Facts, Machine, require_fit
+    from trtcache.backends.tensorrt.runner import deserialized
+
+    facts = Facts.read(bytes(stored))
+    require_fit(facts, Machine.here(flavour))
+    trt = flavour.load()
+    logger, ears = logger_of(trt)
+    runtime, engine = deserialized(trt, flavour, plan)
+    with ears.listening() as errors:
+        refit_engine(trt, logger, engine, weights, facts.refittable, errors=errors)
+        written = engine.serialize()
+        if written is None:
+            raise IncompatibleEngineError("plan", f"{flavour.title} cannot write it: {errors.text}")
+    del engine, runtime
+    return memoryview(written)
 
 
 def dtypes_of(trt: Any) -> dict[torch.dtype, Any]:

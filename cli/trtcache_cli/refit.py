@@ -1,0 +1,120 @@
+"""``trtcache refit``: other weights for a program in a file, or for an entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache_cli.keys import KeyType
+from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.cache import Cache
+    from trtcache.memo import Memo
+    from trtcache.store.disk import DiskStore
+
+_SHOWN = 6
+
+
+@click.command(
+    epilog=examples(
+        "trtcache refit model.pt2 --weights tuned.safetensors",
+        "trtcache refit model.pt2 --weights tuned.safetensors -o tuned.pt2",
+        "trtcache refit 3fa9 --weights tuned.safetensors",
+    )
+)
+@click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
+@click.option(
+    "-w",
+    "--weights",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A .safetensors file, the .json index of several, a .pt2 program, or a state_dict that torch.save wrote.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write what was refitted here.")
+@session_options
+@pass_session
+def refit(session: Session, subject: str, weights: Path, output: Path | None) -> None:
+    """Check that weights fit a program or an entry, and put them in. Nothing is exported or built.
+
+    FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and its engine is the one that
+    the cache has. KEY: an entry. An aot_inductor engine has no weights in it, so there is nothing to write: they are
+    checked, by the names of the programs that led to the entry. OUTPUT is for a plan that takes other weights, and
+    needs the plan's GPU.
+    """
+    if output is not None and not output.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    path = Path(subject)
+    is_file = path.suffix == ".pt2" or path.exists()
+    document = _file(path, weights, output) if is_file else _entry(session, subject, weights, output)
+    document["output"] = str(output) if output else None
+    if session.as_json:
+        print_json(document)
+    else:
+        print_pairs(_pairs(document))
+
+
+def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
+    from trtcache.refit import refit_program  # imports torch
+
+    done = refit_program(path, weights, output)
+    return {"file": str(path), "key": None, "kind": None, "weights": done.weights, "changed": list(done.changed)}
+
+
+def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
+    from trtcache.cache import Cache
+    from trtcache.errors import UnknownKeyError
+    from trtcache.refit import check_entry, refitted_plan, write_plan
+
+    store = session.store()
+    key = store.header(store.resolve(subject)).key
+    cache = Cache(config=session.config())
+    entry = cache.peek(key, counted=False)
+    if entry is None:  # it is damaged, and was put aside
+        raise UnknownKeyError(subject)
+    executable, given = check_entry(entry, list(_memos(store, cache, key.digest)), weights)
+    if output is not None:
+        write_plan(refitted_plan(entry, executable, given), output)
+    return {
+        "file": None,
+        "key": key.digest,
+        "kind": entry.kind,
+        "weights": len(executable.interface.slots),
+        "changed": None,
+    }
+
+
+def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
+    """Yield what is noted of programs whose engine is the entry."""
+    from trtcache.memo import KIND, MEMBER, Memo
+    from trtcache.store.rows import INDEX_NAME, read_rows
+
+    rows = read_rows(store.root / INDEX_NAME) or {}
+    for one, row in rows.items():
+        if row[1] != KIND:
+            continue
+        entry = cache.peek(store.header(one).key, counted=False)
+        try:
+            memo = Memo.read(bytes(entry.read(MEMBER))) if entry else None
+        except (ValueError, KeyError):
+            continue
+        if memo is not None and memo.key.digest == digest:
+            yield memo
+
+
+def _pairs(document: dict[str, Any]) -> list[tuple[str, str]]:
+    changed, count = document["changed"], document["weights"]
+    pairs = [("file", document["file"])] if document["file"] else [("key", document["key"])]
+    if document["kind"]:
+        pairs.append(("engine", document["kind"]))
+    if changed is None:
+        pairs.append(("weights", f"{count}, and all fit"))
+    else:
+        shown = ", ".join(changed[:_SHOWN]) + (f", and {len(changed) - _SHOWN} more" if changed[_SHOWN:] else "")
+        pairs.append(("weights", f"{count}, and all fit; {len(changed)} changed" + (f": {shown}" if shown else "")))
+    return [*pairs, *([("output", document["output"])] if document["output"] else [])]

@@ -1,0 +1,173 @@
+"""``trtcache refit``: weights for programs in files and for entries."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import trtcache
+from tests.models import difference
+from tests.runtime.refit_contract import Network, image
+from trtcache.pt2 import ProgramFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+Run = "Callable[..., Result]"
+
+
+@pytest.fixture(scope="module")
+def exported() -> torch.export.ExportedProgram:
+    """The network of seed 0."""
+    return torch.export.export(Network(0), (image("cpu"),), strict=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path, exported: torch.export.ExportedProgram) -> Path:
+    """A file with it."""
+    torch.export.save(exported, tmp_path / "network.pt2")
+    return tmp_path / "network.pt2"
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write the weights of a network into a file; None takes one out, and tied ones are there once."""
+
+    def write(seed: int, **changes: Any) -> Path:
+        state = {name: one for name, one in Network(seed).state_dict().items() if name != "out.weight"}
+        state |= {name.replace("__", "."): one for name, one in changes.items()}
+        save_file({name: one for name, one in state.items() if one is not None}, tmp_path / "w.safetensors")
+        return tmp_path / "w.safetensors"
+
+    return write
+
+
+def test_a_program_gets_other_weights_and_keeps_its_engine(
+    run: Callable[..., Result],
+    file: Path,
+    save: Callable[..., Path],
+    interpreter: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is written is the same program with those weights: torch reads it, and it is a hit of the first one's."""
+    trtcache.compile(file, backend=interpreter)
+    output = tmp_path / "other.pt2"
+    done = run("refit", file, "--weights", save(1), "-o", output, "--json").json
+    assert (done["file"], done["key"], done["kind"], done["output"]) == (str(file), None, None, str(output))
+    assert done["weights"] == 10
+    assert sorted(done["changed"])[:3] == ["conv.bias", "conv.weight", "fc.bias"]
+    assert len(done["changed"]) == 7  # of a BatchNorm that was not trained only the statistics
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    module = trtcache.compile(output, backend=interpreter)
+    with torch.no_grad():
+        expected = Network(1)(image("cpu"))
+        assert difference(expected, module(image("cpu"))) is None
+        assert difference(expected, torch.export.load(output).module()(image("cpu"))) is None
+    again = run("refit", output, "--weights", save(1))
+    assert again.rows == [["file", str(output)], ["weights", "10, and all fit; 0 changed"]]
+
+
+def test_weights_in_the_file_that_is_written_lie_as_torch_lays_them(
+    run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Each begins at a multiple of 64 bytes, so that it is mapped and not copied; a file may be written over itself."""
+    assert run("refit", file, "-w", save(1), "-o", file).code == 0
+    with zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+    with ProgramFile(file) as opened:
+        tensors = opened.tensors(opened.names)
+        content = memoryview(file.read_bytes())
+        for name, one in tensors.items():
+            values = one.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if one.numel() > 4 else b""
+            assert bytes(content).find(values) % 64 == 0, name
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fc__bias": None}, "missing: fc.bias"),
+        ({"fc__bia": torch.ones(8)}, "unexpected: fc.bia"),
+        ({"fc__bias": torch.ones(9)}, "fc.bias (shape (9,), the engine has (8,))"),
+        ({"fc__bias": torch.ones(8).half()}, "fc.bias (dtype float16, the engine has float32)"),
+        ({"out__weight": torch.ones(8, 8)}, "tied to"),
+    ],
+    ids=["missing", "extra", "misshapen", "dtype", "tied"],
+)
+def test_weights_that_do_not_fit_write_nothing(
+    run: Callable[..., Result],
+    file: Path,
+    save: Callable[..., Path],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    """They are named, and the exit code is 1."""
+    done = run("refit", file, "-w", save(1, **changes), "-o", tmp_path / "out.pt2")
+    assert done.code == 1
+    assert message in done.err
+    assert not (tmp_path / "out.pt2").exists()
+
+
+def test_weights_are_checked_for_an_entry(
+    run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path, interpreter: str
+) -> None:
+    """By the names of the program that led to it; its engine has no weights in it, so nothing can be written."""
+    key = run("build", file, "--backend", interpreter, "--json").json["key"]
+    done = run("refit", key[:12], "-w", save(1), "--json").json
+    assert (done["key"], done["kind"], done["weights"], done["changed"]) == (key, interpreter, 9, None)
+    assert ["weights", "9, and all fit"] in run("refit", key, "-w", save(1)).rows
+    wrong = run("refit", key, "-w", save(1, fc__bias=torch.ones(9)))
+    assert (wrong.code, "fc.bias (shape (9,), the engine has (8,))" in wrong.err) == (1, True)
+    written = run("refit", key, "-w", save(1), "-o", tmp_path / "out")
+    assert written.code == 6
+    assert "has no weights in it: nothing can be written; give the program's .pt2 file" in written.err
+
+
+def test_an_entry_that_no_file_led_to_has_no_names(
+    run: Callable[..., Result], save: Callable[..., Path], interpreter: str
+) -> None:
+    """The error says what to give instead."""
+    module = trtcache.compile(Network(0), (image("cpu"),), backend=interpreter)
+    key = module.report.partitions[0].key
+    assert key is not None
+    done = run("refit", key.digest, "-w", save(1))
+    assert done.code == 6
+    assert "no program is known that leads to it, and it has no names of its own" in done.err
+
+
+@pytest.mark.slow
+def test_a_plan_with_its_weights_in_it_takes_no_others(
+    run: Callable[..., Result], file: Path, save: Callable[..., Path]
+) -> None:
+    """The error says to build another."""
+    pytest.importorskip("tensorrt_rtx")
+    key = run("build", file, "--backend", "tensorrt_rtx", "--target", "sm_89", "--json").json["key"]
+    done = run("refit", key, "-w", save(1))
+    assert done.code == 1
+    assert "are in the plan; build the program with the new weights instead" in done.err
+
+
+def test_what_cannot_be_read_is_told(
+    run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Neither a damaged program, nor a damaged file of weights, nor a missing folder is a traceback."""
+    (tmp_path / "damaged.safetensors").write_bytes(b"nothing of the kind")
+    for args, code, message in (
+        ((file, "-w", tmp_path / "damaged.safetensors"), 1, "no weights can be read from it"),
+        ((file, "-w", tmp_path / "gone"), 1, "No such file"),
+        ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "cannot be exported"),
+        ((file, "-w", save(1), "-o", tmp_path / "no" / "out"), 2, "there is no directory"),
+        (("abcdef", "-w", save(1)), 5, "no entry has a key"),
+        ((file,), 2, "Missing option"),
+    ):
+        done = run("refit", *args)
+        assert (done.code, message in done.err) == (code, True), done.err

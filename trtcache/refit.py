@@ -1,0 +1,229 @@
+"""Refits without a compiled module: other weights for a program in a file, and for a stored entry.
+
+A program with other weights has the key that it had, so its engine is found and nothing is built. What is written is
+the archive itself, member by member, with the bytes of weights exchanged: nothing is exported or lowered, and one
+weight is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.members import ENGINE
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.refit import plan_with
+from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
+from trtcache.lowering.contents import Content
+from trtcache.pt2 import ProgramFile
+from trtcache.recipes import Source
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.given import Given
+from trtcache.weights import EngineWeight, Slot, alike, check, dtype_name, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from trtcache.memo import Memo
+    from trtcache.store.entry import Entry
+
+_WEIGHTS = "data/weights/"
+_CONFIG = f"{_WEIGHTS}model_weights_config.json"
+_ALIGNED_BYTES = 64  # as torch writes them
+_HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
+_CHUNK_BYTES = 1 << 22
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRefit:
+    """What other weights are to a program in a file.
+
+    Attributes:
+        weights: how many weights it has; tied ones are one.
+        changed: the names of those with other values.
+    """
+
+    weights: int
+    changed: tuple[str, ...]
+
+
+def refit_program(path: Path, weights: Path, output: Path | None = None) -> FileRefit:
+    """Compare a program's weights with those in a file, and write the program with those.
+
+    Args:
+        path: a file that ``torch.export.save`` wrote.
+        weights: a file of weights, by the program's names for them.
+        output: where to write; it appears complete or not at all, and may be ``path``.
+
+    Raises:
+        ExportError: the program cannot be read.
+        WeightsFileError: the weights cannot be read.
+        RefitError: they do not fit; nothing was written.
+        OSError: ``output`` cannot be written.
+    """
+    with ProgramFile(path) as file:
+        try:
+            tensors = file.tensors(file.names)
+        except ValueError as error:
+            raise ExportError(str(path), str(error)) from error
+        metas = _metas(path)
+        program = _weights_of(metas, tensors)
+        constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
+        given = Given.of(weights, known=frozenset(tensors), constants=constants)
+        sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
+        changed = [one for one in program if not _same(tensors[one.slots[0].names[0]], sources.given[one.index])]
+        if output is not None:
+            values = {name: sources.given[one.index] for one in changed for name in one.slots[0].names}
+            _write(path, output, metas, values)
+    return FileRefit(len(program), tuple(one.label for one in changed))
+
+
+def _metas(path: Path) -> dict[str, Any]:
+    """Return what the archive says of each weight: which part of which member it is."""
+    with zipfile.ZipFile(path) as archive:
+        root = archive.namelist()[0].partition("/")[0]
+        config: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
+    return config
+
+
+def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
+    """Return each weight of a program; names of one memory are one weight."""
+    tied: dict[object, list[str]] = {}
+    for name, meta in metas.items():
+        one = tensors[name]
+        place = (meta["path_name"], one.dtype, tuple(one.shape), one.stride(), one.storage_offset())
+        tied.setdefault(place, []).append(name)
+    return [_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
+
+
+def _weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWeight:
+    form = (dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.device.type)
+    return EngineWeight(index, Source(index), *form, (Slot(index, *form, tuple(names)),))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return alike(one.detach().contiguous(), other.detach().to(one.device).contiguous())
+
+
+def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> None:
+    """Write an archive with other bytes of weights in it."""
+    members: dict[str, list[str]] = {}
+    for name in values:
+        members.setdefault(metas[name]["path_name"], []).append(name)
+    with _appearing(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
+        for info in source.infolist():
+            inside = info.filename.partition("/")[2]
+            names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
+            with target.open(_placed(info, target), "w") as member:
+                if names:
+                    member.write(
+                        _exchanged(source.read(info), [(metas[name]["tensor_meta"], values[name]) for name in names])
+                    )
+                    continue
+                with source.open(info) as content:
+                    while chunk := content.read(_CHUNK_BYTES):
+                        member.write(chunk)
+
+
+def _placed(info: zipfile.ZipInfo, target: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return a member's description with a padding that makes its bytes begin where torch begins them."""
+    placed = zipfile.ZipInfo(info.filename)
+    placed.file_size = info.file_size
+    position = target.fp.tell() if target.fp else 0
+    start = position + _HEADER_BYTES + len(info.filename.encode()) + _EXTRA_BYTES
+    start += _ZIP64_BYTES if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0
+    padding = -start % _ALIGNED_BYTES
+    placed.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
+    return placed
+
+
+def _exchanged(content: bytes, changes: Sequence[tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+    """Return the bytes of a member with other weights in it, which may be parts of it."""
+    data = bytearray(content)
+    for meta, value in changes:
+        shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+        flat = torch.frombuffer(data, dtype=value.dtype, count=len(data) // value.itemsize)
+        flat.as_strided(shape, stride, meta["storage_offset"]["as_int"]).copy_(value.detach())
+    return memoryview(data)
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    """Yield a file beside ``path``, which takes its name when all went well and is gone when not."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_entry(entry: Entry, memos: Sequence[Memo], weights: Path) -> tuple[Executable, Given]:
+    """Return what an entry's engine and a file of weights are to each other, if they fit.
+
+    An entry has no names for its weights; the memos of programs that lead to it have theirs.
+
+    Raises:
+        RefitError: they do not fit by the names of any of the programs, or the entry has its weights in it.
+        IncompatibleEngineError: the entry is of no engine, or no program's names are known for it.
+        WeightsFileError: the file cannot be read.
+    """
+    parts: Any = entry.key.document["parts"]
+    if isinstance(parts, dict) and (frozen := parts.get("frozen")):
+        what = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
+        raise RefitError(mismatched=(what,))
+    if not memos:
+        why = "no program is known that leads to it, and it has no names of its own: give the program's .pt2 file"
+        raise IncompatibleEngineError(entry.key.digest, why)
+    refused: RefitError | None = None
+    for memo in memos:
+        executable = Executable.stored(
+            entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
+        )
+        given = Given.of(weights, known=memo.known, constants=memo.sources)
+        needed = executable.interface.weights
+        try:
+            check(needed, given.state, known=memo.known, device=memo.device, keep=True, anywhere=True)
+        except RefitError as error:
+            refused = refused or error
+            continue
+        return executable, given
+    assert refused is not None  # noqa: S101  # there is a memo, and none fitted
+    raise refused
+
+
+def refitted_plan(entry: Entry, executable: Executable, given: Given) -> memoryview:
+    """Return the plan of an entry with other weights in it. Experimental: not yet run on a GPU.
+
+    Raises:
+        NoDeviceError: there is no GPU, or it is not the plan's.
+        IncompatibleEngineError: the entry is of an engine that has no weights in it, or cannot be loaded.
+        RefitError: TensorRT refuses a weight.
+    """
+    flavour = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}.get(entry.kind)
+    if flavour is None:
+        why = "has no weights in it: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
+        raise IncompatibleEngineError(entry.key.digest, f"an engine of {entry.kind} {why}")
+    if not torch.cuda.is_available():
+        raise NoDeviceError(entry.kind, "a plan", "it is refitted on its GPU, and there is none here")
+    needed = executable.interface.weights
+    weights = fit(needed, given.state, known=executable.known, device=executable.device)
+    return plan_with(flavour, entry.read(ENGINE), entry.read("plan.json"), weights)
+
+
+def write_plan(plan: memoryview, output: Path) -> None:
+    """Write a plan to a file, which appears complete or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with _appearing(output) as temporary:
+        temporary.write_bytes(plan)
