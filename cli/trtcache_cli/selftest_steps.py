@@ -1,0 +1,223 @@
+"""The steps of the self-test. Each returns what it saw or raises: ``NotRunError`` says why it is not run."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.members import ENGINE
+from trtcache.cache import Cache
+from trtcache.errors import BuildForbiddenError, NoDeviceError
+from trtcache.quantities import format_duration, format_size
+from trtcache.store.disk import DiskStore
+from trtcache.values import CacheKey
+from trtcache_cli.selftest_environment import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trtcache.runtime import CompiledModule
+    from trtcache_cli.selftest_subject import Subject
+
+ROWS = (1, 3, 8)
+TOLERANCES: Mapping[str, float] = {"aot_inductor": 1e-4}
+PLAN_TOLERANCE = 5e-3
+"""For plans: TensorRT may round the factors of float32 products to TF32, 10 bits of them."""
+
+NOTICEABLE = 1e-3
+"""A refit that changes no output by more than this has put no other weights in."""
+
+_GPUS = {"tensorrt": "an NVIDIA GPU", "tensorrt_rtx": "an RTX GPU"}
+_NEVER = "0.0.0"
+_PLAN = "plan.json"
+
+
+class NotRunError(Exception):
+    """A step cannot be run here, which is nobody's fault; the text says why."""
+
+
+class FailedError(Exception):
+    """A step saw something else than it should."""
+
+
+def build(subject: Subject) -> str:
+    """Build in an empty cache."""
+    (partition,) = subject.compile().report.partitions
+    _expect(partition.outcome == "built", f"the cache was empty, and yet: {partition.outcome}")
+    _expect(partition.path is not None, "the engine was built, but not stored")
+    size = format_size(Path(str(partition.path)).stat().st_size)
+    frozen = f", with the values of {partition.frozen} weights in it" if partition.frozen else ""
+    return f"built in {format_duration(partition.build_s)}; the entry has {size}{frozen}"
+
+
+def hit(subject: Subject) -> str:
+    """Compile where no build is allowed."""
+    report = subject.compile(forbid_build=True).report
+    (partition,) = report.partitions
+    _expect(partition.outcome == "hit", f"no hit, but: {partition.outcome}")
+    found = format_duration(partition.fetch_s + partition.load_s)
+    return f"hit: found, verified and loaded in {found}; {format_duration(partition.build_s)} of building saved"
+
+
+def run(subject: Subject) -> str:
+    """Compare with eager."""
+    module = subject.compile(forbid_build=True)
+    _require_runs(module, subject)
+    return f"off by {', '.join(f'{_off_by(module, subject, 0, rows):.1e}' for rows in ROWS)}"
+
+
+def refit(subject: Subject) -> str:
+    """Put other weights in and the first ones back."""
+    module = subject.compile()
+    _require_runs(module, subject)
+    if module.report.partitions[0].frozen and subject.backend != "aot_inductor":
+        subject = replace(subject, settings={"tensorrt": {"refit": True}})
+        module = subject.compile()
+    args = subject.args(4)
+    first = module(*args)
+    module.refit(subject.model(1))
+    other, off = module(*args), _off_by(module, subject, 1, 4)
+    changed = _difference(first, other)
+    _expect(changed > NOTICEABLE, f"the outputs changed by {changed:.1e} only: the other weights are not in")
+    module.refit(subject.model(0).state_dict())
+    _expect(torch.equal(first, module(*args)), "with the first weights back, the outputs are not the first ones")
+    return f"outputs changed by {changed:.1e}, off by {off:.1e} from the other model's; and back bit for bit"
+
+
+def damage(subject: Subject) -> str:
+    """Flip a byte."""
+    key, store = subject.key(), DiskStore.open(subject.root)
+    _flip(store, key.digest)
+    before = sum(1 for event in store.events.read() if event.event == "quarantine")
+    module = subject.compile()
+    (partition,) = module.report.partitions
+    _expect(partition.outcome == "built", f"a damaged engine was taken: {partition.outcome}")
+    _expect(partition.reason.startswith("corrupt"), f"it was built for another reason: {partition.reason}")
+    counted = sum(1 for event in store.events.read() if event.event == "quarantine") - before
+    _expect(counted == 1, f"{counted} files were put aside and counted, not 1")
+    again = subject.compile(forbid_build=True)
+    _expect(again.report.partitions[0].outcome == "hit", "what was built again was not found")
+    answers = "was not run"
+    if _runs(again, subject) is None:
+        answers = f"is off by {_off_by(again, subject, 0, 3):.1e}"
+    return f"seen ({partition.reason}), put aside, counted, built again, found; the new one {answers}"
+
+
+def version(subject: Subject) -> str:
+    """Offer entries of another version."""
+    key = subject.key()
+    entry = Cache(subject.root).peek(key, counted=False)
+    _expect(entry is not None, "the entry is gone")
+    assert entry is not None  # noqa: S101  # expected above
+    members = {name: bytes(entry.read(name)) for name in entry.members}
+    other, where = _of_another_version(key, subject)
+    seen = [f"under its own key not found ({_refusal(subject, 'other', other, members)})"]
+    _refusal(subject, "forged", other, members, moved_to=key.digest)
+    reasons = {
+        one.reason for one in DiskStore.open(_beside(subject, "forged")).events.read() if one.event == "quarantine"
+    }
+    _expect(bool(reasons), "a file of another key under this one was not put aside")
+    seen.append(f"under this one put aside ({', '.join(sorted(reasons))})")
+    if _PLAN in members:
+        changed = {**json.loads(members[_PLAN]), "version": _NEVER}
+        _refusal(subject, "record", key, {**members, _PLAN: json.dumps(changed).encode()})
+        seen.append(f"with {_NEVER} in its record refused")
+    return f"{where} {_NEVER}: " + "; ".join(seen)
+
+
+def _of_another_version(key: CacheKey, subject: Subject) -> tuple[CacheKey, str]:
+    document: Any = json.loads(json.dumps(key.document))
+    toolchain = document["parts"]["toolchain"]
+    name = subject.backend if subject.backend in toolchain else "torch"
+    toolchain[name] = _NEVER
+    return CacheKey.of_document(document), name
+
+
+def _refusal(
+    subject: Subject, name: str, key: CacheKey, members: Mapping[str, bytes], *, moved_to: str | None = None
+) -> str:
+    """Put an entry into a store of its own, ask there for what it is not, and return why there was no hit.
+
+    Raises:
+        FailedError: there was one.
+    """
+    store = DiskStore.open(_beside(subject, name))
+    store.put(key, members, kind=key.kind, name="selftest")
+    if moved_to:
+        store.path(moved_to).parent.mkdir(parents=True, exist_ok=True)
+        store.path(key.digest).rename(store.path(moved_to))
+    try:
+        subject.compile(root=store.root, forbid_build=True)
+    except BuildForbiddenError as error:
+        return error.why
+    raise FailedError(f"an entry of another version was taken ({name})")
+
+
+def _beside(subject: Subject, name: str) -> Path:
+    return subject.root.with_name(f"{subject.root.name}-{name}")
+
+
+def _flip(store: DiskStore, digest: str) -> None:
+    (member,) = (one for one in store.header(digest).members if one.name == ENGINE)
+    place = member.offset + member.stored_bytes // 2
+    with store.path(digest).open("r+b") as file:
+        file.seek(place)
+        (before,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([before ^ 1]))
+        os.fsync(file.fileno())
+
+
+def _runs(module: CompiledModule, subject: Subject) -> str | None:
+    """Return why an engine cannot run here, None if it can."""
+    try:
+        module(*subject.args(1))
+    except NoDeviceError as error:
+        return error.why
+    return None
+
+
+def _require_runs(module: CompiledModule, subject: Subject) -> None:
+    if why := _runs(module, subject):
+        raise NotRunError(f"needs {_GPUS.get(subject.backend, 'a GPU')}: {why.rpartition(': ')[2]}")
+
+
+def _off_by(module: CompiledModule, subject: Subject, seed: int, rows: int) -> float:
+    """Return how far an engine's answer is from eager's.
+
+    Raises:
+        FailedError: too far.
+    """
+    args, tolerance = subject.args(rows), TOLERANCES.get(subject.backend, PLAN_TOLERANCE)
+    with torch.no_grad():
+        off = _difference(subject.model(seed)(*args), module(*args))
+    _expect(off < tolerance, f"for {rows} rows the output is off by {off:.1e}, and {tolerance:.0e} is allowed")
+    return off
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    if one.shape != other.shape:
+        raise FailedError(f"the output has shape {tuple(other.shape)}, and eager's has {tuple(one.shape)}")
+    return float((one.double() - other.double()).abs().max())
+
+
+def _expect(found: bool, otherwise: str) -> None:
+    if not found:  # NaN compares as false
+        raise FailedError(otherwise)
+
+
+RUN: Mapping[str, Callable[[Subject], Any]] = {
+    "environment": environment,
+    "build": build,
+    "hit": hit,
+    "run": run,
+    "refit": refit,
+    "damage": damage,
+    "version": version,
+}
+"""Name -> the step; ``environment`` returns facts as well."""

@@ -1,0 +1,101 @@
+"""The model of the self-test, and how it is compiled: small, with what goes wrong first when something does.
+
+B: batch, 1 to 8 rows. S: 5 positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from trtcache import api
+from trtcache.cache import Cache
+from trtcache.config import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trtcache.runtime import CompiledModule
+    from trtcache.values import CacheKey
+
+NAME = "selftest"
+WORDS, WIDTH, POSITIONS, MOST_ROWS = 12, 8, 5, 8
+
+
+class SelfTest(nn.Module):
+    """A convolution with its norm, a product, a table of words that is also the last product's weight, a softmax."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv, self.norm = nn.Conv2d(3, WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(WIDTH)
+        mean = torch.empty(WIDTH).uniform_(-0.5, 0.5)
+        self.norm.load_state_dict({"running_mean": mean, "running_var": mean.abs() + 0.5}, strict=False)
+        self.table = nn.Embedding(WORDS, WIDTH)
+        self.mix = nn.Linear(WIDTH, WIDTH)
+        self.last = nn.Linear(WIDTH, WORDS)
+        self.last.weight = self.table.weight
+
+    def forward(self, image: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        """Return (B, S, words) probabilities of ``image`` (B, 3, 8, 8) and ``words`` (B, S)."""
+        seen = self.norm(self.conv(image)).relu().mean((2, 3))
+        mixed = torch.relu(self.mix(self.table(words) + seen[:, None]))
+        probabilities: torch.Tensor = self.last(mixed).softmax(-1)
+        return probabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is tested, and where.
+
+    Attributes:
+        backend: the backend's name.
+        device: where the model is, ``cpu`` or ``cuda``.
+        target: what is built for; None for this machine.
+        root: the cache directory.
+        settings: what every build is given.
+    """
+
+    backend: str
+    device: str
+    target: str | None
+    root: Path
+    settings: Mapping[str, Any]
+
+    def model(self, seed: int = 0) -> SelfTest:
+        """Return a model with weights of its own for each seed."""
+        return SelfTest(seed).to(self.device).eval()
+
+    def args(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return inputs of so many rows."""
+        made = torch.Generator().manual_seed(rows)
+        image = torch.randn(rows, 3, 8, 8, generator=made)
+        words = torch.randint(0, WORDS, (rows, POSITIONS), generator=made)
+        return image.to(self.device), words.to(self.device)
+
+    def compile(self, seed: int = 0, *, root: Path | None = None, forbid_build: bool = False) -> CompiledModule:
+        """Compile the model of a seed with the cache, or with another one.
+
+        Raises:
+            TrtcacheError: it cannot be compiled, or a build is forbidden and would be needed.
+        """
+        cache = Cache(config=replace(Config(root or self.root), forbid_build=forbid_build))
+        return api.compile(self.model(seed), self.args(4), cache=cache, **self._how())
+
+    def key(self, seed: int = 0) -> CacheKey:
+        """Return the key of the model of a seed."""
+        return api.key(self.model(seed), self.args(4), **self._how())
+
+    def _how(self) -> dict[str, Any]:
+        rows = torch.export.Dim("rows", min=1, max=MOST_ROWS)
+        return {
+            "dynamic_shapes": {"image": {0: rows}, "words": {0: rows}},
+            "backend": self.backend,
+            "target": self.target,
+            "settings": dict(self.settings),
+            "name": NAME,
+        }
