@@ -111,7 +111,7 @@ def test_weights_that_tensorrt_combined_are_set_together() -> None:
 def test_only_others_than_it_has_are_set(combined: tuple[str, ...], refits: list[list[str]]) -> None:
     """By fingerprints; one that TensorRT has combined with it is set as well."""
     engine, weights = Engine(combined), made(2.0)
-    has = dict(zip(weights, fingerprints(list(weights.values())), strict=True))
+    has = {name: str(one) for name, one in zip(weights, fingerprints(list(weights.values())), strict=True)}
     weights["w1"] = weights["w1"] + 1
     done = put(engine, weights, has=has)
     assert done.set == ("w1",)

@@ -13,6 +13,7 @@ from trtcache.backends.tensorrt.preflight import recorded
 from trtcache.backends.tensorrt.profiles import ranges_of
 from trtcache.backends.tensorrt.program import input_name
 from trtcache.backends.tensorrt.proof import forget, prove, require_complete
+from trtcache.fingerprints import fingerprints
 from trtcache.progress import watcher
 from trtcache.weights import fit
 
@@ -102,11 +103,14 @@ def plan_of(
             interrupted=interrupted,
             errors=errors,
         )
+    has: dict[str, Json] = {}
+    if refit and not settings.tensorrt.strip:  # a load then sets only those that are others
+        has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     bindings: dict[str, Json] = {"inputs": list(model.inputs), "outputs": list(model.outputs)}
     return path, {
         "format": 1,
         "refit": refit,
-        "weights": proof.document(),
+        "weights": {**proof.document(), "fingerprints": has},
         "profiles": [[one.document() for one in ranges]] if ranges else [],
         "arguments": list(arguments),
         **bindings,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.tensorrt.targets import AMPERE_PLUS, gpu_here
@@ -56,6 +56,7 @@ class Facts:
         cuda: the major version of CUDA of that TensorRT.
         target: what it was built for.
         version_compatible: whether later versions of the same major one load it.
+        fingerprints: of the weights in a plan that takes others, by name; empty where none are in it, or nobody knows.
     """
 
     format: int
@@ -67,6 +68,7 @@ class Facts:
     cuda: int | None
     target: Mapping[str, Any]
     version_compatible: bool
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, content: bytes) -> Facts:
@@ -87,6 +89,7 @@ class Facts:
                 cuda=written.get("cuda"),
                 target=dict(written.get("target", {})),
                 version_compatible=bool(written.get("version_compatible", False)),
+                fingerprints=dict(written["weights"].get("fingerprints", {})),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError("plan", f"what is stored beside it cannot be read: {error!r}") from error

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.log import Errors
-    from trtcache.values import Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Refitted:
     """
 
     set: tuple[str, ...]
-    fingerprints: Mapping[str, Digest] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
 
 def refit_engine(
@@ -45,7 +44,7 @@ def refit_engine(
     names: Collection[str],
     *,
     errors: Errors,
-    has: Mapping[str, Digest] | None = None,
+    has: Mapping[str, str] | None = None,
 ) -> Refitted:
     """Set the weights of an engine, all of them or, where it is known what it has, those that are others.
 
@@ -76,7 +75,7 @@ def refit_engine(
     for name in sorted(names):
         tensor = weights[name].detach().contiguous()
         if has is not None:
-            (digest,) = fingerprints([tensor])
+            digest = str(fingerprints([tensor])[0])
             if has.get(name) == digest:
                 kept.add(name)
                 continue
