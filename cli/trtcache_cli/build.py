@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from trtcache.quantities import format_duration
 from trtcache_cli.output import note, print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import read_shapes, shape_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,9 +44,10 @@ class BackendType(click.ParamType[str]):
         "trtcache build model.pt2",
         "trtcache build model.pt2 -o engine.pt2 --target x86-64-v3",
         "trtcache build model.pt2 --setting inductor.max_autotune=true",
+        "trtcache build model.onnx --target sm_89 --shape x=1:8:32x128 -o model.plan",
     )
 )
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.pt2")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the engine to this file.")
 @click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who builds the engine.")
 @click.option("--target", help="What it is to run on, such as x86-64-v3; by default this machine.")
@@ -57,6 +59,7 @@ class BackendType(click.ParamType[str]):
     metavar="NAME=VALUE",
     help="A setting of the build, by dotted name. Repeatable.",
 )
+@shape_option
 @session_options
 @pass_session
 def build(
@@ -67,13 +70,16 @@ def build(
     target: str | None,
     name: str | None,
     settings: tuple[str, ...],
+    shapes: tuple[str, ...],
 ) -> None:
-    """Build the engine of an exported program and put it into the cache; one that is there is not built again.
+    """Build the engine of a program in a file and put it into the cache; one that is there is not built again.
+
+    FILE: an exported program (.pt2), or an ONNX file (.onnx), which TensorRT and TensorRT-RTX build.
 
     A later compile of the same file, or of any model of the same architecture, is a hit. The engine has no weights in
     it: who runs it puts its own in. A plan of TensorRT-RTX has, and is a hit for a model with the same ones.
     """
-    given = read_settings(settings)
+    given, inputs = read_settings(settings), read_shapes(shapes)
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
@@ -90,6 +96,7 @@ def build(
             cache=Cache(config=session.config()),
             name=name,
             output=output,
+            inputs=inputs,
         )
     if session.as_json:
         print_json(_document(report, output))
@@ -178,12 +185,11 @@ def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
     (one,) = report.partitions
     outcome = f"{one.outcome} ({one.reason})" if one.reason else one.outcome
     building = format_duration(one.build_s) + (" saved" if one.outcome == "hit" else "")
-    way = "memo" if report.route == "memo" else "lowered"
     return [
         ("key", one.key.digest if one.key else "none"),
         ("name", report.name),
         ("engine", f"{report.backend} for {report.target}"),
-        ("outcome", f"{outcome}, {way}"),
+        ("outcome", f"{outcome}, {report.route}"),
         ("build", building),
         ("in all", format_duration(report.compile_s)),
         ("entry", one.path or "not stored"),

@@ -12,26 +12,31 @@ from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import read_shapes, shape_option
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
+
+_FILES = frozenset({".onnx", ".pt2"})
 
 
 @click.command(epilog=examples("trtcache why 3fa9", "trtcache why model.pt2", "trtcache why --json model.pt2"))
 @click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
 @click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend it is meant for.")
 @click.option("--target", help="For a FILE: the target it is meant for, such as x86-64-v3.")
+@shape_option
 @session_options
 @pass_session
-def why(session: Session, subject: str, backend: str, target: str | None) -> None:
+def why(session: Session, subject: str, backend: str, target: str | None, shapes: tuple[str, ...]) -> None:
     """Say why there is no entry for a program, or what made a second entry of one.
 
-    KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), which is
-    lowered but not built: whether it would hit, and if not what differs from the nearest entry.
+    KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2) or an ONNX
+    file (.onnx), of which nothing is built: whether it would hit, and if not what differs from the nearest entry.
     """
     store = session.store()
     path = Path(subject)
-    document = _of_file(store, path, backend, target) if path.suffix == ".pt2" else _of_entry(store, subject)
+    is_file = path.suffix in _FILES
+    document = _of_file(store, path, backend, target, shapes) if is_file else _of_entry(store, subject)
     found = document.pop("found")
     if session.as_json:
         print_json({**document, **_as_json(found)})
@@ -49,10 +54,10 @@ def _of_entry(store: DiskStore, key: str) -> dict[str, Any]:
     return {"key": digest, "outcome": "entry", "reason": "", "found": found}
 
 
-def _of_file(store: DiskStore, path: Path, backend: str, target: str | None) -> dict[str, Any]:
+def _of_file(store: DiskStore, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     from trtcache_cli.programs import asked  # imports torch
 
-    key, graph, reason = asked(path, backend, target)
+    key, graph, reason = asked(path, backend, target, read_shapes(shapes))
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
     if store.path(key.digest).exists():

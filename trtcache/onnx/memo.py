@@ -92,8 +92,9 @@ class Memos:
         except (OnnxFileError, CanonicalizationError, OSError) as error:
             log.info("%s gets no memo: %s", self._file.path, error)
             return
-        beside = _json({"locations": locations})
-        self._cache.keep(self._first(), {MEMBER: beside}, build_s=0.0, name=request.name)
+        if self._locations() != locations:
+            beside = _json({"locations": locations})
+            self._cache.keep(self._first(), {MEMBER: beside}, build_s=0.0, name=request.name)
         self._cache.keep(kept, {MEMBER: data}, build_s=took_s, name=request.name)
 
     def _locations(self) -> list[str] | None:

@@ -155,7 +155,7 @@ class Order:
             backend=self._asked.backend.name,
             target=self._asked.target.label,
             partitions=[one],
-            route="lowered" if request else "memo",
+            route="read" if request else "memo",
             memo_s=self._memo_s,
             spared_s=self._spared_s,
             lower_s=request.read_s if request else 0.0,

@@ -134,7 +134,7 @@ def _parts(asked: Asked, border: Border, graph: CanonicalGraph, interface: Inter
         "values": [],
         "layouts": [one.layout for one in interface.results],
         "sizes": list(interface.ranges),
-        "profiles": [[list(one.least), list(one.usual), list(one.most)] for one in border.sizes],
+        "usual": [list(one.usual) for one in border.sizes],
         **asked.parts(),
     }
 

@@ -56,7 +56,8 @@ class Report:
         backend: which backend made the engines.
         target: what they run on.
         partitions: one for each engine.
-        route: ``lowered``, or ``memo`` where a memo told the key of a file, so that nothing was exported or lowered.
+        route: ``lowered``, ``read`` for an ONNX file, or ``memo`` where a memo told the key of a file, so that nothing
+            was exported, lowered or parsed.
         file_s: seconds to open, map and hash the file.
         memo_s: seconds to find, read and verify the memo.
         spared_s: seconds of export and lowering that the memo saved, as they were when it was made.
@@ -132,6 +133,8 @@ class Report:
         if self.route == "memo":
             spared = format_duration(self.spared_s)
             return f"{file}memo {format_duration(self.memo_s)} instead of {spared} of export and lowering"
+        if self.route == "read":
+            return f"{file}reading {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"
         return (
             f"{file}export {format_duration(self.export_s)}  decompositions {format_duration(self.decompose_s)}  "
             f"lowering {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"

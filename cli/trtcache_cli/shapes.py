@@ -1,0 +1,57 @@
+"""``--shape``: sizes for what an ONNX file leaves open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trtcache.onnx.ports import Sizes
+
+shape_option = click.option(
+    "shapes",
+    "--shape",
+    multiple=True,
+    metavar="INPUT=SIZES",
+    help="Sizes that an ONNX file leaves open: x=8x128, or least:usual:most as in x=1:8:32x128. Repeatable.",
+)
+
+
+def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
+    """Return the sizes of each input from ``INPUT=SIZES`` lines.
+
+    Raises:
+        click.BadParameter: a line has another form, sizes do not rise, or an input is given twice.
+    """
+    if not written:
+        return {}
+    from trtcache.onnx.ports import Sizes  # imports torch
+
+    found: dict[str, Sizes] = {}
+    for line in written:
+        name, _, text = line.rpartition("=")
+        bounds = [_bounds(size, line) for size in text.split("x")] if name else []
+        if not bounds or name in found:
+            raise _wrong(line, "is given twice" if name in found else "is not INPUT=SIZES, such as x=1:8:32x128")
+        least, usual, most = zip(*bounds, strict=True)
+        found[name] = Sizes(least, usual, most)
+    return found
+
+
+def _bounds(text: str, line: str) -> tuple[int, int, int]:
+    """Return least, usual and most of ``8``, ``1:32`` or ``1:8:32``."""
+    parts = text.split(":")
+    if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise _wrong(line, f"has {text!r} where a size, least:most or least:usual:most belongs")
+    sizes = [int(part) for part in parts]
+    least, usual, most = sizes[0], sizes[len(sizes) // 2], sizes[-1]
+    if not least <= usual <= most:
+        raise _wrong(line, f"has sizes {text!r} that do not rise")
+    return least, usual, most
+
+
+def _wrong(line: str, why: str) -> click.BadParameter:
+    return click.BadParameter(f"{line!r} {why}", param_hint="--shape")
