@@ -97,7 +97,7 @@ class ArtifactFile:
             return data if large else bytes(data)
         plain = self._decompress(data, member)
         self._check_digest(plain, member, member.digest)
-        return plain
+        return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
 
     def verify(self) -> None:
         """Check every byte of the file, and what its members decompress to. Holds one compressed member at a time.
@@ -135,7 +135,7 @@ class ArtifactFile:
         if f"b3:{hash_bytes(data).hex()}" != digest:
             raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
 
-    def _decompress(self, data: Buffer, member: Member) -> bytes:
+    def _decompress(self, data: Buffer, member: Member) -> memoryview:
         try:
             return decompress(data, member.size_bytes)
         except ValueError as error:
