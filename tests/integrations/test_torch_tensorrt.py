@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
+import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -315,16 +317,21 @@ def test_a_cache_that_is_off_changes_nothing(door: Shop, monkeypatch: pytest.Mon
 def test_the_official_door(
     provide: Callable[..., None], cache: Cache, shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """``custom_engine_cache=EngineCache()`` keeps and serves engines that can be refitted, and pickles nothing."""
+    """``custom_engine_cache=EngineCache()`` serves engines that can be refitted, pickles nothing, holds nothing."""
     provide("2.14.0")
     from trtcache.integrations.torch_tensorrt import engine_cache
 
     engines = engine_cache.EngineCache(cache)
     settings = shop.settings(cache_built_engines=True, reuse_cached_engines=True, immutable_weights=False)
     convert = import_module("torch_tensorrt.dynamo.conversion").convert_module
-    for seed in (0, 1):
-        convert(small(seed), [], settings, engine_cache=engines)
+    modules = [small(seed) for seed in (0, 1)]
+    for one in modules:
+        convert(one, [], settings, engine_cache=engines)
     assert shop.done() == ["build", "load", "refit", "load"]
+    held = [weakref.ref(modules.pop()) for _ in range(2)]
+    del one
+    gc.collect()
+    assert [ref() for ref in held] == [None, None]
     (path,) = _entries(cache)
     path.write_bytes(b"damaged")
     convert(partition(), [], settings, engine_cache=engine_cache.EngineCache(cache))

@@ -222,7 +222,7 @@ class Adapter:
         fields = fields_of(entry, contract.stored)
         if request.is_refittable:
             asking = call.with_settings(reuses=True)
-            return asking.run(Serve(contract, fields, asking.conversion))
+            return asking.run(Serve(contract, fields, asking.conversion.inputs, asking.conversion.settings))
         return self._library.result(fields, call.conversion.module)
 
 

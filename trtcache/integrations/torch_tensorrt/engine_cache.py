@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch_tensorrt
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that an answer may follow: without the partition, whose weights would be held."""
+
+    request: Request
+    inputs: Sequence[Any]
+    settings: Any
+    since_s: float
 
 
 class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has no types
@@ -49,7 +60,7 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._operator_versions = dict(operator_versions or {})
         self._fingerprints = Fingerprints()
-        self._asked: dict[str, tuple[Request, Conversion, float]] = {}
+        self._asked: dict[str, _Asked] = {}
 
     def get_hash(self, gm: Any, input_specs: Sequence[Any], settings: Any) -> str:
         """Return the digest of the partition's key; of a partition that cannot be described, one that is not kept."""
@@ -65,15 +76,15 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         except CanonicalizationError as error:
             _logger.warning("a partition is not cached: %s", error)
             return ""
-        self._asked[request.key.digest] = request, conversion, time.perf_counter()
+        self._asked[request.key.digest] = _Asked(request, input_specs, settings, time.perf_counter())
         return request.key.digest
 
     def check(self, hash: str, *_args: Any, **_kwargs: Any) -> tuple[Any, ...] | None:  # noqa: A002  # the base's name
         """Return what torch_tensorrt refits an engine from, or None."""
         if hash not in self._asked:
             return None
-        request, conversion, _ = self._asked[hash]
-        entry = self._cache.get(request.key)
+        asked = self._asked[hash]
+        entry = self._cache.get(asked.request.key)
         if entry is None:
             return None
         try:
@@ -82,22 +93,22 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
             _logger.warning("an entry is of no use: %s", error)
             self._cache.reject(entry, "load")
             return None
-        return Serve(self._library.contract, fields, conversion).check(hash)
+        return Serve(self._library.contract, fields, asked.inputs, asked.settings).check(hash)
 
     def insert(self, hash: str, entry: tuple[Any, ...], *_args: Any, **_kwargs: Any) -> None:  # noqa: A002  # likewise
         """Keep an engine that was built. A failure is a warning: the engine is there all the same."""
         if hash not in self._asked:
             return
-        request, _, since_s = self._asked.pop(hash)
+        asked = self._asked.pop(hash)
         contract = self._library.contract
         fields = dict(zip(contract.cached, entry, strict=True))
         try:
-            members = members_of(stored_fields(contract, fields), request.graph)
+            members = members_of(stored_fields(contract, fields), asked.request.graph)
         except TypeError as error:
             _logger.warning("an engine is not kept: %s", error)
             return
-        build_s = time.perf_counter() - since_s
-        self._cache.keep(request.key, members, build_s=build_s, name=entry_name("partition"))
+        build_s = time.perf_counter() - asked.since_s
+        self._cache.keep(asked.request.key, members, build_s=build_s, name=entry_name("partition"))
 
     def save(self, hash: str, blob: bytes, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: A002, ARG002  # the base's
         """Refuse: what torch_tensorrt would save here is pickled, and ``insert`` keeps entries as they are.

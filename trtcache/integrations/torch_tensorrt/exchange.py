@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from trtcache.integrations.torch_tensorrt.contracts import ENGINE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trtcache.integrations.torch_tensorrt.contracts import Contract
-    from trtcache.integrations.torch_tensorrt.request import Conversion
 
 _WEIGHT_NAMES = "weight_name_map"
 _HASH = "trtcache"  # of one engine: the key was made and compared before
@@ -42,8 +41,8 @@ class Catch:
 class Serve:
     """Has one engine, which was made with settings and inputs equal to those at hand: its key says so."""
 
-    def __init__(self, contract: Contract, fields: Mapping[str, Any], conversion: Conversion) -> None:
-        given = {"input_specs": conversion.inputs, "compilation_settings": conversion.settings}
+    def __init__(self, contract: Contract, fields: Mapping[str, Any], inputs: Sequence[Any], settings: Any) -> None:
+        given = {"input_specs": inputs, "compilation_settings": settings}
         self._entry = tuple({**fields, **given}[name] for name in contract.cached)
 
     def get_hash(self, *_described: Any) -> str:
