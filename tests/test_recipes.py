@@ -97,3 +97,45 @@ def test_a_recipe_reads_as_a_formula() -> None:
         recipes.text(step("mul", Source(0), step("reshape", Source(1), (-1, 1))))
         == "mul(slot0, reshape(slot1, (-1, 1)))"
     )
+
+
+SCALE = step("reshape", step("mul", step("rsqrt", step("add", Source(1), 1e-5)), Source(2)), (-1, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        step("mul", Source(0), SCALE),
+        step("cast", step("mul", step("cast", Source(0), "float32"), SCALE), "float16"),
+        step("div", step("sub", step("permute", Source(3), (2, 0, 1)), step("reshape", Source(0), (7, 5, 3))), 3),
+        step("add", step("neg", step("sqrt", Source(4))), Source(0)),
+        step("sub", step("mul", Source(1), Source(2)), Source(1)),
+        step("reshape", step("mul", Source(0), 2.0), (21, 5)),
+        Source(0),
+    ],
+    ids=["scale", "cast", "permute", "broadcast", "vector", "reshape", "source"],
+)
+def test_pieces_have_the_bits_of_the_whole(recipe: Recipe, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of a piece, they cover the result once and in order, and arithmetic is done in rows."""
+    torch.manual_seed(0)
+    shapes = ((7, 5, 3), (7,), (7,), (5, 3, 7), (1, 5, 3))
+    weights = {index: torch.rand(shape).add(0.1).to(dtype) for index, shape in enumerate(shapes)}
+    whole = evaluate(recipe, weights)
+    for elements in (1, 40, 1000):
+        monkeypatch.setattr(recipes, "_PIECE_ELEMENTS", elements)
+        found = list(recipes.pieces(recipe, weights, tuple(whole.shape)))
+        made = torch.full_like(whole, float("nan"))
+        for place, piece in found:
+            assert piece.shape == made[place].shape
+            made[place] = piece
+        assert torch.equal(made, whole)
+        alone = isinstance(recipe, Source) or recipe.operator == "reshape" or elements >= whole.numel()
+        assert (len(found) == 1) == alone
+
+
+def test_a_number_is_one_piece() -> None:
+    """What has no dimensions has no rows, and what is empty none either."""
+    assert [place for place, _ in recipes.pieces(step("mul", Source(0), 2.0), {0: torch.tensor(3.0)}, ())] == [...]
+    empty = list(recipes.pieces(step("mul", Source(0), 2.0), {0: torch.empty(0, 3)}, (0, 3)))
+    assert [(place, tuple(piece.shape)) for place, piece in empty] == [(..., (0, 3))]

@@ -8,8 +8,9 @@ same engine weights, bit for bit, whoever evaluates it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -58,6 +59,9 @@ OPERATORS: Mapping[str, Callable[..., torch.Tensor]] = {
 }
 """What a step can do. An operator that is taken out or that changes needs a new version of the weight map."""
 
+_BY_ELEMENT = frozenset(OPERATORS) - {"permute", "reshape"}
+_PIECE_ELEMENTS = 1 << 20
+
 
 def step(operator: str, *arguments: Recipe | Argument) -> Step:
     """Return a step, ``step("mul", weight, 2.0)``."""
@@ -73,6 +77,43 @@ def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch
         return weights[recipe.weight]
     arguments = (evaluate(one, weights) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
     return OPERATORS[recipe.operator](*arguments)
+
+
+def pieces(
+    recipe: Recipe, weights: Mapping[str | int, torch.Tensor], shape: tuple[int, ...]
+) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Yield what a recipe makes, and where in a tensor of its shape that is: a few rows of a large one at a time.
+
+    Rows have the bits that they have in the whole. What is no arithmetic (a reshape) is in one piece.
+    """
+    rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
+    if isinstance(recipe, Source) or recipe.operator not in _BY_ELEMENT or not shape or rows >= shape[0]:
+        yield ..., evaluate(recipe, weights)
+        return
+    whole: dict[int, torch.Tensor] = {}
+    for start in range(0, shape[0], rows):
+        part = slice(start, start + rows)
+        yield part, _rows(recipe, weights, shape, part, whole)
+
+
+def _rows(
+    recipe: Recipe,
+    weights: Mapping[str | int, torch.Tensor],
+    shape: tuple[int, ...],
+    part: slice,
+    whole: dict[int, torch.Tensor],
+) -> torch.Tensor:
+    """Return some rows of what a recipe makes; all of it where it is one row for all or has fewer dimensions."""
+    if isinstance(recipe, Step) and recipe.operator in _BY_ELEMENT:
+        arguments = (
+            _rows(one, weights, shape, part, whole) if isinstance(one, (Source, Step)) else one
+            for one in recipe.arguments
+        )
+        return OPERATORS[recipe.operator](*arguments)
+    if id(recipe) not in whole:
+        whole[id(recipe)] = evaluate(recipe, weights)
+    tensor = whole[id(recipe)]
+    return tensor[part] if tensor.dim() == len(shape) and tensor.shape[0] == shape[0] else tensor
 
 
 def sources(recipe: Recipe) -> Iterator[str | int]:

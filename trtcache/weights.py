@@ -9,15 +9,15 @@ says by what recipe each engine weight is made from slots. Nearly all are a slot
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.recipes import Recipe, Source, document, evaluate
+from trtcache.recipes import Recipe, Source, document, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.values import Json
 
@@ -96,6 +96,11 @@ class EngineWeight:
         return self.slots[0] if isinstance(self.recipe, Source) else None
 
     @property
+    def is_mutated(self) -> bool:
+        """Whether calls change it."""
+        return self.slot is not None and self.slot.mutated
+
+    @property
     def label(self) -> str:
         """What people call it: the model's names for what it is made of."""
         return " + ".join(slot.names[0] if slot.names else f"slot {slot.index}" for slot in self.slots)
@@ -156,16 +161,23 @@ class Sources:
     def make(self, weight: EngineWeight) -> torch.Tensor:
         """Return an engine weight: the model's own tensor where that will do, else a new one.
 
-        Beside the new one there is for a moment, at most, what its recipe makes on the way.
+        Beside a new one there are for a moment the rows of it that are being made.
         """
         if (shared := self.shared(weight)) is not None:
             return shared
+        made: torch.Tensor | None = None
         with torch.no_grad():
-            tensor = evaluate(weight.recipe, _Placed(self)).detach()
-            changes = weight.slot is not None and weight.slot.mutated
-            if not changes and _lies_right(weight, tensor):
-                return tensor
-            return tensor.new_empty_strided(weight.shape, weight.stride).copy_(tensor)
+            for place, piece in self.pieces(weight):
+                if place is ... and not weight.is_mutated and _lies_right(weight, piece):
+                    return piece.detach()
+                made = piece.new_empty_strided(weight.shape, weight.stride) if made is None else made
+                made[place].copy_(piece)
+        assert made is not None  # noqa: S101  # there is a piece of everything
+        return made
+
+    def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
+        """Yield an engine weight that is not shared, and where in it that is, in as many pieces as it needs."""
+        return pieces(weight.recipe, _Placed(self), weight.shape)
 
     def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights by all the names that the model has for each, in their places."""

@@ -20,7 +20,7 @@ from trtcache.runtime.gate import Gate
 from trtcache.weights import Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 X = torch.ones(3, 4)
@@ -143,16 +143,15 @@ def test_ctrl_c_lets_weights_be_written_to_the_end(
     """An interrupt half way is raised when the engine has all of the new weights."""
     module, asked = compile_with(Network(0), image("cpu")), []
     in_place(monkeypatch)
-    make = Sources.make
+    pieces = Sources.pieces
 
-    def interrupted(sources: Sources, weight: Any) -> torch.Tensor:
-        if sources.shared(weight) is None:
-            asked.append(weight.name)
-            if len(asked) == 2:
-                raise KeyboardInterrupt
-        return make(sources, weight)
+    def interrupted(sources: Sources, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
+        asked.append(weight.name)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return pieces(sources, weight)
 
-    monkeypatch.setattr(Sources, "make", interrupted)
+    monkeypatch.setattr(Sources, "pieces", interrupted)
     with pytest.raises(KeyboardInterrupt):
         module.refit(Network(1))
     with torch.no_grad():
@@ -166,7 +165,7 @@ def test_a_failure_half_way_is_no_mixed_answer(
     module, x = compile_with(Network(0), image("cpu")), image("cpu")
     in_place(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(Sources, "make", _out_of_memory(Sources.make))
+        patch.setattr(Sources, "pieces", _out_of_memory(Sources.pieces))
         with pytest.raises(MemoryError):
             module.refit(Network(1))
     with pytest.raises(RefitStoppedError, match=r"half way \(MemoryError: .*refitted again"):
@@ -180,11 +179,11 @@ def test_a_failure_half_way_is_no_mixed_answer(
         assert difference(Network(2)(x), module(x)) is None
 
 
-def _out_of_memory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def failing(sources: Sources, weight: Any) -> torch.Tensor:
-        if sources.shared(weight) is None and "norm.bias" in weight.label:
+def _out_of_memory(pieces: Callable[..., Any]) -> Callable[..., Any]:
+    def failing(sources: Sources, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
+        if "norm.bias" in weight.label:
             raise MemoryError("no more")
-        return make(sources, weight)
+        return pieces(sources, weight)
 
     return failing
 

@@ -77,7 +77,7 @@ def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -
         is_own = sources.is_own(weight, made[name])
         if not alike(made[name], before):
             changed.append(weight)
-        elif is_own and name in current.own and not _is_mutated(weight):
+        elif is_own and name in current.own and not weight.is_mutated:
             made[name] = before
         if is_own:
             own.add(name)
@@ -143,17 +143,15 @@ def _write(
 
 def _write_next(writes: deque[EngineWeight], written: list[EngineWeight], current: Fitted, sources: Sources) -> None:
     weight = writes[0]
-    made = sources.make(weight)
-    if not alike(made, current[weight.name]):
-        written.append(weight)
-        current[weight.name].copy_(made)
+    for place, piece in sources.pieces(weight):
+        target = current[weight.name][place]
+        if not alike(piece, target):
+            if weight not in written:
+                written.append(weight)
+            target.copy_(piece)
     writes.popleft()
 
 
 def _wait_for(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _is_mutated(weight: EngineWeight) -> bool:
-    return any(slot.mutated for slot in weight.slots)
