@@ -133,6 +133,41 @@ class Cache:
             if self._put(store, made) is not made:
                 self._tend(store, key.digest)
 
+    def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
+        """Return what ``merge`` kept for ``parts``, or None. It is neither a hit nor a miss.
+
+        Raises:
+            CanonicalizationError: a part has no stable value.
+        """
+        found = self.peek(self.key(parts, kind=kind), counted=False)
+        return None if found is None else bytes(found.read())
+
+    def merge(
+        self,
+        kind: str,
+        parts: Mapping[str, object],
+        combine: Callable[[bytes | None], bytes | None],
+        *,
+        name: str | None = None,
+    ) -> None:
+        """Put what ``combine`` makes of the content kept for ``parts`` in its place; nothing where it returns None.
+
+        Of all threads and processes one does so at a time, so that none loses what another added. For what saves time
+        and may be lost: nothing is counted but a failure to store it, and trouble with the store is a warning.
+
+        Raises:
+            CanonicalizationError: a part has no stable value.
+            Exception: whatever ``combine`` raises.
+        """
+        store, key = self.store, self.key(parts, kind=kind)
+        if store is None or not store.writable:
+            return
+        with self._alone(store, key):
+            found = store.get(key)
+            made = combine(bytes(found.read()) if isinstance(found, Entry) else None)
+            if made is not None:
+                self.keep(key, made, build_s=0.0, name=name)
+
     def get_or_build(
         self,
         parts: Mapping[str, object],

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trtcache.errors import BuildForbiddenError, CanonicalizationError
+from trtcache.learned import learning
 from trtcache.runtime.report import PartitionReport
 from trtcache.values import CacheKey
 
@@ -50,11 +51,15 @@ def supply(
     def built() -> Built:
         nonlocal why
         why = _why(key, cache, name, graph)
-        return build()
+        return learner()
+
+    def learner() -> Built:
+        with learning(cache):
+            return build()
 
     if isinstance(key, CanonicalizationError):
         log.warning("%s is not cached: %s", name, key)
-        return cache.build_uncached(build, kind=kind, why=str(key), name=name), ""
+        return cache.build_uncached(learner, kind=kind, why=str(key), name=name), ""
     try:
         entry = cache.fetch(key, built, name=name, provenance=provenance)
     except BuildForbiddenError as error:

@@ -34,6 +34,7 @@ OBJECTS = {
     "refitter": "Refitter",
     "prototype": "Weights",
     "locations": "TensorLocation",
+    "timings": "ITimingCache",
 }
 """What the sources call an object of TensorRT's, whatever it hangs on -> its class."""
 

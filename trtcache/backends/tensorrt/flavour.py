@@ -28,6 +28,7 @@ class Flavour:
         builds_without_gpu: whether it builds on a machine that has no GPU, for a compute capability that it is told.
         lacks: settings that it has not, by name, and why.
         capabilities: the compute capabilities that it builds for; empty where only a version can tell.
+        times_kernels: whether it measures kernels while it builds, so that what it measured can be kept.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Flavour:
     builds_without_gpu: bool
     lacks: Mapping[str, str]
     capabilities: tuple[str, ...] = ()
+    times_kernels: bool = False
 
     @property
     def version(self) -> str:
@@ -107,6 +109,7 @@ TENSORRT = Flavour(
     extra="tensorrt",
     builds_without_gpu=False,
     lacks={},
+    times_kernels=True,
 )
 
 TENSORRT_RTX = Flavour(

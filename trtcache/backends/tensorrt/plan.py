@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.tensorrt.profiles import add_profile
 from trtcache.backends.tensorrt.progress import Phases, monitor_of
-from trtcache.backends.tensorrt.targets import AMPERE_PLUS, WINDOWS, capabilities_of
+from trtcache.backends.tensorrt.targets import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
+from trtcache.backends.tensorrt.timing import Timings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError
 from trtcache.target import capability_words
 
@@ -65,6 +66,7 @@ def write_plan(
     _set_options(trt, config, settings, refit=refit)
     _set_target(trt, config, target, flavour)
     add_profile(config, network, ranges, flavour.name)
+    measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
     phases = Phases(watcher or (lambda _: True), interrupted)
     config.progress_monitor = monitor = monitor_of(trt, phases)
     with path.open("wb") as file:
@@ -77,6 +79,7 @@ def write_plan(
         raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
     if not built or not path.stat().st_size:
         raise failure(flavour, target, errors)
+    measured.keep()
 
 
 def _writer_of(trt: Any, file: BinaryIO) -> Any:
