@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -107,8 +107,14 @@ def backends(*, has_gpu: bool, has_compiler: bool) -> list[Check]:
     torch, tensorrt, rtx = (installed(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
     return [
         _aot_inductor(has_torch=torch is not None, has_compiler=has_compiler),
-        _tensorrt("tensorrt", tensorrt, "build, load, refit" if has_gpu else ""),
-        _tensorrt("tensorrt_rtx", rtx, "build, load, refit" if has_gpu else "build for a named compute capability"),
+        _tensorrt("tensorrt", tensorrt, "build; running and refit are experimental" if has_gpu else ""),
+        _tensorrt(
+            "tensorrt_rtx",
+            rtx,
+            "build; running and refit on an RTX GPU are experimental"
+            if has_gpu
+            else "build for a named compute capability",
+        ),
     ]
 
 
@@ -123,8 +129,6 @@ def _aot_inductor(*, has_torch: bool, has_compiler: bool) -> Check:
 
 def _tensorrt(kind: str, version: str | None, abilities: str) -> Check:
     name = f"backend {kind}"
-    if util.find_spec(f"trtcache.backends.{kind}") is None:
-        return Check(name, "missing", "not in this version of trtcache")
     if version is None:
         return Check(name, "missing", "can do nothing", f"pip install 'trtcache[{kind.replace('_', '-')}]'")
     if not abilities:
