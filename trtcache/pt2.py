@@ -10,6 +10,7 @@ for a file of any size, and a retrained model has it too. That of the whole file
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import math
@@ -41,6 +42,7 @@ SUFFIX = ".pt2"
 KNOWN_VERSION = "0"
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
+_POPULATED_BYTES = 1 << 24  # meanwhile no other thread gets new memory from the kernel
 _LOCAL_HEADER_BYTES = 30
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
@@ -134,8 +136,6 @@ class ProgramFile:
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self._error(f"it cannot be read: {why}") from error
-        with suppress(OSError, AttributeError):  # not in the other thread: meanwhile none gets memory from the kernel
-            self._memory.madvise(_POPULATE_READ)
 
     def check_unchanged(self) -> None:
         """Make sure that the file was not written to since it was opened.
@@ -369,8 +369,9 @@ def _check_name(path: Path) -> None:
         ExportError: it is one of those.
     """
     if path.suffix == ".onnx":
-        what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
-        raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
+        raise ExportError(
+            str(path), f"no backend takes ONNX files yet; give a {SUFFIX} file that torch.export.save wrote"
+        )
 
 
 def _state(descriptor: int) -> tuple[int, int, int]:
@@ -398,7 +399,7 @@ def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
 
 
 class _Hashing(threading.Thread):
-    """Hashes a mapped file meanwhile."""
+    """Hashes a mapped file meanwhile: its pages are then in memory as well when the weights in it are first used."""
 
     digest: Digest
 
@@ -407,7 +408,13 @@ class _Hashing(threading.Thread):
         self._memory = memory
 
     def run(self) -> None:
-        """Hash it, which lets other threads run."""
+        """Bring the pages in and hash them; both let other threads run."""
+        start, size_bytes = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), len(self._memory)
+        with suppress(AttributeError):  # a C library without it; the result does not matter
+            madvise = ctypes.CDLL(None).madvise
+            for at in range(0, size_bytes, _POPULATED_BYTES):
+                step = min(_POPULATED_BYTES, size_bytes - at)
+                madvise(ctypes.c_void_p(start + at), ctypes.c_size_t(step), _POPULATE_READ)
         self.digest = Digest.of(memoryview(self._memory))
 
 
