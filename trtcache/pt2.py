@@ -369,9 +369,8 @@ def _check_name(path: Path) -> None:
         ExportError: it is one of those.
     """
     if path.suffix == ".onnx":
-        raise ExportError(
-            str(path), f"no backend takes ONNX files yet; give a {SUFFIX} file that torch.export.save wrote"
-        )
+        what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
+        raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
 
 
 def _state(descriptor: int) -> tuple[int, int, int]:
