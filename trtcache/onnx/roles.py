@@ -18,6 +18,8 @@ from trtcache.onnx.schemas import domain_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+_WEIGHT_TYPES = frozenset(code for code, kind in TYPES.items() if kind.name in WEIGHTS)
+
 _TAKEN_WHOLE: Mapping[str, frozenset[int]] = {
     "Add": frozenset({0, 1}),
     "Conv": frozenset({1, 2}),
@@ -98,7 +100,7 @@ def weights_among(
         name
         for name, tensor in initializers.items()
         if name not in excluded
-        and TYPES[tensor.data_type].name in WEIGHTS
+        and tensor.data_type in _WEIGHT_TYPES
         and math.prod(tensor.dims)
         and uses[name]
         and all(_takes_whole(node, place, len(tensor.dims)) for node, place in uses[name])

@@ -11,19 +11,7 @@ import torch
 from trtcache.onnx.elements import TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trtcache.onnx.file import OnnxFile
-    from trtcache.weights import Slot
-
-
-def weights_of(file: OnnxFile, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
-    """Return the weights of a file by the file's names for them.
-
-    Raises:
-        OnnxFileError: the elements of one are not there, or are more or fewer than its shape says.
-    """
-    return {name: tensor_of(file, file.initializers[name]) for slot in slots for name in slot.names}
 
 
 def tensor_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
@@ -32,7 +20,7 @@ def tensor_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
     Raises:
         OnnxFileError: its elements are not there, or are more or fewer than its shape says.
     """
-    dtype = getattr(torch, TYPES[tensor.data_type].name)
+    dtype = getattr(torch, file.elements.type_of(tensor.data_type, f"tensor {tensor.name!r}").name)
     flat = flat_of(file, tensor)
     if flat.data_ptr() % dtype.itemsize:
         flat = flat.clone()

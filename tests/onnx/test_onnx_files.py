@@ -1,0 +1,226 @@
+"""Reading ONNX files: what is no such file, what is damaged, and external data that leads astray."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tests.onnx.graphs import canonical, model, saved, small
+from trtcache.errors import OnnxFileError
+from trtcache.onnx import file as file_module
+from trtcache.onnx.file import OnnxFile
+from trtcache.onnx.handover import hand_over
+from trtcache.onnx.tensors import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import torch
+
+
+def pointed(path: Path, **external: str) -> Path:
+    """Write a model whose weight ``w`` is said to be where these entries say."""
+    made = small()
+    (weight,) = (one for one in made.graph.initializer if one.name == "w")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for name, value in external.items():
+        weight.external_data.add(key=name, value=value)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def weight(path: Path) -> torch.Tensor:
+    """Return the weight ``w`` of a file."""
+    file = OnnxFile(path)
+    return tensor_of(file, file.initializers["w"])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "there is no such file"),
+        (b"", "it is empty"),
+        (b"PK\x03\x04 and more", "a zip archive"),
+        (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
+        (b"<!DOCTYPE html>", "a web page"),
+        (b"ORTM", "ONNX Runtime's own format"),
+        (b"\xff\xff\xff\xff\xff", "no ONNX file, or is damaged"),
+        (b"\x08\x08", "it has no graph"),
+    ],
+)
+def test_what_is_no_onnx_file_is_told(tmp_path: Path, content: bytes | None, why: str) -> None:
+    """The error names the file, and what it is instead."""
+    path = tmp_path / "model.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OnnxFileError, match=why) as caught:
+        _ = OnnxFile(path).model
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """Wherever it ends, the graph is not read as a smaller one."""
+    path = saved(tmp_path / "model.onnx", small())
+    content = path.read_bytes()
+    for length in range(1, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(OnnxFileError):
+            canonical(path)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """What cannot be read is told by the system's own words."""
+    with pytest.raises(OnnxFileError, match="Is a directory"):
+        OnnxFile(tmp_path)
+
+
+def test_more_than_protobuf_reads_is_told_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file over the limit names external data as the way."""
+    monkeypatch.setattr(file_module, "_MOST_BYTES", 10)
+    with pytest.raises(OnnxFileError, match=r"larger than 2 GB.*save_as_external_data=True"):
+        _ = OnnxFile(saved(tmp_path / "model.onnx", small())).model
+
+
+@pytest.mark.parametrize(
+    "location", ["../weights", "sub/../../weights", "/etc/hostname", "", "..\\weights", "a/\0b", "sub/.."]
+)
+def test_external_data_stays_in_the_folder_of_the_model(tmp_path: Path, location: str) -> None:
+    """A path that leads out of it, or may, is refused before anything is opened."""
+    (tmp_path / "weights").write_bytes(bytes(100))
+    (tmp_path / "model").mkdir()
+    with pytest.raises(OnnxFileError, match=r"must be in the model's own folder"):
+        weight(pointed(tmp_path / "model" / "model.onnx", location=location))
+
+
+def test_external_data_is_no_link(tmp_path: Path) -> None:
+    """A link to a file, and a folder that is one, are refused with what to do."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "weights").write_bytes(bytes(100))
+    (tmp_path / "weights").symlink_to(tmp_path / "there" / "weights")
+    (tmp_path / "folder").symlink_to(tmp_path / "there")
+    for location in ("weights", "folder/weights"):
+        with pytest.raises(OnnxFileError, match=r"is a link and may lead anywhere; .*cp -L"):
+            weight(pointed(tmp_path / "model.onnx", location=location))
+    assert weight(pointed(tmp_path / "model.onnx", location="there/weights")).shape == (4, 3)
+
+
+def test_external_data_is_a_file(tmp_path: Path) -> None:
+    """A pipe, a folder and a file that is not there are told, and nobody waits for the pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for location, why in (("pipe", "is no file"), ("folder", "is no file"), ("gone", "belongs beside the model")):
+        with pytest.raises(OnnxFileError, match=why):
+            weight(pointed(tmp_path / "model.onnx", location=location))
+
+
+@pytest.mark.parametrize(
+    ("external", "why"),
+    [
+        ({"offset": "60"}, "60 to 108 of weights, which has 100: the file is cut off"),
+        ({"length": "44"}, "has 44 bytes of external data, and its shape needs 48"),
+        ({"offset": "-4"}, "offset '-4', which is no number"),
+        ({"length": "many"}, "length 'many', which is no number"),
+        ({"offset": "9" * 30}, "the file is cut off"),
+    ],
+)
+def test_where_external_data_lies_is_checked(tmp_path: Path, external: dict[str, str], why: str) -> None:
+    """Bytes that are not there are not read, and numbers that are none are told."""
+    (tmp_path / "weights").write_bytes(bytes(100))
+    with pytest.raises(OnnxFileError, match=why):
+        weight(pointed(tmp_path / "model.onnx", location="weights", **external))
+
+
+def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
+    """At any offset the tensor has the file's own values, and one that is aligned is the file's memory."""
+    values = np.arange(12, dtype="f4")
+    for offset in (0, 4, 3):
+        (tmp_path / "weights").write_bytes(bytes(offset) + values.tobytes())
+        found = weight(pointed(tmp_path / "model.onnx", location="weights", offset=str(offset), length="48"))
+        np.testing.assert_array_equal(found.numpy(), values.reshape(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda one: setattr(one, "raw_data", one.raw_data[:-1]), "has 47 bytes, and its shape .* needs 48"),
+        (lambda one: setattr(one, "data_type", 99), "dtype 99 of ONNX, which this trtcache does not know"),
+        (lambda one: setattr(one.segment, "begin", 1), "kept in segments"),
+        (lambda one: one.ClearField("raw_data"), "cannot be read"),
+    ],
+)
+def test_a_tensor_that_is_not_whole_is_refused(tmp_path: Path, spoil: Callable[[Any], None], why: str) -> None:
+    """Neither the key nor the weights are made of what is not there."""
+    made = small()
+    spoil(next(one for one in made.graph.initializer if one.name == "w"))
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(OnnxFileError, match=why):
+        weight(tmp_path / "model.onnx")
+
+
+def test_two_initializers_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Which one would it be?"""
+    made = small()
+    made.graph.initializer.append(made.graph.initializer[0])
+    with pytest.raises(OnnxFileError, match="have one name"):
+        canonical(saved(tmp_path / "model.onnx", made))
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    """Replacing it by renaming is no matter; what is mapped is then the old one."""
+    path = saved(tmp_path / "model.onnx", small(), external=True)
+    for name in ("model.onnx", "model.onnx.data"):
+        file = OnnxFile(path)
+        file.external.digests(file.locations)
+        (tmp_path / "copy").write_bytes((tmp_path / name).read_bytes())
+        (tmp_path / "copy").rename(tmp_path / name)
+        file.check_unchanged()
+        file = OnnxFile(path)
+        file.external.digests(file.locations)
+        with (tmp_path / name).open("ab") as written:
+            written.write(b"more")
+        with pytest.raises(OnnxFileError, match="was written to while it was read"):
+            file.check_unchanged()
+        saved(path, small(), external=True)
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_parser_is_given_weights_by_slot_and_large_tensors_by_reference(tmp_path: Path, external: bool) -> None:
+    """What is handed over computes the same, under names that the file has no say in."""
+    made = model(
+        "g (float[2, 300] x) => (float[2, 300] y) { a = Mul(x, k)\n w0 = Add(a, w1)\n y = Mul(w0, c) }",
+        {
+            "k": np.random.default_rng(0).normal(size=300).astype("f4"),
+            "w1": np.arange(300, dtype="f4"),
+            "c": np.array(2, "f4"),
+        },
+    )
+    path = saved(tmp_path / "model.onnx", made, external=external)
+    file = OnnxFile(path)
+    handed = hand_over(file, canonical(path).slots)
+    assert set(handed.tensors) == {"w0", "w1", *({"c"} if external else set())}
+    again = onnx.ModelProto.FromString(handed.content)
+    assert len(handed.content) < 700
+    for tensor in again.graph.initializer:
+        if tensor.name in handed.tensors:
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = handed.tensors[tensor.name].numpy().tobytes()
+    onnx.checker.check_model(again)
+    x = np.random.default_rng(1).normal(size=(2, 300)).astype("f4")
+    answers = [onnx.reference.ReferenceEvaluator(one).run(None, {"x": x})[0] for one in (made, again)]
+    np.testing.assert_array_equal(*answers)
+
+
+def test_an_input_that_is_called_like_a_weight_of_a_plan_is_told(tmp_path: Path) -> None:
+    """Plans call their weights w0, w1, ...: the file has to give that input another name."""
+    made = model("g (float[2] w0) => (float[2] y) <float[2] k = {1, 2}> { y = Mul(w0, k) }")
+    path = saved(tmp_path / "model.onnx", made)
+    with pytest.raises(OnnxFileError, match="called 'w0', as plans call their weights; rename it"):
+        hand_over(OnnxFile(path), canonical(path).slots)
