@@ -1,0 +1,78 @@
+"""``trtcache build``, ``why`` and ``show`` of ONNX files, for people who have no torch model at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.onnx.graphs import saved, small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+pytestmark = pytest.mark.slow
+
+FOR = ("--backend", "tensorrt_rtx", "--target", "sm_89")
+
+
+def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The plan is in a file; the second command parses nothing; a retrained file is told apart; ls and show know it."""
+    path = saved(tmp_path / "small.onnx", small())
+    first = run("build", path, *FOR, "--shape", "x=1:4:8x4", "-o", tmp_path / "small.plan")
+    assert first.code == 0, first.err
+    assert ["outcome", "built (absent), read"] in first.rows
+    assert (tmp_path / "small.plan").stat().st_size > 1000
+    second = run("build", path, *FOR, "--shape", "x=1:4:8x4", "--json").json
+    assert (second["outcome"], second["route"], second["name"]) == ("hit", "memo", "small")
+    assert run("why", path, *FOR, "--shape", "x=1:4:8x4", "--json").json["outcome"] == "hit"
+    other = saved(tmp_path / "new.onnx", small(1), external=True)
+    other.rename(tmp_path / "small.onnx")
+    why = run("why", path, *FOR, "--shape", "x=1:4:8x4", "--json").json
+    assert (why["outcome"], why["nearest"]) == ("miss", second["key"])
+    assert {one["where"] for one in why["differences"]} == {"frozen[0][1]", "frozen[1][1]"}
+    kinds = {one["kind"] for one in run("ls", "--json").json["entries"]}
+    assert kinds == {"memo", "tensorrt_rtx"}
+    assert ["part opsets", '{"ai.onnx": 17}'] in run("show", second["key"]).rows
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ("x", "'x' is not INPUT=SIZES"),
+        ("=1x4", "'=1x4' is not INPUT=SIZES"),
+        ("x=1:y", "has '1:y' where a size, least:most or least:usual:most belongs"),
+        ("x=1:2:3:4", "where a size"),
+        ("x=8:4x4", "sizes '8:4' that do not rise"),
+    ],
+)
+def test_a_shape_of_another_form_is_told(run: Callable[..., Result], tmp_path: Path, shape: str, why: str) -> None:
+    """With exit code 2, as other options."""
+    done = run("build", saved(tmp_path / "small.onnx", small()), *FOR, "--shape", shape)
+    assert done.code == 2
+    assert why in done.err
+
+
+def test_shapes_that_are_missing_or_given_twice_are_told(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The file says which; a name that it does not have is told too; of a program there are none to give."""
+    path = saved(tmp_path / "small.onnx", small())
+    none, twice, unknown, outside = (
+        run("build", path, *FOR, *more)
+        for more in (
+            (),
+            ("--shape", "x=1x4", "--shape", "x=2x4"),
+            ("--shape", "z=1x4"),
+            ("--shape", "x=1x5"),
+        )
+    )
+    assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
+    assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
+    assert "or by --shape" in none.err
+    assert "is given twice" in twice.err
+    assert "argument z: expected one of x" in unknown.err
+    assert "expected shape (N, 4), got shape (1, 5)" in outside.err
+    program = run("build", tmp_path / "model.pt2", "--shape", "x=1x4")
+    assert program.code == 2
