@@ -7,6 +7,7 @@ import logging
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,7 @@ from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
 from trtcache.shortcut import Shortcut
 from trtcache.supply import partition, supply
+from trtcache.values import CacheKey
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.store.entry import Entry
-    from trtcache.values import CacheKey
 
 T = TypeVar("T")
 
@@ -353,7 +354,8 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
     program = request.program
     known = frozenset(program.state)
     weights = fit(program.interface.weights, program.state, known=known, device=program.device)
-    entry, why = _entry(request, cache, folder)
+    second = _second_choice(request, cache)
+    entry, why = (second, "") if second else _entry(request, cache, folder)
     start = time.perf_counter()
     try:
         engine = _load(request, entry, weights)
@@ -361,7 +363,8 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
         if entry.outcome == "built":
             raise
         log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
-        cache.reject(entry, "load")
+        if second is None:  # a plan for another product is not damaged by that
+            cache.reject(entry, "load")
         entry, why = _entry(request, cache, folder)
         start = time.perf_counter()
         engine = _load(request, entry, weights)
@@ -373,7 +376,8 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
 
 def _partition(request: Request, entry: Entry, why: str, load_s: float) -> PartitionReport:
     weights = len(request.program.interface.weights)
-    return partition(request.key, entry, weights=weights, load_s=load_s, why=why)
+    key = entry.key if isinstance(request.key, CacheKey) else request.key
+    return partition(key, entry, weights=weights, load_s=load_s, why=why)
 
 
 def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
@@ -396,6 +400,23 @@ def _entry(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
         graph=lambda: _graph(request),
         provenance={"torch": torch.__version__},
     )
+
+
+def _second_choice(request: Request, cache: Cache) -> Entry | None:
+    """Return an entry for another product of this GPU's capability, where settings allow it and there is no other."""
+    store, key = cache.store, request.key
+    if request.settings.tensorrt.compatible != "capability" or store is None or not isinstance(key, CacheKey):
+        return None
+    if store.path(key.digest).exists():
+        return None
+    from trtcache.keys.second_choice import second_choice
+
+    found = second_choice(store, key)
+    entry = cache.peek(found.key) if found else None
+    if entry is None:
+        return None
+    log.warning("%s: %s", request.program.name, found)
+    return replace(entry, reason=str(found))
 
 
 def _graph(request: Request) -> StoredGraph:

@@ -10,10 +10,14 @@ from trtcache.quantities import parse_size
 
 TILINGS = ("none", "fast", "moderate", "full")
 VERBOSITIES = ("layer_names_only", "none", "detailed")
+CHOICES = ("exact", "capability")
+
+NOT_IN_KEY = frozenset({"compatible"})
+"""What says which entries are taken, and changes none."""
 
 _BOOLEANS = ("refit", "strip", "version_compatible", "tf32", "sparse_weights")
 _RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing_iterations": (1, 64)}
-_WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES}
+_WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": CHOICES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class TensorRTSettings:
         max_aux_streams: how many streams beside the caller's a plan may use.
         profiling_verbosity: what a plan tells of its layers: ``layer_names_only``, ``none``, ``detailed``.
         avg_timing_iterations: how often a kernel is timed.
+        compatible: which plans ``compile`` takes from the cache: those for this GPU's product alone (``exact``, as if
+            left out), or where there is none also one for another product of the same compute capability
+            (``capability``), which may be slower and is reported. No part of the key.
     """
 
     optimization_level: int | None = None
@@ -47,6 +54,7 @@ class TensorRTSettings:
     max_aux_streams: int | None = None
     profiling_verbosity: str | None = None
     avg_timing_iterations: int | None = None
+    compatible: str | None = None
 
     def __post_init__(self) -> None:
         for name in _BOOLEANS:
@@ -82,10 +90,15 @@ class TensorRTSettings:
                 raise SettingsError(f"settings.tensorrt[{name!r}]", did_you_mean(str(name), known))
         return cls(**given)
 
+    @property
+    def given(self) -> dict[str, object]:
+        """Those that are given."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
     def document(self) -> dict[str, object]:
-        """Return the part of the key document that these settings are: those that are given."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in given.items() if value is not None}
+        """Return the part of the key document that these settings are: those that are given and change a plan."""
+        return {name: value for name, value in self.given.items() if name not in NOT_IN_KEY}
 
 
 def _label(name: str) -> str:

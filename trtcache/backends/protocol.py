@@ -106,7 +106,7 @@ class Backend(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Raise SettingsError for a setting that this backend lacks; by default it has all but TensorRT's."""
-        if given := settings.tensorrt.document():
+        if given := settings.tensorrt.given:
             names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
             raise SettingsError(names, f"backend {self.name!r} has no such settings")
 

@@ -20,7 +20,8 @@ class PartitionReport:
     Attributes:
         key: its cache key; None for a program that cannot be cached.
         outcome: ``hit`` or ``built``.
-        reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...); empty for a hit.
+        reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...); empty for a hit,
+            unless it is of the second choice, a plan for another product of the GPU's capability.
         weights: how many weights were put in.
         fetch_s: seconds to find, read and verify the artifact.
         load_s: seconds to make a live engine of it, weights and all.

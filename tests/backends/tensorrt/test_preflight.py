@@ -15,7 +15,16 @@ import trtcache
 from tests.backends.tensorrt.plans import compiled, stored
 from trtcache.backends.tensorrt.engine import LoadedPlan, engine_of
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.preflight import MEMBER, Facts, Machine, driver_cuda, elsewhere, require_fit, validity
+from trtcache.backends.tensorrt.preflight import (
+    MEMBER,
+    Facts,
+    Machine,
+    driver_cuda,
+    elsewhere,
+    other_product,
+    require_fit,
+    validity,
+)
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.target import Gpu, host_platform
 
@@ -50,7 +59,6 @@ def test_a_plan_for_this_machine_may_be_loaded() -> None:
         (FACTS, replace(HERE, gpu=None), "there is no NVIDIA GPU here"),
         (FACTS, replace(HERE, platform="linux-aarch64"), "the plan is for linux-x86_64, and this is linux-aarch64"),
         (replace(FACTS, target={**TARGET, "capability": "12.0"}), HERE, "for sm_120, and the GPU here is .*sm_89"),
-        (replace(FACTS, target=for_product(L4)), HERE, "the plan is for NVIDIA L4, and the GPU here is .*4090"),
         (
             replace(FACTS, target={**TARGET, "capability": "ampere+"}),
             replace(HERE, gpu=replace(ADA, capability="7.5")),
@@ -58,13 +66,21 @@ def test_a_plan_for_this_machine_may_be_loaded() -> None:
         ),
         (FACTS, replace(HERE, cuda=12), "needs a driver for CUDA 13, and the one here is for CUDA 12"),
     ],
-    ids=["no_gpu", "platform", "capability", "product", "ampere", "driver"],
+    ids=["no_gpu", "platform", "capability", "ampere", "driver"],
 )
 def test_a_plan_for_another_machine_is_told_why(facts: Facts, machine: Machine, why: str) -> None:
     """The reason names what the plan wants and what is here."""
     found = elsewhere(facts, machine)
     assert found is not None
     assert re.search(why, found)
+
+
+def test_a_plan_for_another_product_of_the_capability_may_run() -> None:
+    """It is the second choice of a caller who allows it, and its product is told."""
+    facts = replace(FACTS, target=for_product(L4))
+    assert elsewhere(facts, HERE) is None
+    assert other_product(facts, HERE) == "NVIDIA L4"
+    assert other_product(replace(FACTS, target=for_product(ADA)), HERE) is None
 
 
 @pytest.mark.parametrize(

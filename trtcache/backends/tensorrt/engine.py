@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends.tensorrt.log import logger_of
-from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, require_fit
+from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, other_product, require_fit
 from trtcache.backends.tensorrt.refit import refit_engine
 from trtcache.errors import NoDeviceError, RefitError
 
@@ -46,6 +46,8 @@ def engine_of(
     require_fit(facts, machine)
     why = elsewhere(facts, machine)
     if why is None:
+        if product := other_product(facts, machine):
+            log.warning("a plan of %s was built for %s: it may be slower here, or not load", flavour.title, product)
         try:
             return LoadedPlan(flavour, plan, facts, device, weights)
         except NoDeviceError as error:

@@ -98,7 +98,7 @@ class Flavour:
         Raises:
             SettingsError: it names the setting and what to do.
         """
-        for name in settings.tensorrt.document():
+        for name in settings.tensorrt.given:
             if name in self.lacks:
                 raise SettingsError(f"settings.tensorrt[{name!r}]", f"{self.title}: {self.lacks[name]}")
 
@@ -121,6 +121,7 @@ TENSORRT_RTX = Flavour(
         # The build asks for libnvinfer_lean.so, which is no part of it (1.7).
         "version_compatible": "its plans are for one version; leave the setting out and build for each",
         "avg_timing_iterations": "it times nothing while it builds; leave the setting out",
+        "compatible": "its plans are for capabilities, whatever the product; leave the setting out",
     },
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
 )

@@ -168,10 +168,15 @@ def _other_gpu(target: Mapping[str, Any], gpu: Gpu) -> str | None:
         return None if int(gpu.capability.partition(".")[0]) >= 8 else f"the plan is for {AMPERE_PLUS}, and {here}"
     if gpu.capability not in wanted.split(","):
         return f"the plan is for {capability_words(wanted)}, and {here}"
-    product = target.get("gpu")
-    if product and product != gpu.document():
-        return f"the plan is for {product.get('product')}, and {here}"
     return None
+
+
+def other_product(facts: Facts, machine: Machine) -> str | None:
+    """Return the product that a plan was built for if it is another than this machine's: it may run, but slower."""
+    product = facts.target.get("gpu")
+    if machine.gpu is None or not product or product == machine.gpu.document():
+        return None
+    return str(product.get("product"))
 
 
 def validity(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
