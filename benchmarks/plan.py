@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 SIZES = {"small": (16, 2500), "large": (23, 5000)}
 """How many square layers, and how wide: 400 MB and 2.3 GB of float32 weights."""
 
+FILE = "file"
+"""An ONNX file with as many weights as the small one, in external data."""
+
 
 def measure(folder: Path, rounds: int) -> Samples:
     """Return weights, peak memory and seconds of each size, in new processes."""
     figures = []
     for turn in range(min(rounds, 3)):
-        for name in SIZES:
+        for name in (*SIZES, FILE):
             sys.stderr.write(f"  round {turn + 1}: {name}\n")
             taken = child("benchmarks.plan", name, str(folder))
             figures.append({f"{name}.{what}": value for what, value in taken.items()})
@@ -51,6 +54,53 @@ def _build(name: str, folder: str) -> dict[str, float]:
     return {"weights_bytes": weights_bytes, "peak_bytes": peak_bytes, "compile_s": build_s}
 
 
+def _build_file(folder: str) -> dict[str, float]:
+    from benchmarks.timing import timed
+
+    layers, width = SIZES["small"]
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        _compile_file(_written(Path(place) / "tiny.onnx", 1, 8), place)
+        path = _written(Path(place) / "model.onnx", layers, width)
+        before_bytes = _status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        _, build_s = timed(lambda: _compile_file(path, place))
+        weights_bytes = Path(f"{path}.data").stat().st_size
+    # The file's own pages are the model here, as the module's weights are above.
+    peak_bytes = _status("VmHWM") - before_bytes - weights_bytes
+    return {"weights_bytes": weights_bytes, "peak_bytes": peak_bytes, "compile_s": build_s}
+
+
+def _written(path: Path, layers: int, width: int) -> Path:
+    """Write a model of square layers; only one of them is in memory at a time."""
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    draw, size_bytes = np.random.default_rng(0), width * width * 4
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", [f"h{at}", f"weight{at}"], [f"h{at + 1}"]) for at in range(layers)],
+        "square",
+        [helper.make_tensor_value_info("h0", TensorProto.FLOAT, [2, width])],
+        [helper.make_tensor_value_info(f"h{layers}", TensorProto.FLOAT, [2, width])],
+    )
+    with Path(f"{path}.data").open("wb") as data:
+        for at in range(layers):
+            draw.standard_normal((width, width), "float32").tofile(data)
+            stub = TensorProto(name=f"weight{at}", dims=[width, width], data_type=TensorProto.FLOAT)
+            stub.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", data.name), ("offset", at * size_bytes), ("length", size_bytes)):
+                stub.external_data.add(key=key, value=Path(str(value)).name)
+            graph.initializer.append(stub)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _compile_file(path: Path, cache: str) -> None:
+    import trtcache
+
+    trtcache.compile(path, backend="tensorrt_rtx", target="sm_89", cache=f"{cache}/cache")
+
+
 def _compile(model: torch.nn.Module, width: int, cache: str) -> None:
     import torch
 
@@ -67,4 +117,5 @@ def _status(field: str) -> int:
 if __name__ == "__main__":
     import json
 
-    print(json.dumps(_build(*sys.argv[1:3])))
+    name, folder = sys.argv[1:3]
+    print(json.dumps(_build_file(folder) if name == FILE else _build(name, folder)))

@@ -220,9 +220,10 @@ def _ls(figures: Figures) -> str:
 
 def _plan(figures: Figures) -> str:
     rows = []
-    for name, most in (("small", 1.6), ("large", 1.2)):
+    for name, most in (("small", 1.6), ("large", 1.2), ("file", 1.6)):
         weights_bytes, peak_bytes = (_median(figures, f"{name}.{what}_bytes") for what in ("weights", "peak"))
-        what = f"a plan of {weights_bytes / 1e9:.1f} GB of weights, built and stored"
+        source = "of an ONNX file with external data, " if name == "file" else ""
+        what = f"a plan {source}of {weights_bytes / 1e9:.1f} GB of weights, built and stored"
         found = f"{peak_bytes / weights_bytes:.2f} times the weights"
         rows.append(Promise(what, found, f"at most {most} times", peak_bytes <= most * weights_bytes).row)
     text = "The most resident memory beyond the model itself, mapped files included, by TensorRT-RTX on a CPU.\n"
