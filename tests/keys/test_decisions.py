@@ -11,7 +11,7 @@ import torch
 from trtcache import api
 from trtcache.settings import IN_THE_GRAPH, Settings
 from trtcache.target import Gpu, Target
-from trtcache.tensorrt_settings import TensorRTSettings
+from trtcache.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
 
 IN_THE_KEY = {"inductor", "operator_versions"}
 """Fields of ``Settings`` that the key has by themselves."""
@@ -39,7 +39,7 @@ def test_every_setting_is_in_the_key_unless_it_is_decided_otherwise() -> None:
 
 
 def test_every_setting_of_tensorrt_is_in_the_key() -> None:
-    """Each field that is given is in the key under its name."""
+    """Each field that is given is in the key under its name, but what only says which entries are taken."""
     given = {
         **dict.fromkeys(("optimization_level", "max_aux_streams", "avg_timing_iterations"), 1),
         **dict.fromkeys(("refit", "strip", "version_compatible", "tf32", "sparse_weights"), True),
@@ -47,7 +47,8 @@ def test_every_setting_of_tensorrt_is_in_the_key() -> None:
         "tiling": "fast",
         "profiling_verbosity": "detailed",
     }
-    assert set(given) == {one.name for one in fields(TensorRTSettings)}
+    assert set(given) | NOT_IN_KEY == {one.name for one in fields(TensorRTSettings)}
+    assert TensorRTSettings.of({"compatible": "capability"}).document() == {}
     for name, value in given.items():
         assert TensorRTSettings.of({name: value}).document() == {name: value}
 
