@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.keys.pairs import equal, interfaces, layers, tensors
+from tests.keys.pairs import equal, interfaces, joined, layers, tensors
 from tests.keys.pairs.pair import Pair, key, observed, same, takes
 
 pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
 
 DIFFERENT = [*layers.pairs(), *tensors.pairs(), *interfaces.pairs()]
-EQUAL = equal.pairs()
+EQUAL = [*equal.pairs(), *joined.pairs()]
 
 
 @pytest.mark.parametrize("pair", DIFFERENT, ids=lambda pair: pair.name)

@@ -27,6 +27,7 @@ PAIRS = [
     pytest.param(lambda _, x, y: -x + 2, lambda _, x, y: 2 - x, ["sub"], id="negative and number"),
     pytest.param(lambda _, x, y: torch.add(x, y, alpha=-1), lambda _, x, y: x - y, ["sub"], id="factor"),
     pytest.param(lambda _, x, y: torch.sub(x, -y, alpha=-1), lambda _, x, y: x - y, ["sub"], id="two signs"),
+    pytest.param(lambda _, x, y: x != x, lambda _, x, y: x.isnan(), ["isnan"], id="no number"),
     pytest.param(lambda _, x, y: x * -1, lambda _, x, y: -x, ["neg"], id="sign"),
     pytest.param(lambda _, x, y: x.clamp(min=0).clamp(max=6), lambda _, x, y: x.clamp(0, 6), ["clamp"], id="clamps"),
     pytest.param(lambda _, x, y: functional.relu6(x), lambda _, x, y: x.clamp(0, 6), ["clamp"], id="relu6"),

@@ -28,11 +28,15 @@ def test_every_tensor_of_one_number_is_a_full(function: object) -> None:
     assert operators(keeps_its_promise(Factories(), Calls(function), X))[0] == "full"
 
 
-def test_symbolic_shapes_and_layouts_of_others_stay() -> None:
-    """The size of a batch is not known, and a transposed tensor gives its layout to its like."""
-    batch = Calls(lambda _, x: torch.zeros_like(x) + x)
+def test_symbolic_sizes_are_those_of_the_inputs() -> None:
+    """A tensor like a batch has its size, and depends on nothing else of it."""
+    batch = Calls(lambda _, x: torch.zeros_like(x.relu()) + x)
     graph = keeps_its_promise(Factories(), batch, X, dynamic=({0: DYNAMIC, 1: None},), calls=[(torch.randn(5, 4),)])
-    assert "full_like" in operators(graph)
+    assert operators(graph) == ["sym_size", "full", "add"]
+
+
+def test_layouts_of_others_stay() -> None:
+    """A transposed tensor gives its layout to its like."""
     assert "full_like" in operators(keeps_its_promise(Factories(), Calls(lambda _, x: torch.zeros_like(x.t())), X))
 
 

@@ -25,6 +25,7 @@ _Call = tuple[Any, tuple[Any, ...]]
 # What torch's kernels compute for these exponents (PowKernel.cpp, PowKernel.cu); float16 has no kernels of its own.
 _ROOTS = {0.5: aten.sqrt.default, -0.5: aten.rsqrt.default, -1.0: aten.reciprocal.default}
 _WHOLE = frozenset({torch.float32, torch.float64})
+_NUMBERS = _WHOLE | {torch.float16, torch.bfloat16}
 
 _BITWISE: dict[Any, Any] = {
     aten.logical_and.default: aten.bitwise_and.Tensor,
@@ -40,13 +41,13 @@ _FARTHEST_EXPONENT = 14
 class Arithmetic(Pass):
     """Rewrites ``x ** 2`` to ``x * x``, ``x / 2`` to ``x * 0.5``, ``x - 1`` to ``x + -1``, ``x + -y`` to ``x - y``.
 
-    And roots and reciprocals written as powers, ``x * -1`` to ``-x``, a clamp of a clamp to one, hardtanh to clamp, and
-    logic on truth values to bitwise operators. Only what IEEE arithmetic, or torch's own kernels, compute alike in
-    every bit is rewritten: division by three is no product.
+    And roots and reciprocals written as powers, ``x * -1`` to ``-x``, a clamp of a clamp to one, hardtanh to clamp,
+    ``x != x`` to ``isnan``, and logic on truth values to bitwise operators. Only what IEEE arithmetic, or torch's own
+    kernels, compute alike in every bit is rewritten: division by three is no product.
     """
 
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
@@ -126,6 +127,14 @@ def _clamp(node: fx.Node) -> _Call | None:
     return (aten.clamp.default, (inner, least, most)) if bound is None else None
 
 
+def _unequal(node: fx.Node) -> _Call | None:
+    """What differs from itself is no number."""
+    x, other = arguments(node)
+    value = tensor_of(x)
+    is_number = value is not None and value.dtype in _NUMBERS
+    return (aten.isnan.default, (x,)) if x is other and is_number else None
+
+
 def _logic(node: fx.Node) -> _Call | None:
     operands = arguments(node)
     is_logic = all((value := tensor_of(one)) is not None and value.dtype is torch.bool for one in operands)
@@ -139,5 +148,6 @@ _RULES: dict[Any, Callable[[fx.Node], _Call | None]] = {
     aten.add.Tensor: _sum,
     aten.mul.Tensor: _product,
     **dict.fromkeys((aten.clamp.default, aten.hardtanh.default), _clamp),
+    aten.ne.Tensor: _unequal,
     **dict.fromkeys(_BITWISE, _logic),
 }

@@ -9,7 +9,8 @@ import torch
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import calls_of, is_static, set_arguments, tensor_of
+from trtcache.lowering.rewriting import calls_of, is_dense, is_static, set_arguments, tensor_of
+from trtcache.lowering.sizes import SizeNodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,29 +32,35 @@ _NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
 class Factories(Pass):
     """Rewrites zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with everything named.
 
-    A tensor of the shape of another no longer depends on it. Symbolic shapes stay as they are, and so do tensors whose
-    layout in memory is that of another and is not contiguous, which a result would show.
+    A tensor of the shape of another no longer depends on it; symbolic sizes are made as ``Sizes`` makes them. Tensors
+    whose layout in memory is that of another and is not contiguous stay, since a result would show it.
     """
 
     name: ClassVar[str] = "factories"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
-        modified = False
+        modified, sizes = False, None
         for node in calls_of(graph_module.graph, _NUMBERS):
             made = tensor_of(node)
-            if made is not None and is_static(made.shape) and made.is_contiguous():
-                modified |= _write(node, made, _NUMBERS[node.target](node))
-        return PassResult(graph_module, modified)
+            if made is None or not is_dense(made):
+                continue
+            shape: list[Any] | None = list(made.shape)
+            if not is_static(made.shape):
+                sizes = sizes or SizeNodes(graph_module.graph)
+                shape = arguments(node)[0] if node.target is aten.full.default else sizes.of_all(made.shape)
+            if shape is not None:
+                modified |= _write(node, made, shape, _NUMBERS[node.target](node))
+        return PassResult(graph_module, modified or bool(sizes and sizes.changed))
 
 
-def _write(node: fx.Node, made: torch.Tensor, number: Any) -> bool:
+def _write(node: fx.Node, made: torch.Tensor, shape: list[Any], number: Any) -> bool:
     if isinstance(number, int) and not isinstance(number, bool) and made.dtype.is_floating_point:
         number = float(number)
     if made.dtype is torch.bool:
         number = bool(number) if isinstance(number, (bool, int, float)) else number
-    wanted = [list(made.shape), number, made.dtype, made.layout, made.device, None]
+    wanted = [shape, number, made.dtype, made.layout, made.device, None]
     given = arguments(node) if node.target is aten.full.default else []
     if given == wanted and type(given[1]) is type(number):
         return False

@@ -9,7 +9,7 @@ import torch
 
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import calls_of, expression, is_static, tensor_of
+from trtcache.lowering.rewriting import calls_of, is_dense, tensor_of
 
 if TYPE_CHECKING:
     from torch import fx
@@ -44,14 +44,4 @@ def _is_plain(node: fx.Node) -> bool:
     value = tensor_of(node)
     if value is None or value.dim() == 0:
         return False
-    return value.is_contiguous() if is_static(value.shape) else _is_dense(value)
-
-
-def _is_dense(value: torch.Tensor) -> bool:
-    """Say whether a tensor with symbolic sizes is contiguous; asking torch would add a guard."""
-    expected = 1
-    for size, step in zip(reversed(value.shape), reversed(value.stride()), strict=True):
-        if expression(step) != expression(expected):
-            return False
-        expected *= size
-    return True
+    return is_dense(value)

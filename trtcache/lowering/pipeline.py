@@ -16,6 +16,7 @@ from trtcache.lowering.batch_norm import BatchNorm
 from trtcache.lowering.casts import Casts
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.commutative import Commutative
+from trtcache.lowering.concatenations import Concatenations
 from trtcache.lowering.constants import FoldConstants
 from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.dead_stores import DeadStores
@@ -186,11 +187,11 @@ def default_pipeline() -> Pipeline:
         (
             *(Assertions(), Attributes(), DeadStores(), DeadCode(), Loops()),
             *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Arithmetic(), Lookups()),
-            *(Slices(), Sizes(), Shapes(), Reductions()),
+            *(Slices(), Sizes(), Shapes(), Reductions(), Concatenations()),
             *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode()),
             *(Commutative(), CommonSubexpressions()),
         ),
         rounds=4,
         # What these write anew is for the others to write in their way; a second look at every graph costs 3 ms.
-        again_after=frozenset({"tuples", "linear", "batch_norm"}),
+        again_after=frozenset({"tuples", "concatenations", "linear", "batch_norm"}),
     )

@@ -41,6 +41,18 @@ def is_static(sizes: Sequence[Any]) -> bool:
     return all(type(size) is int for size in sizes)
 
 
+def is_dense(value: torch.Tensor) -> bool:
+    """Say whether a fake tensor is contiguous; asking torch of one with symbolic sizes would add a guard."""
+    if is_static(value.shape):
+        return value.is_contiguous()
+    expected: Any = 1
+    for size, step in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if expression(step) != expression(expected):
+            return False
+        expected *= size
+    return True
+
+
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
     """Give a node its arguments in the order of its operator's schema; those that are their defaults are left out."""
     names, first_keyword, defaults = _signature(node.target)
