@@ -41,20 +41,28 @@ _TAKEN_WHOLE: Mapping[str, frozenset[int]] = {
 _ANY_RANK = frozenset({"Conv", "ConvTranspose", "Gemm", "PRelu"})
 """Operators whose small operands are weights; a number without dimensions elsewhere is part of a formula."""
 
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+
 _SIZES: Mapping[str, frozenset[int] | None] = {
     "AffineGrid": frozenset({1}),
+    "BatchNormalization": frozenset({1, 2, 3, 4}),
     "CenterCropPad": frozenset({1}),
+    "Clip": frozenset({1, 2}),
     "Col2Im": frozenset({1, 2}),
     "ConstantOfShape": frozenset({0}),
+    "CumSum": frozenset({1}),
     "DFT": frozenset({1, 2}),
+    "DequantizeLinear": frozenset({1, 2}),
+    "Dropout": frozenset({1, 2}),
     "Expand": frozenset({1}),
     "If": frozenset({0}),
     "Loop": frozenset({0, 1}),
     "MaxUnpool": frozenset({2}),
     "NonMaxSuppression": None,
     "NonZero": None,
-    "OneHot": frozenset({1}),
-    "Pad": frozenset({1, 3}),
+    "OneHot": frozenset({1, 2}),
+    "Pad": frozenset({1, 2, 3}),
+    "QuantizeLinear": frozenset({1, 2}),
     "Range": None,
     "Reshape": frozenset({1}),
     "Resize": frozenset({1, 2, 3}),
@@ -65,12 +73,14 @@ _SIZES: Mapping[str, frozenset[int] | None] = {
     "Squeeze": frozenset({1}),
     "Tile": frozenset({1}),
     "TopK": frozenset({1}),
+    "Trilu": frozenset({1}),
     "Unsqueeze": frozenset({1}),
     "Upsample": frozenset({1}),
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), frozenset({0})),
     **dict.fromkeys(("Compress", "Unique"), None),
+    **dict.fromkeys([f"Reduce{name}" for name in _REDUCTIONS], frozenset({1})),
 }
-"""Operator of ONNX -> inputs whose values decide sizes or what is run; None for all of them."""
+"""Operator of ONNX -> inputs whose values decide sizes, what is run or what is built; None for all of them."""
 
 _SIZE_ONLY = frozenset({"Shape", "Size"})
 """Operators that look at no value."""

@@ -49,7 +49,8 @@ class Walk:
         self._sparse = sparse
         self._nodes = list(nodes)
         self._makers = {name: (at, place) for at, one in enumerate(self._nodes) for place, name in _outputs(one)}
-        self._random = [at for at, node in enumerate(self._nodes) if known.is_random(node)]
+        random = [at for at, node in enumerate(self._nodes) if known.is_random(node)]
+        self._random = {at: number for number, at in enumerate(random)}
         self._bodies: dict[int, dict[str, list[Body]]] = {}
         self._made: dict[int, tuple[bytes, int]] = {}
         self._digests: dict[str, bytes] = {}
@@ -130,7 +131,7 @@ class Walk:
         head, names = self._known.record(node, use, self._bodies[at])
         self.operators[self._known.name(node)] = list(names)
         if at in self._random:
-            head.append(self._random.index(at))
+            head.append(self._random[at])
         self.records.append([*head, [self._places[name] for name in uses.values()]])
         return digest_of(head, uses), len(self.records) - 1
 
