@@ -79,41 +79,66 @@ def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch
     return OPERATORS[recipe.operator](*arguments)
 
 
+Bring: TypeAlias = "Callable[[str | int, torch.Tensor], torch.Tensor]"
+
+
 def pieces(
-    recipe: Recipe, weights: Mapping[str | int, torch.Tensor], shape: tuple[int, ...]
+    recipe: Recipe, weights: Mapping[str | int, torch.Tensor], shape: tuple[int, ...], bring: Bring
 ) -> Iterator[tuple[Any, torch.Tensor]]:
     """Yield what a recipe makes, and where in a tensor of its shape that is: a few rows of a large one at a time.
 
     Rows have the bits that they have in the whole. What is no arithmetic (a reshape) is in one piece.
+
+    Args:
+        recipe: the recipe.
+        weights: what it is made of.
+        shape: of what it makes.
+        bring: brings a weight, or rows of it, to where it is computed with.
     """
     rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
-    if isinstance(recipe, Source) or recipe.operator not in _BY_ELEMENT or not shape or rows >= shape[0]:
-        yield ..., evaluate(recipe, weights)
+    by_rows = isinstance(recipe, Source) or recipe.operator in _BY_ELEMENT
+    if not (by_rows and shape and rows < shape[0]):
+        yield ..., evaluate(recipe, _Brought(weights, bring))
         return
     whole: dict[int, torch.Tensor] = {}
     for start in range(0, shape[0], rows):
-        part = slice(start, start + rows)
-        yield part, _rows(recipe, weights, shape, part, whole)
+        yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
 
 
-def _rows(
-    recipe: Recipe,
-    weights: Mapping[str | int, torch.Tensor],
-    shape: tuple[int, ...],
-    part: slice,
-    whole: dict[int, torch.Tensor],
-) -> torch.Tensor:
-    """Return some rows of what a recipe makes; all of it where it is one row for all or has fewer dimensions."""
-    if isinstance(recipe, Step) and recipe.operator in _BY_ELEMENT:
-        arguments = (
-            _rows(one, weights, shape, part, whole) if isinstance(one, (Source, Step)) else one
-            for one in recipe.arguments
-        )
-        return OPERATORS[recipe.operator](*arguments)
-    if id(recipe) not in whole:
-        whole[id(recipe)] = evaluate(recipe, weights)
-    tensor = whole[id(recipe)]
-    return tensor[part] if tensor.dim() == len(shape) and tensor.shape[0] == shape[0] else tensor
+class _Brought(dict[str | int, torch.Tensor]):
+    """Weights that are brought when they are asked for, and not kept."""
+
+    def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
+        super().__init__()
+        self._weights, self._bring = weights, bring
+
+    def __missing__(self, name: str | int) -> torch.Tensor:
+        return self._bring(name, self._weights[name])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of what recipes make; all of what is one row for all of them or has fewer dimensions."""
+
+    weights: Mapping[str | int, torch.Tensor]
+    shape: tuple[int, ...]
+    part: slice
+    bring: Bring
+    whole: dict[int, torch.Tensor]
+
+    def of(self, recipe: Recipe) -> torch.Tensor:
+        if isinstance(recipe, Source):
+            return self.bring(recipe.weight, self._cut(self.weights[recipe.weight]))
+        if recipe.operator in _BY_ELEMENT:
+            arguments = (self.of(one) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+            return OPERATORS[recipe.operator](*arguments)
+        if id(recipe) not in self.whole:
+            self.whole[id(recipe)] = evaluate(recipe, _Brought(self.weights, self.bring))
+        return self._cut(self.whole[id(recipe)])
+
+    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        has_rows = tensor.dim() == len(self.shape) and tensor.shape[0] == self.shape[0]
+        return tensor[self.part] if has_rows else tensor
 
 
 def sources(recipe: Recipe) -> Iterator[str | int]:

@@ -146,8 +146,8 @@ class Sources:
         kept: names of engine weights that no state_dict has and that were not given: they stay as they are.
     """
 
-    given: Mapping[int, torch.Tensor]
-    places: Mapping[int, torch.device]
+    given: Mapping[str | int, torch.Tensor]
+    places: Mapping[str | int, torch.device]
     kept: frozenset[str]
 
     def shared(self, weight: EngineWeight) -> torch.Tensor | None:
@@ -177,29 +177,20 @@ class Sources:
 
     def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
         """Yield an engine weight that is not shared, and where in it that is, in as many pieces as it needs."""
-        return pieces(weight.recipe, _Placed(self), weight.shape)
+        return pieces(weight.recipe, self.given, weight.shape, self._bring)
+
+    def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.places[index])
 
     def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights by all the names that the model has for each, in their places."""
-        placed = _Placed(self)
-        return {name: placed[slot.index] for slot in slots if slot.index in self.given for name in slot.names}
+        placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
+        return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
         """Say whether what ``make`` returned is in no memory of the model's."""
         place = tensor.untyped_storage().data_ptr()
         return all(self.given[slot.index].untyped_storage().data_ptr() != place for slot in weight.slots)
-
-
-class _Placed(dict[str | int, torch.Tensor]):
-    """The weights of slots, each brought to its place when it is asked for, and not kept there."""
-
-    def __init__(self, sources: Sources) -> None:
-        super().__init__()
-        self._sources = sources
-
-    def __missing__(self, index: str | int) -> torch.Tensor:
-        assert isinstance(index, int)  # noqa: S101  # recipes of engine weights are over the numbers of slots
-        return self._sources.given[index].to(self._sources.places[index])
 
 
 def fit(
@@ -265,10 +256,11 @@ def check(
     kept = frozenset(weight.name for weight in weights if keep and _stays(weight, state))
     needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
     given = _checked([slots[index] for index in needed], state, known, None if anywhere else device)
-    places = {
-        index: device if slots[index].device == device.type else torch.device(slots[index].device) for index in needed
-    }
-    return Sources(given, places if anywhere else {index: one.device for index, one in given.items()}, kept)
+    places: dict[str | int, torch.device] = {}
+    for index in needed:
+        kind = slots[index].device
+        places[index] = device if kind == device.type else torch.device(kind)
+    return Sources(given, places, kept)
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -287,10 +279,10 @@ def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
 
 def _checked(
     slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
-) -> dict[int, torch.Tensor]:
+) -> dict[str | int, torch.Tensor]:
     missing: list[str] = []
     mismatched: list[str] = []
-    tensors: dict[int, torch.Tensor] = {}
+    tensors: dict[str | int, torch.Tensor] = {}
     for slot in slots:
         given = [(name, state[name]) for name in slot.names if name in state]
         if not given:

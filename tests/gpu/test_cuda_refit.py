@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import trtcache
+from tests.models import difference
 from tests.runtime.refit_contract import Network, RefitContract, image
 from trtcache.errors import RefitError
 
@@ -52,3 +54,25 @@ class TestCuda(RefitContract):
         assert compiled.refit(tmp_path / "weights.safetensors").shared == 0
         self.answers(compiled, self.network(1))
         assert compiled.refit(tmp_path / "weights.safetensors").changed == ()
+
+    def test_a_first_call_may_be_a_new_threads(self, compiled: trtcache.CompiledModule) -> None:
+        """An engine that was just loaded runs in a thread that has not used the GPU before."""
+        x, found = image("cuda"), list[torch.Tensor]()
+        compiled.refit(self.network(2))
+        thread = threading.Thread(target=lambda: found.append(compiled(x)))
+        thread.start()
+        thread.join()
+        with torch.no_grad():
+            assert difference(self.network(2)(x), found[0], self.tolerance) is None
+
+    def test_weights_of_a_file_come_in_rows(self, tmp_path: Path) -> None:
+        """No more than a few rows of a weight are on the GPU beside the engine's own."""
+        layers = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.Linear(2048, 2048)).cuda()
+        module = trtcache.compile(layers, (torch.ones(2, 2048, device="cuda"),), cache=tmp_path / "cache")
+        save_file({name: one + 1 for name, one in layers.state_dict().items()}, tmp_path / "w.safetensors")
+        for _ in "12":
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            report = module.refit(tmp_path / "w.safetensors")
+        assert report.in_place
+        assert torch.cuda.max_memory_allocated() - before < 2048 * 2048 * 4

@@ -216,7 +216,9 @@ class CompiledModule:
             module = self.examples.module
             state = sources.named(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
-        off_by = compare(eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes)
+        off_by = compare(
+            eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
+        )
         engine = candidate._gate.engine
         if changing:  # the call has changed them
             refitted = beside(self._weights, needed, sources)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -106,6 +107,7 @@ class PackageEngine:
         given = {name: tensor for name, tensor in self._shared.items() if name in wanted}
         self._loader.load_constants(given, False, False, True)  # the binding names no arguments
         self.weight_names = frozenset(wanted)
+        self._enters = package.device.type == "cuda"
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
         """Load the package once more, with other weights; calls that run on this engine are not disturbed."""
@@ -113,5 +115,21 @@ class PackageEngine:
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
+        if self._enters:
+            self._enter()
         outputs: list[torch.Tensor] = self._loader.run(inputs)
         return outputs
+
+    def _enter(self) -> None:
+        """Give a thread that has not used the GPU yet its context.
+
+        A package brings its kernels to the GPU in its first call, by the driver, which knows nothing of threads:
+        "CUDA driver error: invalid device context" (torch 2.11).
+        """
+        entered, device = _ENTERED.__dict__, str(self._package.device)
+        if device not in entered:
+            torch.zeros(1, device=device)
+            entered[device] = True
+
+
+_ENTERED = threading.local()  # for each thread, the GPUs that it has used
