@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 import trtcache
 from tests import models
 from tests.models import Affine, KeyValue, difference
-from trtcache.errors import IncompatibleEngineError, InputError
+from trtcache.errors import CanonicalizationError, IncompatibleEngineError, InputError
 from trtcache.runtime.operator import NAME, SCHEMA
 
 if TYPE_CHECKING:
@@ -215,6 +215,16 @@ def test_a_copy_with_other_weights_has_a_handle_of_its_own(compiled: Callable[..
     second = first.with_weights(Affine(2.0).state_dict())
     assert difference(Affine(2.0)(X), torch.compile(second, backend="eager", fullgraph=True)(X)) is None
     assert difference(Affine()(X), torch.compile(first, backend="eager", fullgraph=True)(X)) is None
+
+
+def test_a_model_with_an_engine_in_it_has_no_key(
+    compiled: Callable[..., trtcache.CompiledModule], interpreter: str
+) -> None:
+    """An engine's handle is of this process, whatever version a caller declares for the operator."""
+    wrapped = Wrapped(compiled(Affine(), (X,)))
+    for settings in ({}, {"operator_versions": {"trtcache::execute_engine": "1"}}):
+        with pytest.raises(CanonicalizationError, match="an engine of this process"):
+            trtcache.key(wrapped, (X,), backend=interpreter, settings=settings)
 
 
 def test_a_saved_program_opens_without_trtcache(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 
+_LIVE_ENGINE = "trtcache::execute_engine"
 _TORCHS_OWN = frozenset(
     (
         "aten",
@@ -206,6 +207,10 @@ class _Writer:
             )
 
     def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
+        if target._schema.name == _LIVE_ENGINE:
+            raise CanonicalizationError(
+                f"graph node {name}", "it is an engine of this process; compile the model without"
+            )
         if not is_foreign(target, self._declared):
             return
         raise CanonicalizationError(
