@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from tests.backends.tensorrt.fake_runtime import Cpu, DataType, Engine, Stream, Tensor, TensorLocation, Trt
+from tests.backends.tensorrt.fake_runtime import Context, Cpu, DataType, Engine, Stream, Tensor, TensorLocation, Trt
 from tests.backends.tensorrt.plans import compiled
+from trtcache.backends.tensorrt.border import dtypes_of
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.place import address, empty, placed
 from trtcache.backends.tensorrt.preflight import Facts
-from trtcache.backends.tensorrt.runner import Runner, deserialized, dtypes_of
+from trtcache.backends.tensorrt.runner import Runner, deserialized
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
@@ -102,14 +103,16 @@ def test_calls_are_on_the_callers_stream() -> None:
 
 
 def test_contexts_end_after_their_work() -> None:
-    """A runner that is dropped while its last call may still run waits for it."""
+    """A runner that is dropped while its last call may run waits for it, and its contexts go before its engine."""
     place = Cpu()
     runner = runner_of(doubling(), place=place)
     runner.run([torch.ones(2)])
+    threads = runner._threads
     assert place.current.synchronized == 0
     del runner
     gc.collect()
     assert place.current.synchronized == 1
+    assert threads == {}
 
 
 def test_an_input_that_the_network_dropped_is_not_told_of() -> None:
@@ -163,6 +166,20 @@ def test_another_dtype_is_refused() -> None:
     """Memory is not read as what it is not."""
     with pytest.raises(RunError, match=r"in0 is torch.float32, not torch.float64"):
         runner_of(doubling()).run([torch.ones(2, dtype=torch.float64)])
+
+
+def test_sizes_that_tensorrt_cannot_infer_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises what says nothing of a plan, and the runner says what it is about."""
+
+    def failing(_: Context) -> list[str]:
+        raise RuntimeError("reshape would change volume")
+
+    monkeypatch.setattr(Context, "infer_shapes", failing)
+    with pytest.raises(RunError, match="sizes do not fit each other: reshape"):
+        runner_of(doubling()).run([torch.ones(2)])
+    monkeypatch.setattr(Context, "infer_shapes", lambda _: ["in0"])
+    with pytest.raises(RunError, match="does not know the sizes of in0"):
+        runner_of(doubling()).run([torch.ones(2)])
 
 
 def test_no_memory_for_a_context_is_an_error() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.tensorrt.border import binding_of, dtypes_of
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.place import address, empty, placed
 from trtcache.backends.tensorrt.preflight import validity
@@ -21,23 +22,10 @@ from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trtcache.backends.tensorrt.border import Binding
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.place import Place
     from trtcache.backends.tensorrt.preflight import Facts
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """One input or output of an engine: TensorRT's name for it, and what its memory holds.
-
-    One that is ``on_host`` is read or written on the CPU, as the sizes of a reshape are; one with a ``source`` is an
-    output that has to lie in the memory of the input of that name.
-    """
-
-    name: str
-    dtype: torch.dtype
-    on_host: bool
-    source: str | None = None
 
 
 @dataclass(slots=True)
@@ -47,22 +35,6 @@ class _Thread:
     context: Any
     stream: Any = None
     kept: list[torch.Tensor] = field(default_factory=list)
-
-
-def dtypes_of(trt: Any) -> dict[Any, torch.dtype]:
-    """Return torch's dtype for each of TensorRT's that an input or output can have."""
-    kinds = trt.DataType
-    return {
-        kinds.FLOAT: torch.float32,
-        kinds.HALF: torch.float16,
-        kinds.BF16: torch.bfloat16,
-        kinds.INT8: torch.int8,
-        kinds.INT32: torch.int32,
-        kinds.INT64: torch.int64,
-        kinds.UINT8: torch.uint8,
-        kinds.BOOL: torch.bool,
-        kinds.FP8: torch.float8_e4m3fn,
-    }
 
 
 def deserialized(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[Any, Any]:
@@ -108,12 +80,12 @@ class Runner:
         dtypes, host = dtypes_of(trt), trt.TensorLocation.HOST
         # An input that nothing reads may have been left out of the network.
         self._inputs = tuple(
-            _binding(engine, name, dtypes, host) if name in found else None for name in facts.arguments
+            binding_of(engine, name, dtypes, host) if name in found else None for name in facts.arguments
         )
-        self._outputs = tuple(_binding(engine, name, dtypes, host) for name in facts.results)
+        self._outputs = tuple(binding_of(engine, name, dtypes, host) for name in facts.results)
         self._threads: dict[int, _Thread] = {}
         # A context must not end while its kernels run, and calls return before they have.
-        weakref.finalize(self, _wait, self._threads)
+        weakref.finalize(self, _end, self._threads)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Enqueue a call on the caller's stream and return its outputs.
@@ -139,7 +111,11 @@ class Runner:
         for name, tensor in inputs.items():
             self._require(context.set_input_shape(name, tuple(tensor.shape)), name, tuple(tensor.shape))
             self._require(context.set_tensor_address(name, address(tensor)), name, "its memory")
-        if missing := context.infer_shapes():
+        try:
+            missing = context.infer_shapes()
+        except RuntimeError as error:
+            raise RunError(self._kind, f"sizes do not fit each other: {error}") from error
+        if missing:
             raise RunError(self._kind, f"it does not know the sizes of {', '.join(missing)}")
         outputs = [self._output(context, binding, inputs) for binding in self._outputs]
         for one, tensor in zip(self._outputs, outputs, strict=True):
@@ -184,13 +160,7 @@ class Runner:
             raise RunError(self._kind, f"it refuses {value} for {what}; its own words are in the log")
 
 
-def _binding(engine: Any, name: str, dtypes: Mapping[Any, torch.dtype], host: Any) -> Binding:
-    dtype = dtypes.get(engine.get_tensor_dtype(name))
-    if dtype is None:
-        raise IncompatibleEngineError("plan", f"{name} is {engine.get_tensor_dtype(name)}, which torch has not")
-    return Binding(name, dtype, engine.get_tensor_location(name) == host, engine.get_aliased_input_tensor(name))
-
-
-def _wait(threads: Mapping[int, _Thread]) -> None:
+def _end(threads: dict[int, _Thread]) -> None:
     for thread in threads.values():
         thread.stream.synchronize()
+    threads.clear()  # before the engine goes
