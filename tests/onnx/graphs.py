@@ -30,6 +30,21 @@ small (float[N, 4] x) => (float[N, 3] y)
 """
 """A model with two weights, ``w`` and ``b``, and a constant that decides a shape."""
 
+BRANCHES = """g (float[2] x, bool c) => (float[2] y)
+<float[2] k = {2, 3}>
+{
+  a = Relu(x)
+  y = If (c) <
+    then_branch = t () => (float[2] p) { p = Mul(a, k) },
+    else_branch = e () => (float[2] q) { q = Neg(a) }
+  >
+}"""
+FUNCTION = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+g (float[2] x) => (float[2] y) { y = own.twice <by: float = 2.0> (x) }
+<domain: "own", opset_import: ["" : 17]>
+twice <by> (p) => (q) { k = Constant <value_float: float = @by> ()
+  q = Mul(p, k) }"""
+
 
 def model(text: str, weights: Mapping[str, np.ndarray[Any, Any]] | None = None) -> onnx.ModelProto:
     """Return a model of some text in ONNX's own syntax, with initializers."""

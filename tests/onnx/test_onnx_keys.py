@@ -9,28 +9,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.onnx.graphs import HEAD, answers, canonical, model, saved, small
+from tests.onnx.graphs import BRANCHES, FUNCTION, HEAD, answers, canonical, model, saved, small
 from trtcache.errors import OnnxFileError
 from trtcache.keys.graphs import graph_differences
 from trtcache.keys.stored import StoredGraph
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-BRANCHES = """g (float[2] x, bool c) => (float[2] y)
-<float[2] k = {2, 3}>
-{
-  a = Relu(x)
-  y = If (c) <
-    then_branch = t () => (float[2] p) { p = Mul(a, k) },
-    else_branch = e () => (float[2] q) { q = Neg(a) }
-  >
-}"""
-FUNCTION = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
-g (float[2] x) => (float[2] y) { y = own.twice <by: float = 2.0> (x) }
-<domain: "own", opset_import: ["" : 17]>
-twice <by> (p) => (q) { k = Constant <value_float: float = @by> ()
-  q = Mul(p, k) }"""
 
 EQUAL = {
     "names of nodes, tensors and weights": (
@@ -298,7 +283,8 @@ def test_weights_with_other_uses_are_constants(tmp_path: Path) -> None:
         ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing makes"),
         ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
         ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),
-        ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "is a text"),
+        ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "is string, and plans take"),
+        ("g (double[2] x) => (double[2] y) { y = Relu(x) }", "its input 'x' is float64, and plans take .*add a Cast"),
     ],
 )
 def test_a_graph_that_is_not_whole_is_refused(tmp_path: Path, text: str, why: str) -> None:

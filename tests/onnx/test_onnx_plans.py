@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 import trtcache
 from tests.backends.tensorrt.plans import network_of, stored
-from tests.onnx.graphs import HEAD, canonical, model, saved, small
+from tests.onnx.graphs import BRANCHES, FUNCTION, HEAD, canonical, model, saved, small
 from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.errors import (
     BackendUnavailableError,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+VECTOR = trtcache.Input(min_shape=(1,), max_shape=(4,))
 ROWS = trtcache.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(8, 4))
 
 
@@ -358,6 +359,43 @@ def test_an_operator_that_nobody_knows_is_not_cached_unless_its_version_is_decla
         with pytest.raises(UnsupportedOperatorError, match=r"at Scale \(one\)"):
             compiled(path, tmp_path / "cache", None, settings=settings)
     assert not list((tmp_path / "cache").glob("entries/*/*"))
+
+
+def test_what_the_parser_refuses_is_told_by_node(tmp_path: Path) -> None:
+    """Also where the file has no names for its nodes; and an input that sizes follow from is told as that."""
+    path = saved(tmp_path / "some.onnx", model("g (float[4] x) => (int64[1, K] y) { a = Relu(x)\n y = NonZero(a) }"))
+    with pytest.raises(UnsupportedOperatorError, match=r"at NonZero \(NonZero_1\)"):
+        compiled(path, tmp_path / "cache", None)
+    shaped = model("g (float[4] x, int64[2] s) => (float[A, B] y) { y = Reshape(x, s) }")
+    with pytest.raises(ProfileError, match=r"sizes follow from the values of input 's', .*; make it a constant"):
+        compiled(saved(tmp_path / "shaped.onnx", shaped), tmp_path / "cache", None)
+
+
+RARE: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "a branch": (BRANCHES, (None,)),
+    "a function": (FUNCTION, (None,)),
+    "a name like a weight's": (
+        "g (float[2] x) => (float[2] y) <float[2] k = {1, 2}> { w0 = Relu(x)\n y = Mul(w0, k) }",
+        (None,),
+    ),
+    "a number without dimensions": ("g (float x) => (float y) { y = Relu(x) }", (None,)),
+    "an input that is not used": (
+        "g (float[N] x, float[M] u) => (float[N] y) { y = Relu(x) }",
+        (VECTOR, VECTOR),
+    ),
+    "outputs that nothing computes": (
+        "g (float[2] x) => (float[2] x, float[2] w) <float[2] w = {1, 2}> { y = Relu(x) }",
+        (None,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_what_is_rare_builds_as_well(engines: Path, tmp_path: Path, name: str) -> None:
+    """Each is one plan, which is stored."""
+    text, args = RARE[name]
+    module = compiled(saved(tmp_path / "model.onnx", model(text)), engines, *args)
+    assert module.report.partitions[0].path
 
 
 def test_a_forbidden_build_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,8 @@ def hand_over(file: OnnxFile, slots: Sequence[Slot]) -> Handover:
         if _goes_by_reference(tensor):
             held[tensor.name] = flat_of(file, tensor)
             _empty(tensor)
+    for at, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{at}"  # errors name nodes
     content = model.SerializeToString()
     file.release()
     return Handover(content, held)

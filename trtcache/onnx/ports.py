@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
+TAKEN = ("float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+"""Dtypes of inputs and outputs. The parser takes float64 too, and makes it float32 without a word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input or an output as a file declares it.
@@ -75,8 +79,10 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
         raise file.error(f"its {what} is {'of no type' if kind is None else f'a {kind}'}, and engines take tensors")
     tensor = value.type.tensor_type
     dtype = file.elements.type_of(tensor.elem_type, f"its {what}").name
-    if dtype == "string":
-        raise file.error(f"its {what} is a text, and engines take numbers")
+    if dtype not in TAKEN:
+        raise file.error(
+            f"its {what} is {dtype}, and plans take and give {', '.join(TAKEN)}; add a Cast, or convert it"
+        )
     shape = tuple(
         one.dim_value if one.HasField("dim_value") and one.dim_value >= 0 else (one.dim_param or None)
         for one in tensor.shape.dim

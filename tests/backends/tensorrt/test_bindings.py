@@ -35,6 +35,7 @@ OBJECTS = {
     "prototype": "Weights",
     "locations": "TensorLocation",
     "timings": "ITimingCache",
+    "port": "ITensor",
 }
 """What the sources call an object of TensorRT's, whatever it hangs on -> its class."""
 

@@ -70,8 +70,14 @@ def add_profile(config: Any, network: Network, ranges: Iterable[Range], kind: st
     """Give the builder one profile with these ranges; none where no size varies.
 
     Raises:
+        ProfileError: a size follows from the values of an input.
         BuildError: the builder refuses the profile.
     """
+    for number in range(network.definition.num_inputs):
+        port = network.definition.get_input(number)
+        if port.is_shape_tensor:
+            why = f"sizes follow from the values of input {port.name!r}, whose least and most nobody said"
+            raise ProfileError(kind, why, "make it a constant of the model")
     ranges = tuple(ranges)
     if not ranges:
         return
