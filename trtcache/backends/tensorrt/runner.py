@@ -11,8 +11,6 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from trtcache.backends.tensorrt.border import binding_of, dtypes_of
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.place import address, empty, placed
@@ -21,6 +19,8 @@ from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import torch
 
     from trtcache.backends.tensorrt.border import Binding
     from trtcache.backends.tensorrt.flavour import Flavour
