@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +13,7 @@ from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import driver_cuda
 from trtcache.backends.tensorrt.targets import gpu_here
 from trtcache.target import capability_words
+from trtcache.version import installed_version
 from trtcache_cli import probes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
     """
     backend = registry.find(subject.backend, subject.device)
     facts = {
-        "trtcache": metadata.version("trtcache"),
+        "trtcache": installed_version(),
         "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
