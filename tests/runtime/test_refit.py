@@ -26,13 +26,19 @@ if TYPE_CHECKING:
 X = torch.ones(3, 4)
 
 
+@pytest.fixture(scope="module")
+def interpreted(interpreter: str, engines: Path) -> trtcache.CompiledModule:
+    """The network of seed 0 by the interpreter; each test begins with a refit."""
+    return trtcache.compile(Network(0), (image("cpu"),), backend=interpreter, cache=engines)
+
+
 class TestInterpreter(RefitContract):
     """The contract on the tests' own backend."""
 
     @pytest.fixture
-    def compiled(self, interpreter: str, engines: Path) -> trtcache.CompiledModule:
+    def compiled(self, interpreted: trtcache.CompiledModule) -> trtcache.CompiledModule:
         """The network of seed 0."""
-        return trtcache.compile(Network(0), (image("cpu"),), backend=interpreter, cache=engines)
+        return interpreted
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from tests.backends.tensorrt.plans import Small, compiled, ids
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Errors, logger_of
 from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
-from trtcache.errors import IncompatibleEngineError, RefitError
+from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.fingerprints import fingerprints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import trtcache
 
 TRT = TENSORRT_RTX.load()
 SHAPES = {"w0": (3,), "w1": (2, 3), "w2": (4,)}
@@ -172,3 +179,42 @@ def test_the_real_classes_take_what_they_are_given() -> None:
     assert "weights: tensorrt_rtx_bindings.tensorrt_rtx.Weights, location:" in told
     with pytest.raises(TypeError):
         TRT.Refitter(None, None)
+
+
+@pytest.fixture(scope="module")
+def kept(engines: Path) -> trtcache.CompiledModule:
+    """A real plan of TensorRT-RTX, kept where nothing runs it."""
+    return compiled(Small(), (ids(),), engines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lin.bias": None}, r"missing: lin\.bias"),
+        ({"lin.bia": torch.ones(4)}, r"unexpected: lin\.bia"),
+        ({"lin.bias": torch.ones(5)}, r"lin\.bias \(shape \(5,\), the engine has \(4,\)\)"),
+        ({"lin.bias": torch.ones(4).half()}, r"lin\.bias \(dtype float16"),
+    ],
+    ids=["missing", "extra", "misshapen", "dtype"],
+)
+def test_a_kept_plan_refuses_weights_that_do_not_fit(
+    kept: trtcache.CompiledModule, change: dict[str, Any], message: str
+) -> None:
+    """What is wrong with weights is told first, on any machine."""
+    state = Small().state_dict() | change
+    with pytest.raises(RefitError, match=message):
+        kept.refit({name: one for name, one in state.items() if one is not None})
+
+
+@pytest.mark.slow
+def test_a_kept_plan_is_refitted_on_its_gpu(kept: trtcache.CompiledModule, tmp_path: Path) -> None:
+    """Weights that fit, from a module and from a file, are told to need one, and so is a comparison with eager."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU: tests/gpu has what it does")
+    save_file(Small().state_dict(), tmp_path / "w.safetensors")
+    for weights in (Small(), Small().state_dict(), tmp_path / "w.safetensors"):
+        with pytest.raises(NoDeviceError, match="it is refitted on its GPU"):
+            kept.refit(weights)
+    with pytest.raises(NoDeviceError):
+        kept.refit(Small(), verify=True)
