@@ -19,6 +19,7 @@ from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.cache import Cache
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, SettingsError
+from trtcache.learned import learning
 from trtcache.onnx.file import is_onnx
 from trtcache.pt2 import ProgramFile
 from trtcache.request import Model, device_kind, lowered, opened, refuse_examples, request_of
@@ -358,7 +359,7 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
     entry, why = (second, "") if second else _entry(request, cache, folder)
     start = time.perf_counter()
     try:
-        engine = _load(request, entry, weights)
+        engine = _load(request, entry, weights, cache)
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
@@ -367,7 +368,7 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
             cache.reject(entry, "load")
         entry, why = _entry(request, cache, folder)
         start = time.perf_counter()
-        engine = _load(request, entry, weights)
+        engine = _load(request, entry, weights, cache)
     forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
     call = CallSignature(program.in_spec, program.out_spec, forward)
     module = CompiledModule(Executable.of(program), engine, weights, call)
@@ -426,6 +427,9 @@ def _graph(request: Request) -> StoredGraph:
     return StoredGraph.of(graph_document(request.program, request.records))
 
 
-def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor]) -> Engine:
+def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor], cache: Cache) -> Engine:
     program = request.program
-    return request.backend.load_entry(entry.read, device=program.device, constants=program.constants, weights=weights)
+    with learning(cache):
+        return request.backend.load_entry(
+            entry.read, device=program.device, constants=program.constants, weights=weights
+        )

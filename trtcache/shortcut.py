@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.members import ENGINE, WEIGHT_MAP
+from trtcache.backends.members import WEIGHT_MAP
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
+from trtcache.learned import learning
 from trtcache.lowering.contents import Content
 from trtcache.memo import KIND, MEMBER, Memo, memo_key
 from trtcache.runtime import CompiledModule, PartitionReport, Report
@@ -160,9 +161,10 @@ class Shortcut:
         state = self._file.tensors([name for names in memo.names for name in names])
         weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
         try:
-            engine = self._backend.load_entry(
-                entry.read, device=memo.device, constants=executable.constants, weights=weights
-            )
+            with learning(self._cache):
+                engine = self._backend.load_entry(
+                    entry.read, device=memo.device, constants=executable.constants, weights=weights
+                )
         except IncompatibleEngineError:
             self._cache.reject(entry, "load")
             raise

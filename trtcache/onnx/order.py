@@ -14,6 +14,7 @@ import torch
 from trtcache import logs
 from trtcache.backends.members import GRAPH
 from trtcache.keys.stored import StoredGraph
+from trtcache.learned import learning
 from trtcache.onnx.call import NamedCall
 from trtcache.onnx.memo import Memos
 from trtcache.onnx.module import OnnxModule
@@ -104,7 +105,8 @@ class Order:
         start = time.perf_counter()
         executable, here = self._executable(), device_here()
         given = {} if slots_frozen(self.entry.key) else self._weights()
-        engine = self._asked.backend.load_entry(self.entry.read, device=here, constants={}, weights=given)
+        with learning(self._cache):
+            engine = self._asked.backend.load_entry(self.entry.read, device=here, constants={}, weights=given)
         self._file.check_unchanged()
         module = OnnxModule(executable, engine, NamedCall(*self._border()), self._known(executable), self._weights)
         module.report = self.report(time.perf_counter() - start)

@@ -36,6 +36,10 @@ OBJECTS = {
     "locations": "TensorLocation",
     "timings": "ITimingCache",
     "port": "ITensor",
+    "execution": "IRuntimeConfig",
+    "kernels": "IRuntimeCache",
+    "_kernels": "IRuntimeCache",
+    "_engine": "ICudaEngine",
 }
 """What the sources call an object of TensorRT's, whatever it hangs on -> its class."""
 
@@ -47,6 +51,10 @@ FLAVOURS = {
     "EngineValidity.INVALID": "tensorrt_rtx",
     "EngineInvalidityDiagnostics": "tensorrt_rtx",
     "Runtime.get_engine_validity": "tensorrt_rtx",
+    "IRuntimeCache.deserialize": "tensorrt_rtx",
+    "IRuntimeCache.serialize": "tensorrt_rtx",
+    "IRuntimeConfig.create_runtime_cache": "tensorrt_rtx",
+    "IRuntimeConfig.set_runtime_cache": "tensorrt_rtx",
 }
 """Names that are used for one flavour only."""
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, other_product, require_fit
 from trtcache.backends.tensorrt.refit import refit_engine
+from trtcache.backends.tensorrt.runtime_cache import RuntimeCache
+from trtcache.backends.tensorrt.targets import gpu_here
 from trtcache.errors import NoDeviceError, RefitError
+from trtcache.learned import learned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.learned import Learned
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +54,7 @@ def engine_of(
         if product := other_product(facts, machine):
             log.warning("a plan of %s was built for %s: it may be slower here, or not load", flavour.title, product)
         try:
-            return LoadedPlan(flavour, plan, facts, device, weights)
+            return LoadedPlan(flavour, plan, facts, device, weights, learned())
         except NoDeviceError as error:
             why = error.why
     log.info("a plan of %s is kept and not loaded: %s", flavour.title, why)
@@ -68,8 +73,9 @@ class LoadedPlan:
         facts: Facts,
         device: torch.device,
         weights: Mapping[str, torch.Tensor],
+        store: Learned | None = None,
     ) -> None:
-        """Load a plan, and put weights in if it takes any.
+        """Load a plan, and put weights in if it takes any; what it compiles at its first call is kept in ``store``.
 
         Raises:
             IncompatibleEngineError: TensorRT cannot load it, or it is not what is stored beside it.
@@ -81,14 +87,17 @@ class LoadedPlan:
         from trtcache.backends.tensorrt.runner import Runner, deserialized
 
         self._flavour, self.plan, self._facts, self._device = flavour, plan, facts, device
-        self.weights = weights
+        self.weights, self._store = weights, store
         trt, place = flavour.load(), CudaPlace(device)
         with place.entered():
             # The runtime is kept: it has to live as long as its engine.
             self._runtime, engine = deserialized(trt, flavour, plan)
             if facts.refit:  # whose weights are in it nobody knows
                 self._put_in(trt, engine)
-            self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place)
+            self._compiled = RuntimeCache(engine, flavour, gpu_here(), store if flavour.compiles_at_run else None)
+            context = self._compiled.context
+            self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place, context=context)
+        weakref.finalize(self, self._compiled.keep)
 
     def _put_in(self, trt: Any, engine: Any) -> None:
         logger, ears = logger_of(trt)
@@ -103,7 +112,7 @@ class LoadedPlan:
         """
         if not self._facts.refit:
             raise RefitError(mismatched=(_BAKED,))
-        return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights)
+        return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights, self._store)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the plan on the caller's stream.
@@ -111,7 +120,9 @@ class LoadedPlan:
         Raises:
             RunError: TensorRT refuses the call.
         """
-        return self._runner.run(inputs)
+        outputs = self._runner.run(inputs)
+        self._compiled.has_run()
+        return outputs
 
 
 _BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"

@@ -29,6 +29,7 @@ class Flavour:
         lacks: settings that it has not, by name, and why.
         capabilities: the compute capabilities that it builds for; empty where only a version can tell.
         times_kernels: whether it measures kernels while it builds, so that what it measured can be kept.
+        compiles_at_run: whether it compiles kernels when a plan first runs, so that those can be kept.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Flavour:
     lacks: Mapping[str, str]
     capabilities: tuple[str, ...] = ()
     times_kernels: bool = False
+    compiles_at_run: bool = False
 
     @property
     def version(self) -> str:
@@ -124,4 +126,5 @@ TENSORRT_RTX = Flavour(
         "compatible": "its plans are for capabilities, whatever the product; leave the setting out",
     },
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
+    compiles_at_run=True,
 )

@@ -18,7 +18,7 @@ from trtcache.backends.tensorrt.preflight import validity
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -59,7 +59,17 @@ def deserialized(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[
 class Runner:
     """An engine on a GPU."""
 
-    def __init__(self, trt: Any, kind: str, engine: Any, facts: Facts, *, home: torch.device, place: Place) -> None:
+    def __init__(
+        self,
+        trt: Any,
+        kind: str,
+        engine: Any,
+        facts: Facts,
+        *,
+        home: torch.device,
+        place: Place,
+        context: Callable[[], Any] | None = None,
+    ) -> None:
         """Look at the engine's inputs and outputs.
 
         Args:
@@ -69,11 +79,13 @@ class Runner:
             facts: what is stored beside its plan.
             home: where the model is; results go there.
             place: where the plan runs.
+            context: makes a context of the engine; by default the engine itself does.
 
         Raises:
             IncompatibleEngineError: it has inputs or outputs of other names, or of dtypes that torch has not.
         """
         self.engine, self._home, self._place, self._kind = engine, home, place, kind
+        self._context = context or engine.create_execution_context
         found = {engine.get_tensor_name(number) for number in range(engine.num_io_tensors)}
         if other := (found - {*facts.arguments, *facts.results}) | ({*facts.results} - found):
             raise IncompatibleEngineError("plan", f"it has other inputs or outputs than were stored: {sorted(other)}")
@@ -128,7 +140,7 @@ class Runner:
         number = threading.get_ident()
         thread = self._threads.get(number)
         if thread is None:
-            context = self.engine.create_execution_context()
+            context = self._context()
             if context is None:
                 raise RunError(self._kind, "there is no memory for a context")
             thread = self._threads[number] = _Thread(context, stream)
