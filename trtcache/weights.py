@@ -226,7 +226,15 @@ def fit(
         made[weight.name] = sources.make(weight) if kept is None else kept.clone()
         if kept is not None or sources.is_own(weight, made[weight.name]):
             own.add(weight.name)
+    if own:
+        finish(device)
     return Fitted(made, own)
+
+
+def finish(device: torch.device) -> None:
+    """Wait until what was made is there: a GPU makes it on this thread's stream, and calls may be on any."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 def check(

@@ -207,7 +207,7 @@ class CompiledModule:
         """Put weights in after their engine has answered as eager torch does, within a tolerance."""
         needed = self._interface.weights
         changing = [(one, slot) for one in needed if (slot := one.slot) is not None and slot.mutated]
-        refitted = beside(self._weights, needed, sources)
+        refitted = beside(self._weights, needed, sources, device=self._device)
         candidate = copy.copy(self)
         candidate._gate = Gate(self._gate.engine.refit(refitted.weights))
         state = {name: refitted.weights[one.name].clone() for one, slot in changing for name in slot.names}
@@ -221,7 +221,7 @@ class CompiledModule:
         )
         engine = candidate._gate.engine
         if changing:  # the call has changed them
-            refitted = beside(self._weights, needed, sources)
+            refitted = beside(self._weights, needed, sources, device=self._device)
             engine = engine.refit(refitted.weights)
         self._gate.open(engine)
         return refitted, off_by

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.weights import Fitted, alike
+from trtcache.weights import Fitted, alike, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,12 +58,12 @@ def refit(
         refitted = _in_place(gate, current, weights, sources, device)
         if refitted is not None:
             return refitted
-    refitted = beside(current, weights, sources)
+    refitted = beside(current, weights, sources, device=device)
     gate.open(gate.engine.refit(refitted.weights))
     return refitted
 
 
-def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -> Refitted:
+def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device) -> Refitted:
     """Make weights in memory of their own, but for those that would be as they are."""
     made: dict[str, torch.Tensor] = {}
     own, changed = set(), []
@@ -81,6 +81,8 @@ def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -
             made[name] = before
         if is_own:
             own.add(name)
+    if own:
+        finish(device)
     return Refitted(Fitted(made, own), tuple(changed))
 
 

@@ -12,7 +12,8 @@ import logging
 import os
 import tempfile
 import threading
-from contextlib import contextmanager
+import weakref
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -108,6 +109,8 @@ class PackageEngine:
         self._loader.load_constants(given, False, False, True)  # the binding names no arguments
         self.weight_names = frozenset(wanted)
         self._enters = package.device.type == "cuda"
+        if self._enters:  # calls return before their kernels have, which may read weights of this engine's own
+            weakref.finalize(self, _wait, package.device).atexit = False
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
         """Load the package once more, with other weights; calls that run on this engine are not disturbed."""
@@ -130,6 +133,11 @@ class PackageEngine:
         if device not in entered:
             torch.zeros(1, device=device)
             entered[device] = True
+
+
+def _wait(device: torch.device) -> None:
+    with suppress(RuntimeError):  # a GPU that failed runs nothing
+        torch.cuda.synchronize(device)
 
 
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
