@@ -53,7 +53,7 @@ def main(asked: str) -> int:
 
     told = json.loads(asked)
     # Eager's own convolutions round their factors to TF32 unless they are told not to.
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
     subject = Subject(told["backend"], told["device"], default_target(told["backend"]), Path(told["root"]), {})
     usable = True
     for step in told["steps"]:

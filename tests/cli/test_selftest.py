@@ -12,14 +12,14 @@ import torch
 
 from tests.conftest import environ_untraced
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache_cli import selftest
+from trtcache_cli import selftest, selftest_process
 from trtcache_cli.selftest_environment import default_target
 from trtcache_cli.selftest_process import attempt
 from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, STEPS, StepResult, report, summary
 from trtcache_cli.selftest_subject import SelfTest, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from .conftest import Result
@@ -177,3 +177,77 @@ def test_rtx_is_tried_up_to_its_gpu(
     assert found["facts"]["TensorRT-RTX"].startswith(TENSORRT_RTX.version)
     assert json.dumps(found["report"])
     assert not [*tmp_path.glob("trtcache*")]
+
+
+@pytest.mark.parametrize("backend", ["aot_inductor", "tensorrt_rtx"])
+def test_the_environment_is_told_in_facts(tmp_path: Path, backend: str) -> None:
+    """Versions, GPU and driver, or that there is none; what is not installed is a failure."""
+    if backend == "tensorrt_rtx" and not TENSORRT_RTX.installed:
+        pytest.skip("needs TensorRT-RTX")
+    result = attempt(
+        "environment", Subject(backend, "cpu", "sm_89" if backend == "tensorrt_rtx" else None, tmp_path, {})
+    )
+    assert result.status == OK, result
+    assert {"trtcache", "torch", "GPU", "driver", "target"} <= set(result.facts)
+    assert ("C++ compiler" in result.facts) == (backend == "aot_inductor")
+    assert attempt("environment", Subject("nothing", "cpu", None, tmp_path, {})).status == FAILED
+
+
+@pytest.fixture
+def canned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let every step end as it is told, without a process."""
+
+    def ending(status: str) -> None:
+        def process(_backend: str, _device: str, folder: Path, steps: list[str], **_: Any) -> list[StepResult]:
+            (folder / "cache").mkdir(exist_ok=True)
+            return [StepResult(step, status if step == "run" else OK, "seen", 1.0) for step in steps]
+
+        monkeypatch.setattr(selftest, "run_process", process)
+
+    return ending
+
+
+@pytest.mark.parametrize(("status", "code"), [(OK, 0), (NOT_RUN, 0), (FAILED, 1)])
+def test_a_failed_step_is_the_exit_code(
+    run: Callable[..., Result], canned: Callable[[str], None], status: str, code: int
+) -> None:
+    """A line of fields for each step as it ends, and the report after them; what is not run is no failure."""
+    canned(status)
+    done = run("selftest", "--backend", "aot_inductor")
+    assert done.code == code
+    assert [row[:2] for row in done.rows[:4]] == [["environment", OK], ["build", OK], ["hit", OK], ["run", status]]
+    assert "\n\n### trtcache selftest: aot_inductor\n" in done.out
+    as_json = run("selftest", "--backend", "aot_inductor", "--json")
+    assert (as_json.code, as_json.json["ok"], len(as_json.json["steps"])) == (code, code == 0, len(STEPS))
+
+
+def test_steps_and_a_directory_can_be_named(
+    run: Callable[..., Result], canned: Callable[[str], None], tmp_path: Path
+) -> None:
+    """The environment and the build come before; the directory is made and stays."""
+    canned(OK)
+    done = run("selftest", "--backend", "aot_inductor", "--step", "run", "--keep", tmp_path / "new", "--json")
+    assert [one["step"] for one in done.json["steps"]] == ["environment", "build", "run"]
+    assert (tmp_path / "new" / "cache").is_dir()
+    assert "trtcache ls --cache-dir" in done.err
+
+
+@pytest.fixture
+def _flags() -> Iterator[None]:
+    """Put the flag back that the process sets for itself."""
+    before = torch.backends.cudnn.allow_tf32
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("_flags")
+def test_a_process_tells_each_step_as_it_ends(
+    interpreter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line of JSON for each; without a usable backend the steps after the environment are not run."""
+    for backend, statuses in ((interpreter, [OK, OK]), ("nothing", [FAILED, NOT_RUN])):
+        root = tmp_path / backend / "cache"
+        asked = {"backend": backend, "device": "cpu", "root": str(root), "steps": ["environment", "build"]}
+        assert selftest_process.main(json.dumps(asked)) == 0
+        lines = [json.loads(line)["end"] for line in capsys.readouterr().out.splitlines()]
+        assert [line["status"] for line in lines] == statuses, lines
