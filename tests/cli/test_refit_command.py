@@ -161,9 +161,13 @@ def test_what_cannot_be_read_is_told(
 ) -> None:
     """Neither a damaged program, nor a damaged file of weights, nor a missing folder is a traceback."""
     (tmp_path / "damaged.safetensors").write_bytes(b"nothing of the kind")
+    with zipfile.ZipFile(file) as whole, zipfile.ZipFile(tmp_path / "less.pt2", "w") as less:
+        for name in whole.namelist():
+            less.writestr(name, b"[]" if name.endswith("model_weights_config.json") else whole.read(name))
     for args, code, message in (
         ((file, "-w", tmp_path / "damaged.safetensors"), 1, "no weights can be read from it"),
         ((file, "-w", tmp_path / "gone"), 1, "No such file"),
+        ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are not in a form that is known"),
         ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "cannot be exported"),
         ((file, "-w", save(1), "-o", tmp_path / "no" / "out"), 2, "there is no directory"),
         (("abcdef", "-w", save(1)), 5, "no entry has a key"),

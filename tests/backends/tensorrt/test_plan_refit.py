@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ import torch
 from safetensors.torch import save_file
 
 from tests.backends.tensorrt.plans import Small, compiled, ids
+from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Errors, logger_of
 from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.fingerprints import fingerprints
+from trtcache.refit import refitted_plan, write_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,3 +221,31 @@ def test_a_kept_plan_is_refitted_on_its_gpu(kept: trtcache.CompiledModule, tmp_p
             kept.refit(weights)
     with pytest.raises(NoDeviceError):
         kept.refit(Small(), verify=True)
+
+
+def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What TensorRT serialises of the refitted engine comes into the file as a whole; where it has none, it is told."""
+    engine = Engine()
+    trt = SimpleNamespace(
+        Refitter=Refitter, Weights=TRT.Weights, DataType=TRT.DataType, TensorLocation=TRT.TensorLocation
+    )
+    stored = {"format": 1, "inputs": [], "outputs": [], "refit": True, "weights": {"refittable": list(SHAPES)}}
+    flavour = SimpleNamespace(title="it", version="1.7", load=lambda: trt)
+    monkeypatch.setattr(refit, "logger_of", lambda _: logger_of(TRT))
+    monkeypatch.setattr(runner, "deserialized", lambda *_: (None, engine))
+    monkeypatch.setattr(preflight, "require_fit", lambda *_: None)
+    monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
+    plan = refit.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+    write_plan(plan, tmp_path / "plan")
+    assert (tmp_path / "plan").read_text() == "{'w0': 5.0, 'w1': 5.0, 'w2': 5.0}"
+    monkeypatch.setattr(engine, "serialize", lambda: None)
+    with pytest.raises(IncompatibleEngineError, match="it cannot write it"):
+        refit.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+
+
+def test_a_plan_is_written_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the error says so."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    entry: Any = SimpleNamespace(kind="tensorrt")
+    with pytest.raises(NoDeviceError, match="refitted on its GPU, and there is none here"):
+        refitted_plan(entry, None, None)  # type: ignore[arg-type]
