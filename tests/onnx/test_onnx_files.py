@@ -224,3 +224,41 @@ def test_an_input_that_is_called_like_a_weight_of_a_plan_is_told(tmp_path: Path)
     path = saved(tmp_path / "model.onnx", made)
     with pytest.raises(OnnxFileError, match="called 'w0', as plans call their weights; rename it"):
         hand_over(OnnxFile(path), canonical(path).slots)
+
+
+def test_external_data_in_the_middle_of_a_graph_is_put_into_the_model(tmp_path: Path) -> None:
+    """A parser is given initializers by reference, and nothing else; the graph's digest is the one without files."""
+    text = """g (float[2] x, bool c) => (float[2] y)
+    { k = Constant <value: tensor = float[2] {1, 2}> ()
+      a = Mul(x, k)
+      y = If (c) <then_branch = t () => (float[2] p) <float[2] h = {3, 4}> { p = Mul(a, h) },
+                  else_branch = e () => (float[2] q) { q = Neg(a) }> }"""
+    path = saved(tmp_path / "whole.onnx", model(text))
+    made, spread = model(text), tmp_path / "spread.onnx"
+    tensors = {"data": made.graph.node[0].attribute[0].t, "more": made.graph.node[2].attribute[0].g.initializer[0]}
+    for location, tensor in tensors.items():
+        (tmp_path / location).write_bytes(onnx.numpy_helper.to_array(tensor).tobytes())
+        tensor.ClearField("float_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=location)
+    spread.write_bytes(made.SerializeToString())
+    assert OnnxFile(spread).locations == ["data", "more"]
+    assert canonical(spread).digest == canonical(path).digest
+    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(spread), ()).content)
+    onnx.checker.check_model(handed)
+    assert list(handed.graph.node[2].attribute[0].g.initializer[0].raw_data) == [0, 0, 64, 64, 0, 0, 128, 64]
+
+
+def test_weights_in_lists_and_weights_without_elements_are_read(tmp_path: Path) -> None:
+    """Numbers need not be raw bytes, and a tensor can be empty, in a file of no bytes too."""
+    listed = model("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }")
+    assert weight(saved(tmp_path / "listed.onnx", listed)).tolist() == [1, 2]
+    empty = model("g (float[2, 0] x) => (float[2, 0] y) { y = Mul(x, w) }", {"w": np.ones((2, 0), "f4")})
+    assert weight(saved(tmp_path / "empty.onnx", empty)).shape == (2, 0)
+    (tmp_path / "nothing").write_bytes(b"")
+    tensor = empty.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="nothing")
+    (tmp_path / "empty.onnx").write_bytes(empty.SerializeToString())
+    assert weight(tmp_path / "empty.onnx").shape == (2, 0)

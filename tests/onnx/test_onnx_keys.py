@@ -277,9 +277,95 @@ def test_weights_with_other_uses_are_constants(tmp_path: Path) -> None:
     assert [slot.names for slot in found.slots] == [("k",)]
 
 
+CONSTANTS = {
+    "value_float": [1.0, 2.0],
+    "value_floats": [[1.0], [1.0, 1.0]],
+    "value_int": [1, 2],
+    "value_ints": [[1], [1, 1]],
+    "value_string": ["a", "b"],
+    "value_strings": [["a"], ["a", "a"], ["aa"]],
+    "sparse_value": [
+        helper.make_sparse_tensor(
+            helper.make_tensor("v", TensorProto.FLOAT, [1], [value]),
+            helper.make_tensor("i", TensorProto.INT64, [1], [place]),
+            [3],
+        )
+        for value, place in ((1.0, 0), (2.0, 0), (1.0, 1))
+    ],
+}
+"""Form of a constant -> values that are all different."""
+
+
+@pytest.mark.parametrize("form", CONSTANTS)
+def test_a_constant_is_its_content_in_every_form(tmp_path: Path, form: str) -> None:
+    """Each value of each form is another program, and the same value again is the same one."""
+    digests = []
+    for value in (*CONSTANTS[form], CONSTANTS[form][0]):
+        made = model("g (float[2] x) => (float[2] y) { k = Shape(x)\n y = Reshape(x, k) }")
+        made.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["k"], **{form: value}))
+        digests.append(canonical(saved(tmp_path / "a.onnx", made)).digest)
+    assert digests[0] == digests[-1]
+    assert len(set(digests)) == len(digests) - 1
+
+
+def test_a_sparse_initializer_is_its_content(tmp_path: Path) -> None:
+    """It is no input and no weight."""
+    digests = set()
+    for value in (1.0, 2.0):
+        made = model("g (float[3] x) => (float[3] y) { y = Mul(x, k) }")
+        elements = helper.make_tensor("k", TensorProto.FLOAT, [1], [value])
+        places = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+        made.graph.sparse_initializer.append(helper.make_sparse_tensor(elements, places, [3]))
+        found = canonical(saved(tmp_path / "a.onnx", made))
+        assert found.slots == ()
+        digests.add(found.digest)
+    assert len(digests) == 2
+
+
+ATTRIBUTES = [
+    {"a": 1},
+    {"a": 1.0},
+    {"a": "1"},
+    {"a": b"\xff"},
+    {"a": [1, 2]},
+    {"a": [1.0, 2.0]},
+    {"a": ["1", "2"]},
+    {"a": helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])},
+    {"a": helper.make_tensor("t", TensorProto.FLOAT, [1], [2.0])},
+    {"a": [helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])]},
+    {"a": helper.make_tensor_type_proto(TensorProto.FLOAT, [1])},
+    {"a": helper.make_tensor_type_proto(TensorProto.FLOAT, None)},
+    {"a": helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))},
+    {"a": helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))},
+    {"a": CONSTANTS["sparse_value"][0]},
+    {"b": 1},
+    {},
+]
+
+
+def test_attributes_of_every_kind_have_a_say(tmp_path: Path) -> None:
+    """No two of them are taken for each other."""
+    digests = set()
+    for place, attributes in enumerate(ATTRIBUTES):
+        made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.Op(x) }")
+        made.graph.node[0].CopyFrom(helper.make_node("Op", ["x"], ["y"], domain="own", **attributes))
+        digests.add(canonical(saved(tmp_path / f"{place}.onnx", made)).digest)
+    assert len(digests) == len(ATTRIBUTES)
+
+
+def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
+    """It has no end, and neither would its digest."""
+    looped = FUNCTION.replace("q = Mul(p, k)", "q = own.twice <by: float = 1.0> (p)").replace(
+        '["" : 17]>\ntwice', '["" : 17, "own" : 1]>\ntwice'
+    )
+    with pytest.raises(OnnxFileError, match="its function twice calls itself"):
+        canonical(saved(tmp_path / "a.onnx", model(looped)))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing makes"),
         ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing makes"),
         ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
         ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),

@@ -13,11 +13,15 @@ from onnx import TensorProto
 import trtcache
 from tests.backends.tensorrt.plans import network_of, stored
 from tests.onnx.graphs import BRANCHES, FUNCTION, HEAD, canonical, model, saved, small
+from trtcache.backends.tensorrt.backend import TensorRTBackend
+from trtcache.backends.tensorrt.flavour import Flavour
 from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.errors import (
     BackendUnavailableError,
+    BuildCancelledError,
     BuildForbiddenError,
     CanonicalizationError,
+    IncompatibleEngineError,
     InputError,
     NoDeviceError,
     OnnxFileError,
@@ -396,6 +400,56 @@ def test_what_is_rare_builds_as_well(engines: Path, tmp_path: Path, name: str) -
     text, args = RARE[name]
     module = compiled(saved(tmp_path / "model.onnx", model(text)), engines, *args)
     assert module.report.partitions[0].path
+
+
+def test_where_no_tensorrt_is_installed_each_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``auto`` says what would do; one asked for by name is not replaced."""
+    path = saved(tmp_path / "small.onnx", small())
+    monkeypatch.setattr(Flavour, "installed", False)
+    with pytest.raises(BackendUnavailableError, match=r"needs one of these: .*TensorRT is not.*TensorRT-RTX is not"):
+        key(path, backend="auto")
+    with pytest.raises(BackendUnavailableError, match=r"TensorRT-RTX is not installed; pip install 'trtcache\["):
+        key(path)
+
+
+def test_an_entry_that_cannot_be_loaded_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with torch models: put aside, counted, and told in the log; a new one that cannot is an error."""
+    path, root = saved(tmp_path / "small.onnx", small()), tmp_path / "cache"
+    compiled(path, root)
+    real, refused = TensorRTBackend.load_entry, []
+
+    def once(self: Any, read: Any, **options: Any) -> Any:
+        if not refused:
+            refused.append(True)
+            raise IncompatibleEngineError("plan", "of another time")
+        return real(self, read, **options)
+
+    monkeypatch.setattr(TensorRTBackend, "load_entry", once)
+    assert compiled(path, root).report.partitions[0].outcome == "built"
+    assert "cannot be loaded and is built again" in caplog.text
+    assert counted(root)["reject", "tensorrt_rtx"] == 1
+    refused.clear()
+    with pytest.raises(IncompatibleEngineError):
+        compiled(path, tmp_path / "another")
+
+
+def test_a_file_of_another_opset_is_another_graph(engines: Path, tmp_path: Path) -> None:
+    """A refit says so in words."""
+    module = compiled(saved(tmp_path / "small.onnx", small()), engines)
+    newer = small()
+    newer.opset_import[0].version = 18
+    with pytest.raises(RefitError, match=r"another graph \(opset ai.onnx: 17 -> 18"):
+        module.refit(saved(tmp_path / "newer.onnx", newer))
+
+
+def test_a_build_that_is_called_off_leaves_nothing(tmp_path: Path) -> None:
+    """No entry, no memo and no half of a plan."""
+    path = saved(tmp_path / "small.onnx", small())
+    with trtcache.watching(lambda _: False), pytest.raises(BuildCancelledError, match="nothing was stored"):
+        compiled(path, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("entries/*/*"))
 
 
 def test_a_forbidden_build_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,11 +31,6 @@ class ExternalData:
         self._model = model
         self._mapped: dict[str, tuple[memoryview, tuple[int, ...]]] = {}
 
-    @property
-    def locations(self) -> list[str]:
-        """The files that were used, as the model names them."""
-        return sorted(self._mapped)
-
     def content(self, tensor: Any, size_bytes: int) -> memoryview:
         """Return the bytes of a tensor.
 

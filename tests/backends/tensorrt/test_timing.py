@@ -110,3 +110,5 @@ def test_a_store_that_cannot_be_written_is_no_matter(tmp_path: Path, monkeypatch
     monkeypatch.setenv("TRTCACHE_READONLY", "1")
     assert built(Cache(tmp_path), "a", "b") == ["b"]
     assert set(times(Cache(tmp_path))) == {"a"}
+    monkeypatch.setenv("TRTCACHE_DISABLE", "1")
+    assert built(Cache(tmp_path), "a", "b") == ["a", "b"]
