@@ -252,14 +252,8 @@ def test_the_gpu_is_in_the_key(
 
 def test_memory_is_told_in_classes() -> None:
     """What a driver keeps for itself does not part two GPUs of one product."""
-    assert [memory_gib(int(gib * (1 << 30))) for gib in (5.8, 14.6, 23.6, 79.1, 79.6, 139.8)] == [
-        8,
-        16,
-        24,
-        80,
-        80,
-        140,
-    ]
+    reported = (5.8, 14.6, 23.6, 79.1, 79.6, 139.8)
+    assert [memory_gib(int(gib * (1 << 30))) for gib in reported] == [8, 16, 24, 80, 80, 140]
 
 
 @pytest.mark.parametrize(
