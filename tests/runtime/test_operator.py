@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 X = torch.randn(3, 4)
 BATCH = torch.export.Dim("batch", min=2, max=64)
-CASES = (
-    *("complex", "constants_out", "dtypes", "empty", "input_out", "keywords", "layouts", "namedtuple", "no_inputs"),
-    *("no_outputs", "transposed", "values_in", "weight_out"),
-)
+CASES = ("complex", "constants_out", "empty", "input_out", "keywords", "no_inputs", "no_outputs", "values_in")
 EXECUTE = torch.ops.trtcache.execute_engine.default
 
 
@@ -144,7 +141,7 @@ def test_fake_results_are_as_real_ones(compiled: Callable[..., trtcache.Compiled
     for one, other in zip(found, real, strict=True):
         if isinstance(other, torch.Tensor):
             assert (one.dtype, one.shape, one.device) == (other.dtype, other.shape, other.device)
-            assert one.stride() == other.stride() or name in {"complex", "weight_out"}  # views of other memory
+            assert one.stride() == other.stride() or name == "complex"  # a view with gaps
         else:
             assert one == other
 
