@@ -149,11 +149,13 @@ class Cache:
         combine: Callable[[bytes | None], bytes | None],
         *,
         name: str | None = None,
+        saves_s: float = 0.0,
     ) -> None:
         """Put what ``combine`` makes of the content kept for ``parts`` in its place; nothing where it returns None.
 
         Of all threads and processes one does so at a time, so that none loses what another added. For what saves time
-        and may be lost: nothing is counted but a failure to store it, and trouble with the store is a warning.
+        and may be lost: nothing is counted but a failure to store it, and trouble with the store is a warning. A prune
+        takes ``saves_s`` for the seconds of its build.
 
         Raises:
             CanonicalizationError: a part has no stable value.
@@ -166,7 +168,7 @@ class Cache:
             found = store.get(key)
             made = combine(bytes(found.read()) if isinstance(found, Entry) else None)
             if made is not None:
-                self.keep(key, made, build_s=0.0, name=name)
+                self.keep(key, made, build_s=saves_s, name=name)
 
     def get_or_build(
         self,

@@ -21,11 +21,18 @@ class Learned(Protocol):
         ...
 
     def merge(
-        self, kind: str, parts: Mapping[str, object], combine: Callable[[bytes | None], bytes | None], *, name: str
+        self,
+        kind: str,
+        parts: Mapping[str, object],
+        combine: Callable[[bytes | None], bytes | None],
+        *,
+        name: str,
+        saves_s: float,
     ) -> None:
         """Keep what ``combine`` makes of what is kept now, or leave that where it returns None.
 
-        MUST let no other process do so meanwhile. Trouble with the store MUST NOT become the caller's.
+        ``saves_s`` is about how long it would take to learn it again, by which a full store chooses what to drop.
+        It MUST let no other process do so meanwhile, and trouble with the store MUST NOT become the caller's.
         """
         ...
 

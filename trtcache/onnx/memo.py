@@ -94,7 +94,7 @@ class Memos:
             return
         if self._locations() != locations:
             beside = _json({"locations": locations})
-            self._cache.keep(self._first(), {MEMBER: beside}, build_s=0.0, name=request.name)
+            self._cache.keep(self._first(), {MEMBER: beside}, build_s=request.read_s, name=request.name)
         self._cache.keep(kept, {MEMBER: data}, build_s=took_s, name=request.name)
 
     def _locations(self) -> list[str] | None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KIND = "runtime_cache"
 
+_COMPILING_S = 5.0  # nobody has measured it; a prune is to know that it is not nothing
+
 log = logging.getLogger(__name__)
 
 
@@ -71,7 +73,7 @@ class RuntimeCache:
         try:
             content = bytes(self._kernels.serialize())
             if content and content != self._recalled:
-                self._store.merge(KIND, self._parts, self._combined, name=self._name)
+                self._store.merge(KIND, self._parts, self._combined, name=self._name, saves_s=_COMPILING_S)
         except Exception:  # it runs at exit too, when a GPU may be gone
             log.debug("compiled kernels could not be kept", exc_info=True)
 

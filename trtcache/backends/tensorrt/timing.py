@@ -6,7 +6,9 @@ times nothing while it builds (its timing caches are empty since 1.2), so there 
 
 from __future__ import annotations
 
+import functools
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from trtcache.learned import learned
@@ -31,6 +33,7 @@ class Timings:
         self._config, self._flavour, self._store = config, flavour, store
         self._parts = parts_of(flavour, gpu) if gpu is not None else {}
         self._recalled: bytes | None = None
+        self._began_s = time.perf_counter()
         if store is not None and self._parts:
             self._recalled = store.recall(KIND, self._parts)
             self._attach(self._recalled or b"")
@@ -56,8 +59,9 @@ class Timings:
             return
         timings = self._config.get_timing_cache()
         if timings is not None:
-            name = f"{self._flavour.title} {self._flavour.version}"
-            self._store.merge(KIND, self._parts, lambda stored: self._combined(timings, stored), name=name)
+            name, took_s = f"{self._flavour.title} {self._flavour.version}", time.perf_counter() - self._began_s
+            combine = functools.partial(self._combined, timings)
+            self._store.merge(KIND, self._parts, combine, name=name, saves_s=took_s)
 
     def _combined(self, timings: Any, stored: bytes | None) -> bytes | None:
         if stored is not None and stored != self._recalled:
