@@ -362,6 +362,21 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
         canonical(saved(tmp_path / "a.onnx", model(looped)))
 
 
+def test_functions_that_call_functions_are_looked_at_once_each(tmp_path: Path) -> None:
+    """Forty functions that each call the next one twice are not 2 ** 40; the innermost one has a say in all."""
+    digests = set()
+    for innermost in ("Relu", "Neg", "RandomNormalLike"):
+        made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.f0(x) }")
+        opsets = list(made.opset_import)
+        for at in range(40):
+            nodes = [helper.make_node(f"f{at + 1}", [one], [other], domain="own") for one, other in ("pq", "qr")]
+            made.functions.append(helper.make_function("own", f"f{at}", ["p"], ["r"], nodes, opsets))
+        last = [helper.make_node(innermost, ["p"], ["r"])]
+        made.functions.append(helper.make_function("own", "f40", ["p"], ["r"], last, opsets))
+        digests.add(canonical(saved(tmp_path / "a.onnx", made)).digest)
+    assert len(digests) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

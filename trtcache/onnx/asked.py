@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, SettingsError
-from trtcache.inputs import Input
-from trtcache.onnx.ports import Sizes
+from trtcache.onnx.ports import Sizes, is_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,9 +115,8 @@ def _chosen(backend: str) -> Any:
 
 
 def _written(given: Any) -> object:
-    if isinstance(given, Input):
-        given, dtype = Sizes(*given.bounds()), str(given.dtype)
-        return [dtype, list(given.least), list(given.usual), list(given.most)]
+    if is_input(given):
+        return [str(given.dtype), *map(list, given.bounds())]
     if isinstance(given, Sizes):
         return ["", list(given.least), list(given.usual), list(given.most)]
     if hasattr(given, "shape") and hasattr(given, "dtype"):

@@ -61,6 +61,16 @@ class Body:
     outer: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A local function: the digest of its body, and what is true of that."""
+
+    digest: str
+    random: bool
+    opaque: bool
+    foreign: frozenset[str]
+
+
 class Operators:
     """The operators of one model, or of one of its functions.
 
@@ -78,6 +88,7 @@ class Operators:
         functions: Mapping[tuple[str, str, str], Any],
         schemas: Schemas | None = None,
         calling: tuple[tuple[str, str, str], ...] = (),
+        called: dict[tuple[str, str, str], _Function] | None = None,
     ) -> None:
         """Know a model's operators.
 
@@ -88,6 +99,7 @@ class Operators:
             functions: its local functions, by domain, name and overload.
             schemas: what was looked up already.
             calling: the functions that this one is called from.
+            called: functions that were met already, from wherever: each is looked at once.
         """
         self.elements = elements
         self.used: dict[str, int] = {}
@@ -97,7 +109,7 @@ class Operators:
         self._functions = functions
         self._schemas = schemas or Schemas()
         self._calling = calling
-        self._called: dict[tuple[str, str, str], tuple[str, Operators]] = {}
+        self._called = {} if called is None else called
 
     def error(self, why: str) -> OnnxFileError:
         """Return an error of this model."""
@@ -116,15 +128,14 @@ class Operators:
     def is_random(self, node: Any) -> bool:
         """Say whether a node can answer otherwise the next time; what nobody knows may."""
         if function := self.function_of(node):
-            return any(map(self._function(function)[1].is_random, self._functions[function].node))
+            return self._function(function).random
         inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
         return inner or node.op_type in _RANDOM or self._schema(node) is None
 
     def opaque(self, node: Any) -> bool:
         """Say whether a node may compute sizes from any of its inputs."""
         if function := self.function_of(node):
-            nodes = self._functions[function].node
-            return any(decides_sizes(one) or self._function(function)[1].opaque(one) for one in nodes)
+            return self._function(function).opaque
         return self._schema(node) is None
 
     def _schema(self, node: Any) -> Any:
@@ -148,9 +159,13 @@ class Operators:
         shown: list[Json] = [] if present == [1] else [list(present)]
         domain, schema = domain_of(node.domain), self._schema(node)
         if function := self.function_of(node):
-            digest, inner = self._function(function)
-            self.foreign |= inner.foreign
-            return [self.name(node), [operands, dict(given), digest, *shown], None], ["", "attributes", "function"]
+            called = self._function(function)
+            self.foreign |= called.foreign
+            return [self.name(node), [operands, dict(given), called.digest, *shown], None], [
+                "",
+                "attributes",
+                "function",
+            ]
         if domain in self._versions:
             self.used[domain] = self._versions[domain]
         if schema is None:
@@ -237,29 +252,38 @@ class Operators:
         digests = [walk.digest(one.name) for one in graph.output]
         return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
 
-    def _function(self, name: tuple[str, str, str]) -> tuple[str, Operators]:
-        """Return the digest of a local function, and what its body's operators are."""
+    def _function(self, name: tuple[str, str, str]) -> _Function:
+        """Return what is known of a local function."""
         if name in self._calling:
             raise self.error(f"its function {name[1]} calls itself")
         if name not in self._called:
-            from trtcache.onnx.walk import Walk
-
-            proto, calling = self._functions[name], (*self._calling, name)
-            inner = Operators(self._path, self.elements, proto.opset_import, self._functions, self._schemas, calling)
-            places = {one: place for place, one in enumerate(proto.input)}
-            self._called[name] = "", inner
-
-            def leaf(wanted: str) -> list[Json]:
-                if wanted not in places:
-                    raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing makes")
-                return ["inner input", [places[wanted]]]
-
-            walk = Walk(inner, proto.node, leaf, {})
-            digests = [walk.digest(one) for one in proto.output]
-            defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
-            head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
-            self._called[name] = digest_of(head, digests).hex(), inner
+            self._called[name] = self._walked(name)
         return self._called[name]
+
+    def _walked(self, name: tuple[str, str, str]) -> _Function:
+        from trtcache.onnx.walk import Walk
+
+        proto, calling = self._functions[name], (*self._calling, name)
+        inner = Operators(
+            self._path, self.elements, proto.opset_import, self._functions, self._schemas, calling, self._called
+        )
+        places = {one: place for place, one in enumerate(proto.input)}
+
+        def leaf(wanted: str) -> list[Json]:
+            if wanted not in places:
+                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing makes")
+            return ["inner input", [places[wanted]]]
+
+        walk = Walk(inner, proto.node, leaf, {})
+        digests = [walk.digest(one) for one in proto.output]
+        defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
+        head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
+        return _Function(
+            digest=digest_of(head, digests).hex(),
+            random=any(map(inner.is_random, proto.node)),
+            opaque=any(decides_sizes(one) or inner.opaque(one) for one in proto.node),
+            foreign=frozenset(inner.foreign),
+        )
 
 
 def _operands(operands: list[Json], schema: Any) -> list[Json]:

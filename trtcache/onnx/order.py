@@ -108,6 +108,7 @@ class Order:
         with learning(self._cache):
             engine = self._asked.backend.load_entry(self.entry.read, device=here, constants={}, weights=given)
         self._file.check_unchanged()
+        self._file.release()  # the module keeps the file for its weights, and not all of it in memory
         module = OnnxModule(executable, engine, NamedCall(*self._border()), self._known(executable), self._weights)
         module.report = self.report(time.perf_counter() - start)
         return module
