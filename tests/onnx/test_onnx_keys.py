@@ -296,6 +296,15 @@ CONSTANTS = {
 """Form of a constant -> values that are all different."""
 
 
+def test_what_a_function_takes_is_no_weight(tmp_path: Path) -> None:
+    """A function may be called like an operator of ONNX, and do anything with its arguments."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }"""
+    assert len(canonical(saved(tmp_path / "a.onnx", model(text))).slots) == 1
+    function = """<domain: "", opset_import: ["" : 17]> Add (p, q) => (r) { r = Clip(p, q) }"""
+    assert canonical(saved(tmp_path / "b.onnx", model(text + function))).slots == ()
+
+
 @pytest.mark.parametrize("form", CONSTANTS)
 def test_a_constant_is_its_content_in_every_form(tmp_path: Path, form: str) -> None:
     """Each value of each form is another program, and the same value again is the same one."""

@@ -68,7 +68,8 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
     known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
     results = [one.name for one in graph.output]
-    weights = weights_among(file.initializers, _needed(graph, results), results, known.opaque)
+    needed = _needed(graph, results)
+    weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
     leaves = _Leaves(file, inputs, weights)
     walk = Walk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
     digests = [walk.digest(name) for name in results]

@@ -87,7 +87,12 @@ _SIZE_ONLY = frozenset({"Shape", "Size"})
 
 
 def weights_among(
-    initializers: Mapping[str, Any], nodes: Iterable[Any], results: Collection[str], opaque: Callable[[Any], bool]
+    initializers: Mapping[str, Any],
+    nodes: Iterable[Any],
+    results: Collection[str],
+    *,
+    opaque: Callable[[Any], bool],
+    calls: Callable[[Any], object],
 ) -> frozenset[str]:
     """Return the names of the initializers that are weights.
 
@@ -96,6 +101,7 @@ def weights_among(
         nodes: the graph's nodes that its results need.
         results: names of the graph's outputs.
         opaque: says of a node whether it may compute sizes from any of its inputs.
+        calls: says of a node which function of the model it calls, whatever ONNX has under that name.
     """
     nodes = list(nodes)
     uses: dict[str, list[tuple[Any, int]]] = {name: [] for name in initializers}
@@ -113,7 +119,7 @@ def weights_among(
         and tensor.data_type in _WEIGHT_TYPES
         and math.prod(tensor.dims)
         and uses[name]
-        and all(_takes_whole(node, place, len(tensor.dims)) for node, place in uses[name])
+        and all(not calls(node) and _takes_whole(node, place, len(tensor.dims)) for node, place in uses[name])
     )
 
 
