@@ -14,7 +14,14 @@ VARIABLE = "TRTCACHE_LOG"
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
-    "keys": ("trtcache.keys", "trtcache.api", "trtcache.supply", "trtcache.shortcut", "trtcache.pt2"),
+    "keys": (
+        "trtcache.keys",
+        "trtcache.api",
+        "trtcache.compiling",
+        "trtcache.supply",
+        "trtcache.shortcut",
+        "trtcache.pt2",
+    ),
     "store": ("trtcache.store", "trtcache.cache"),
     "tensorrt": ("trtcache.tensorrt",),
     "cli": ("trtcache_cli",),

@@ -1,0 +1,163 @@
+"""From a lowered program with its key to a compiled module: the entry, the engine, this model's weights."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from trtcache.backends.members import ENGINE, members_of
+from trtcache.errors import CanonicalizationError, IncompatibleEngineError, SettingsError
+from trtcache.learned import learning
+from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.signature import CallSignature
+from trtcache.supply import partition, supply
+from trtcache.values import CacheKey
+from trtcache.weights import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import Engine
+    from trtcache.cache import Cache
+    from trtcache.keys.stored import StoredGraph
+    from trtcache.request import Model, Request
+    from trtcache.store.entry import Entry
+
+log = logging.getLogger(__name__)
+
+
+def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:
+    """Build, or take from the cache, what was prepared for ``model``; ``report.compile_s`` is left to the caller.
+
+    Raises:
+        SettingsError: the settings name modules that stay in torch.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+    """
+    report = report_of(request)
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        module, one = _compiled(request, cache, Path(folder), model)
+    report.partitions.append(one)
+    module.report = report
+    return module
+
+
+def report_of(request: Request) -> Report:
+    """Return the report on a request, without its engine.
+
+    Raises:
+        SettingsError: the settings name modules that stay in torch.
+    """
+    program, seconds = request.program, request.program.seconds
+    if any("torch_executed" in node.meta for node in program.order):
+        raise SettingsError(
+            "settings.torch_executed_modules", "compile builds whole programs only; lower and key know it"
+        )
+    return Report(
+        name=program.name,
+        backend=request.backend.name,
+        target=request.label,
+        export_s=seconds["export"],
+        decompose_s=seconds["decompose"],
+        lower_s=seconds["lower"],
+        key_s=request.key_s,
+    )
+
+
+def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
+    program = request.program
+    known = frozenset(program.state)
+    weights = fit(program.interface.weights, program.state, known=known, device=program.device)
+    second = _second_choice(request, cache)
+    entry, why = (second, "") if second else entry_for(request, cache, folder)
+    start = time.perf_counter()
+    try:
+        engine = _load(request, entry, weights, cache)
+    except IncompatibleEngineError as error:
+        if entry.outcome == "built":
+            raise
+        log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
+        if second is None:  # a plan for another product is not damaged by that
+            cache.reject(entry, "load")
+        entry, why = entry_for(request, cache, folder)
+        start = time.perf_counter()
+        engine = _load(request, entry, weights, cache)
+    forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
+    call = CallSignature(program.in_spec, program.out_spec, forward)
+    module = CompiledModule(Executable.of(program), engine, weights, call)
+    return module, partition_of(request, entry, why, time.perf_counter() - start)
+
+
+def partition_of(request: Request, entry: Entry, why: str, load_s: float) -> PartitionReport:
+    """Return the report on the entry of a request."""
+    weights = len(request.program.interface.weights)
+    key = entry.key if isinstance(request.key, CacheKey) else request.key
+    return partition(key, entry, weights=weights, load_s=load_s, why=why)
+
+
+def entry_for(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
+    """Return the entry, and if it had to be built why there was none.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+    """
+    program = request.program
+
+    def build() -> dict[str, bytes | Path]:
+        log.info("building %s for %s", program.name, request.label)
+        made = request.backend.build(program, request.settings, request.target, folder)
+        if isinstance(request.key, CanonicalizationError):
+            return {ENGINE: made.engine, **made.members}
+        return {**members_of(program, request.records, made.engine), **made.members}
+
+    return supply(
+        request.key,
+        cache,
+        build,
+        kind=request.backend.name,
+        name=program.name,
+        graph=lambda: graph_of(request),
+        provenance={"torch": torch.__version__},
+    )
+
+
+def _second_choice(request: Request, cache: Cache) -> Entry | None:
+    """Return an entry for another product of this GPU's capability, where settings allow it and there is no other."""
+    store, key = cache.store, request.key
+    if request.settings.tensorrt.compatible != "capability" or store is None or not isinstance(key, CacheKey):
+        return None
+    if store.path(key.digest).exists():
+        return None
+    from trtcache.keys.second_choice import second_choice
+
+    found = second_choice(store, key)
+    entry = cache.peek(found.key) if found else None
+    if entry is None:
+        return None
+    log.warning("%s: %s", request.program.name, found)
+    return replace(entry, reason=str(found))
+
+
+def graph_of(request: Request) -> StoredGraph:
+    """Return the lowered graph in the form in which entries keep it."""
+    from trtcache.keys.graph import graph_document
+    from trtcache.keys.stored import StoredGraph
+
+    return StoredGraph.of(graph_document(request.program, request.records))
+
+
+def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor], cache: Cache) -> Engine:
+    program = request.program
+    with learning(cache):
+        return request.backend.load_entry(
+            entry.read, device=program.device, constants=program.constants, weights=weights
+        )
