@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from tests.onnx.graphs import canonical, model, saved, small
+from tests.onnx.graphs import BRANCHES, FUNCTION, canonical, model, saved, small
 from trtcache.errors import OnnxFileError
 from trtcache.onnx import file as file_module
 from trtcache.onnx.file import OnnxFile
@@ -73,6 +74,33 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content[:length])
         with pytest.raises(OnnxFileError):
             canonical(path)
+
+
+def test_a_file_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None:
+    """Whatever is flipped, the answer is a graph or an error of ours; a name that is no text is one such."""
+    draw, refused = random.Random(0), 0
+    for text in (None, BRANCHES, FUNCTION):
+        whole = saved(tmp_path / "whole.onnx", small() if text is None else model(text)).read_bytes()
+        for _ in range(300):
+            content = bytearray(whole)
+            content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+            (tmp_path / "flipped.onnx").write_bytes(content)
+            try:
+                file = OnnxFile(tmp_path / "flipped.onnx")
+                hand_over(file, canonical(file.path).slots)
+            except OnnxFileError:
+                refused += 1
+    assert refused > 300
+
+
+def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """Wherever it stands: protobuf takes it for bytes."""
+    whole = saved(tmp_path / "whole.onnx", small()).read_bytes()
+    for name in (b"\x0a\x01w", b"MatMul"):
+        at = whole.index(name) + len(name) - 1
+        (tmp_path / "a.onnx").write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
+        with pytest.raises(OnnxFileError, match="a name in it is no text"):
+            canonical(tmp_path / "a.onnx")
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

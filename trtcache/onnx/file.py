@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from trtcache.errors import OnnxFileError
 from trtcache.onnx.elements import EXTERNAL, Elements
 from trtcache.onnx.external import ExternalData, state
+from trtcache.onnx.names import names_in
 from trtcache.values import Digest
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class OnnxFile:
             raise self.error("it is no ONNX file, or is damaged or cut off") from error
         if not model.HasField("graph") or not model.opset_import:
             raise self.error("it is no ONNX file: it has no graph, or does not say of which operators")
+        if not all(isinstance(one, str) for one in names_in(model)):  # protobuf gives bytes where they are no UTF-8
+            raise self.error("it is damaged: a name in it is no text")
         return model
 
     def _onnx(self) -> Any:
