@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
+    from trtcache.thread_counts import threads as threads
     from trtcache.values import CacheKey as CacheKey
     from trtcache.values import Digest as Digest
     from trtcache.values import digest as digest
@@ -39,6 +40,7 @@ _EXPORTS = {
     "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.api",
     "lower": "trtcache.api",
+    "threads": "trtcache.thread_counts",
     "uninstall": "trtcache.integrations.torch_tensorrt",
     "watching": "trtcache.progress",
 }

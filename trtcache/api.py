@@ -99,6 +99,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         request = request_of(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
         module = compile_request(request, store, model)
         module.examples = Examples.of(model, args, kwargs)
+    module.threads = wanted.threads
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.tensorrt_settings import TensorRTSettings
+from trtcache.thread_counts import Threads
 
 Option: TypeAlias = bool | int | float | str
 
@@ -30,7 +31,12 @@ IN_THE_GRAPH = frozenset({"torch_executed_modules"})
 """Fields that are no part of the key by themselves: all that they do is to mark nodes, and marks are in the key."""
 
 
+AT_RUN_TIME = frozenset({"threads"})
+"""Fields that say how engines run and not what they are: code is always built for any number of threads."""
+
 AUTOCASTS = ("fp16", "bf16")
+
+_LEFT_OUT = IN_THE_GRAPH | AT_RUN_TIME
 
 _LATER = frozenset({"autocast", "autocast_exclude", "tensorrt"})
 """Fields that came later: left out of a key where they say nothing, so that they leave older keys as they are."""
@@ -54,6 +60,8 @@ class Settings:
         autocast_exclude: operators that ``autocast`` leaves as they are, by name (``aten.convolution``).
         tensorrt: settings of the ``tensorrt`` and ``tensorrt_rtx`` backends, ``TensorRTSettings`` or a mapping of its
             fields (``{"optimization_level": 5}``).
+        threads: how many threads work on a call, and how many calls run side by side, ``Threads`` or a mapping of its
+            fields (``{"intra": 1}``). Not in the key. ``trtcache.threads`` is over it, torch's own number under it.
     """
 
     inductor: Mapping[str, Option] = field(default_factory=dict)
@@ -62,6 +70,7 @@ class Settings:
     autocast: str | None = None
     autocast_exclude: Collection[str] = ()
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
+    threads: Threads = field(default_factory=Threads)
 
     def __post_init__(self) -> None:
         if not isinstance(self.inductor, Mapping):
@@ -73,6 +82,7 @@ class Settings:
                 raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is no boolean, number or text")
         self._check_names()
         object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
+        object.__setattr__(self, "threads", Threads.of(self.threads))
 
     def _check_names(self) -> None:
         if not isinstance(self.operator_versions, Mapping):
@@ -111,6 +121,6 @@ class Settings:
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in IN_THE_GRAPH}
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _LEFT_OUT}
         given |= {"tensorrt": self.tensorrt.document(), "autocast_exclude": sorted(self.autocast_exclude)}
         return {name: value for name, value in given.items() if value or name not in _LATER}

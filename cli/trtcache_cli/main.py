@@ -39,6 +39,7 @@ COMMANDS = {
     "clean": ("trtcache_cli.clean:clean", "Remove everything but pinned entries."),
     "verify": ("trtcache_cli.verify:verify", "Check every byte of every entry."),
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
+    "threads": ("trtcache_cli.threads:threads", "Show how many threads calls get, and who said so."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
     "doctor": ("trtcache_cli.doctor:doctor", "Find out what works on this machine."),
     "selftest": ("trtcache_cli.selftest:selftest", "Try a kind of engine on this machine, and write a report."),

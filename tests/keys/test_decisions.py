@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from trtcache import api
-from trtcache.settings import IN_THE_GRAPH, Settings
+from trtcache.settings import AT_RUN_TIME, IN_THE_GRAPH, Settings
 from trtcache.target import Gpu, Target
 from trtcache.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
 
@@ -25,6 +25,7 @@ WHERE_GIVEN: dict[str, object] = {
 
 LEFT_OUT = {
     "torch_executed_modules": "marks nodes, and the marks are in the graph's digest",
+    "threads": "says how engines run; their code is built for any number of threads",
 }
 """Fields that the settings' part of the key leaves out, and why that cannot give two builds one key."""
 
@@ -35,7 +36,7 @@ def test_every_setting_is_in_the_key_unless_it_is_decided_otherwise() -> None:
     assert set(Settings().document()) == IN_THE_KEY
     for name, value in WHERE_GIVEN.items():
         assert Settings.of({name: value}).document() == {**Settings().document(), name: value}
-    assert set(LEFT_OUT) == IN_THE_GRAPH
+    assert set(LEFT_OUT) == IN_THE_GRAPH | AT_RUN_TIME
 
 
 def test_every_setting_of_tensorrt_is_in_the_key() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from trtcache.backends.members import ENGINE
 from trtcache.errors import SettingsError
@@ -79,6 +79,22 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class Parallel(Protocol):
+    """What an engine has beside the rest if calls can run side by side in it."""
+
+    def parallel(self, calls: int) -> Engine:
+        """Return an engine of the same artifact and weights that this many calls can be in at once.
+
+        It MUST answer each call as this one does, MUST NOT hold the interpreter's lock while it computes, and MUST NOT
+        have the weights in memory once more.
+
+        Raises:
+            IncompatibleEngineError: not this artifact; it says why.
+        """
+        ...
+
+
 class Backend(Protocol):
     """Builds artifacts of one kind, and loads them.
 
@@ -120,6 +136,7 @@ class Backend(Protocol):
         What the artifact does MUST NOT depend on the values of weights that are not ``frozen``: a load sets them anew.
 
         Raises:
+            FrozenWeightsError: weights that are not ``frozen`` would be in the artifact for good.
             BuildError: the builder failed.
         """
         ...

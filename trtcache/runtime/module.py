@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache import thread_counts
 from trtcache.errors import InputError, VerifyError
 from trtcache.runtime.gate import Gate
 from trtcache.runtime.given import Given
@@ -17,7 +18,9 @@ from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
 from trtcache.runtime.refitting import beside, refit
 from trtcache.runtime.report import RefitReport
+from trtcache.runtime.runners import Runners, report_on, side_by_side
 from trtcache.runtime.verification import Examples, compare, eager
+from trtcache.thread_counts import Threads
 from trtcache.weights import Fitted, check, fit
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class CompiledModule:
     Attributes:
         report: what ``compile`` did.
         examples: what it was given, as far as that is kept; ``refit(..., verify=True)`` uses it.
+        threads: what ``settings.threads`` said.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class CompiledModule:
         self._weights = weights if isinstance(weights, Fitted) else Fitted(weights)
         self._refitting = threading.Lock()
         self.examples = Examples()
+        self.threads = Threads()
         self._operator = EngineCall.of(self._interface, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +103,8 @@ class CompiledModule:
             if self._operator is None or not is_fake(leaves):
                 raise
             return self._operator(leaves)
-        outputs = self._gate.run(inputs)
+        intra = self.threads.intra
+        outputs = self._gate.run(inputs) if intra is None else thread_counts.run_with(intra, self._gate.run, inputs)
         for place, order in enumerate(self._layouts):
             if order is not None and not lies_in(outputs[place], order):
                 outputs[place] = laid_out(outputs[place], order)
@@ -225,6 +231,31 @@ class CompiledModule:
             engine = engine.refit(refitted.weights)
         self._gate.open(engine)
         return refitted, off_by
+
+    def runners(self, count: int | None = None, *, intra: int | None = None) -> Runners:
+        """Return threads that call this module side by side, on one engine with its weights in memory once.
+
+        Args:
+            count: how many; by default what ``trtcache.threads`` or the settings say, or else what the cores have room
+                for.
+            intra: how many threads work on each call; by default the number in force here, or a share of the cores
+                where nobody chose one.
+
+        Returns:
+            An object with ``submit`` and ``map``; its ``report`` says whether calls run side by side, or why not.
+
+        Raises:
+            SettingsError: a number is none from 1.
+        """
+        Threads(intra, count)
+        found = thread_counts.in_force(self.threads)
+        count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
+        changing = any(weight.is_mutated for weight in self._interface.weights)
+        with self._refitting:
+            engine, why_not = side_by_side(self._gate.engine, count, changes_weights=changing)
+            if engine is not self._gate.engine:
+                self._gate.open(engine)
+        return Runners(self, report_on(count, intra, found, why_not))
 
     def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
         """Return another module of the same engine, with these weights; this one keeps its own.

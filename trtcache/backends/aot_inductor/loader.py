@@ -14,6 +14,7 @@ import tempfile
 import threading
 import weakref
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,8 @@ from trtcache.errors import IncompatibleEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from trtcache.backends.aot_inductor.container import Library
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,17 @@ class Package:
         """Keep the bytes; for each load they are written to a private file that is gone after it."""
         self._content = content
         self.device = device
+
+    @cached_property
+    def library(self) -> Library:
+        """The package's shared library, for calls that run side by side.
+
+        Raises:
+            IncompatibleEngineError: the package runs only in torch's loader.
+        """
+        from trtcache.backends.aot_inductor.container import Library  # few modules run calls side by side
+
+        return Library(self._content)
 
     def open(self) -> Any:
         """Return a new loader with no constants set.
@@ -116,6 +130,16 @@ class PackageEngine:
         """Load the package once more, with other weights; calls that run on this engine are not disturbed."""
         return PackageEngine(self._package, self._constants, weights)
 
+    def parallel(self, calls: int) -> ParallelEngine:
+        """Return an engine of the same package and weights that this many calls can be in at once.
+
+        Raises:
+            IncompatibleEngineError: the package runs only in torch's loader, one call after the other.
+        """
+        if self._enters:
+            raise IncompatibleEngineError("package", "on a GPU calls are enqueued by torch's loader, one at a time")
+        return ParallelEngine(self._package, self._constants, self._shared, calls)
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package."""
         if self._enters:
@@ -133,6 +157,50 @@ class PackageEngine:
         if device not in entered:
             torch.zeros(1, device=device)
             entered[device] = True
+
+
+class ParallelEngine:
+    """A loaded package that several calls can be in at once, with one set of weights."""
+
+    shares_weights: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        package: Package,
+        constants: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor],
+        calls: int,
+    ) -> None:
+        """Load the package's library and share ``constants`` and ``weights`` with it.
+
+        Raises:
+            IncompatibleEngineError: the package runs only in torch's loader, or it wants other constants.
+            RunError: torch cannot make a container of it.
+        """
+        from trtcache.backends.aot_inductor.container import Container, ContainerHere
+
+        self._package, self._constants, self._calls = package, constants, calls
+        self._weights = {**constants, **weights}
+        library, shared = package.library, self._weights
+        self._here = ContainerHere(lambda: Container(library, shared, calls))
+
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
+        """Return an engine of the same library with other weights; calls that run on this one are not disturbed."""
+        return ParallelEngine(self._package, self._constants, weights, self._calls)
+
+    def parallel(self, calls: int) -> ParallelEngine:
+        """Return an engine that at least this many calls can be in at once."""
+        if calls <= self._calls:
+            return self
+        return ParallelEngine(self._package, self._constants, self._weights, calls)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the package.
+
+        Raises:
+            RunError: the package failed.
+        """
+        return self._here().run(inputs)
 
 
 def _wait(device: torch.device) -> None:

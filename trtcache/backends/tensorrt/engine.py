@@ -114,6 +114,10 @@ class LoadedPlan:
             raise RefitError(mismatched=(_BAKED,))
         return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights, self._store)
 
+    def parallel(self, calls: int) -> LoadedPlan:  # noqa: ARG002  # each thread has its own context
+        """Return this engine: each thread that calls it has a context of its own."""
+        return self
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the plan on the caller's stream.
 

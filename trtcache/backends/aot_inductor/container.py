@@ -1,0 +1,231 @@
+"""A package's container, driven through its C functions, so that calls run side by side.
+
+torch's loader holds the interpreter's lock while a package runs: two threads were as fast as one (0.95x on 2 cores).
+``AOTInductorModelContainerRun`` (torch/csrc/inductor/aoti_runtime/interface.h) called by ctypes holds none: 1.9x, bit
+by bit the same results. A container has one set of weights and, for each call that may be in it at once, a model that
+only points to them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import tempfile
+import threading
+import weakref
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import IncompatibleEngineError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_CREATE = "AOTInductorModelContainerCreateWithDevice"
+_SHARE = "AOTInductorModelContainerUpdateUserManagedConstantBufferPairs"
+_NEEDED = (
+    _CREATE,
+    "AOTInductorModelContainerDelete",
+    "AOTInductorModelContainerGetConstantFromFolded",
+    "AOTInductorModelContainerGetConstantName",
+    "AOTInductorModelContainerGetConstantOriginalFQN",
+    "AOTInductorModelContainerGetNumConstants",
+    "AOTInductorModelContainerGetNumInputs",
+    "AOTInductorModelContainerGetNumOutputs",
+    "AOTInductorModelContainerRun",
+    _SHARE,
+    "aoti_torch_delete_tensor_object",
+)
+
+_GET_POINTER = ctypes.pythonapi.PyCapsule_GetPointer
+_GET_POINTER.restype, _GET_POINTER.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_NEW_CAPSULE = ctypes.pythonapi.PyCapsule_New
+_NEW_CAPSULE.restype = ctypes.py_object
+_NEW_CAPSULE.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class _Constant(ctypes.Structure):
+    """``AOTInductorConstantMapEntry``."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("handle", ctypes.c_void_p))
+
+
+class Library:
+    """The shared library of a package. It stays in the process: its threads may run in it to the end."""
+
+    def __init__(self, package: bytes | memoryview) -> None:
+        """Load the library.
+
+        Raises:
+            IncompatibleEngineError: only torch's loader can run this package, or this torch has no such functions.
+        """
+        content = _library_in(package)
+        if not hasattr(torch._C._aoti, "alloc_tensors_by_stealing_from_void_ptrs"):
+            raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
+        # A path of its own for each: the dynamic linker knows libraries by path.
+        with tempfile.TemporaryDirectory(prefix="trtcache-", ignore_cleanup_errors=True) as folder:
+            file = Path(folder) / "engine.so"
+            try:
+                file.write_bytes(content)
+                self.functions = ctypes.CDLL(str(file))
+            except OSError as error:
+                raise IncompatibleEngineError("package", f"its library cannot be loaded: {error}") from error
+        if absent := [name for name in _NEEDED if not hasattr(self.functions, name)]:
+            raise IncompatibleEngineError("package", f"its library has no {', '.join(absent)}")
+
+    def call(self, function: str, *args: Any) -> None:
+        """Call a C function.
+
+        Raises:
+            RunError: it says that it failed; with torch's own words where it has any.
+        """
+        if getattr(self.functions, function)(*args):
+            raise RunError("aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {self._words()}")
+
+    def number(self, function: str, container: ctypes.c_void_p) -> int:
+        """Return what a function counts."""
+        found = ctypes.c_size_t()
+        self.call(function, container, ctypes.byref(found))
+        return found.value
+
+    def _words(self) -> str:
+        found = ctypes.c_char_p()
+        last = getattr(self.functions, "AOTInductorGetLastError", None)
+        if last is not None:
+            last(ctypes.byref(found))
+        return (found.value or b"").decode(errors="replace") or "it failed; torch has written why to standard error"
+
+
+def _library_in(package: bytes | memoryview) -> bytes:
+    """Return the shared library in a package.
+
+    Raises:
+        IncompatibleEngineError: it has none that works without torch's loader.
+    """
+    with zipfile.ZipFile(io.BytesIO(package)) as archive:
+        names = archive.namelist()
+        libraries = [name for name in names if name.endswith(".so")]
+        if len(libraries) != 1:
+            raise IncompatibleEngineError("package", f"it has {len(libraries)} libraries, not one")
+        if libraries[0].removesuffix(".so") + ".json" in names:
+            raise IncompatibleEngineError("package", "it has operators that only torch's loader can call")
+        return archive.read(libraries[0])
+
+
+class Container:
+    """A container with all its constants set. Belongs to the process that made it."""
+
+    def __init__(self, library: Library, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
+        """Make a container that ``calls`` calls can be in at once, and share ``tensors`` with it.
+
+        Raises:
+            IncompatibleEngineError: it wants constants that are not among the tensors.
+            RunError: torch cannot make it.
+        """
+        self._library, self._tensors = library, tensors
+        self._handle = ctypes.c_void_p()
+        library.call(_CREATE, ctypes.byref(self._handle), ctypes.c_size_t(calls), b"cpu", None)
+        handles: list[int] = []
+        weakref.finalize(self, _end, library, self._handle, handles, os.getpid()).atexit = False
+        self._outputs = library.number("AOTInductorModelContainerGetNumOutputs", self._handle)
+        # Who waits inside for a model is not woken when a call fails (model_container.h): so nobody waits inside.
+        self._room = threading.BoundedSemaphore(calls)
+        self._first, self._has_run = threading.Lock(), False
+        self._share(handles)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the package without the interpreter's lock.
+
+        Raises:
+            RunError: the package failed.
+        """
+        if not self._has_run:
+            # In a container's first call torch looks for constants to fold, under a lock: others would wait inside.
+            with self._first:
+                if not self._has_run:
+                    outputs = self._run(inputs)
+                    self._has_run = True
+                    return outputs
+        with self._room:
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        outputs = (ctypes.c_void_p * self._outputs)()
+        given = _handles(inputs)  # the package takes them over
+        self._library.call(
+            "AOTInductorModelContainerRun",
+            self._handle,
+            (ctypes.c_void_p * len(given))(*given),
+            ctypes.c_size_t(len(given)),
+            outputs,
+            ctypes.c_size_t(self._outputs),
+            None,
+            None,
+        )
+        capsules = [_NEW_CAPSULE(output, None, None) for output in outputs]
+        made: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+        return made
+
+    def _share(self, handles: list[int]) -> None:
+        names = self._names()
+        if missing := set(names.values()) - set(self._tensors):
+            raise IncompatibleEngineError("package", f"it wants constants that nobody has: {sorted(missing)}")
+        handles += _handles([self._tensors[name] for name in names.values()])
+        pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
+        function, count, active = _SHARE, ctypes.c_size_t(len(names)), ctypes.c_bool(False)
+        self._library.call(function, self._handle, pairs, count, active, ctypes.c_bool(True))
+
+    def _names(self) -> dict[bytes, str]:
+        """Return the container's name of each constant, and the engine's."""
+        return {
+            self._text("AOTInductorModelContainerGetConstantName", number): self._text(
+                "AOTInductorModelContainerGetConstantOriginalFQN", number
+            ).decode()
+            for number in range(self._library.number("AOTInductorModelContainerGetNumConstants", self._handle))
+            if not self._is_folded(number)
+        }
+
+    def _text(self, function: str, number: int) -> bytes:
+        found = ctypes.c_char_p()
+        self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(found))
+        return found.value or b""
+
+    def _is_folded(self, number: int) -> bool:
+        found, function = ctypes.c_bool(), "AOTInductorModelContainerGetConstantFromFolded"
+        self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(found))
+        return found.value
+
+
+class ContainerHere:
+    """The container of the process that asks: a process that was forked makes one of its own.
+
+    In a fork the parent's has the models of calls that ran in threads which the fork has not, and locks that those
+    threads held.
+    """
+
+    def __init__(self, make: Callable[[], Container]) -> None:
+        """Make this process's."""
+        self._make = make
+        self._made = {os.getpid(): make()}
+
+    def __call__(self) -> Container:
+        """Return this process's."""
+        process = os.getpid()
+        # No lock, which a fork could find locked: threads that come at once may make one too many.
+        return self._made.get(process) or self._made.setdefault(process, self._make())
+
+
+def _handles(tensors: Sequence[torch.Tensor]) -> list[int]:
+    return [_GET_POINTER(one, None) for one in torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
+
+
+def _end(library: Library, container: ctypes.c_void_p, handles: list[int], process: int) -> None:
+    if os.getpid() != process:
+        return
+    library.functions.AOTInductorModelContainerDelete(container)
+    for handle in handles:
+        library.functions.aoti_torch_delete_tensor_object(ctypes.c_void_p(handle))
