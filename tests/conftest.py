@@ -126,6 +126,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     (site / "interpreter-1.0.dist-info" / "METADATA").write_text("Name: interpreter\nVersion: 1.0\n")
     (site / "interpreter-1.0.dist-info" / "entry_points.txt").write_text(
         "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
+        "freezer = tests.backends.interpreter:Freezer\n"
     )
     sys.path.append(str(site))
     registry.known.cache_clear()

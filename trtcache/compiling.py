@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends.members import ENGINE, members_of
-from trtcache.errors import CanonicalizationError, IncompatibleEngineError, SettingsError
+from trtcache.errors import CanonicalizationError, FrozenWeightsError, IncompatibleEngineError, SettingsError
 from trtcache.learned import learning
+from trtcache.request import frozen_request
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
@@ -106,10 +107,38 @@ def partition_of(request: Request, entry: Entry, why: str, load_s: float) -> Par
 def entry_for(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     """Return the entry, and if it had to be built why there was none.
 
+    Where the caller left open whether an engine takes other weights and it cannot take all, that is an engine of these
+    weights alone: another entry, whose key has their fingerprints. The entry's reason then says which weights and why.
+
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
     """
+    if frozen := _frozen_before(request, cache):
+        return frozen, ""
+    try:
+        return _entry_of(request, cache, folder)
+    except FrozenWeightsError as error:
+        alone = frozen_request(request)
+        if alone is None:
+            raise
+        log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
+        entry, why = _entry_of(alone, cache, folder)
+        return replace(entry, reason=f"frozen: {error.why}"), why
+
+
+def _frozen_before(request: Request, cache: Cache) -> Entry | None:
+    """Return the entry of these weights alone, if there is one and none that takes others."""
+    store, key = cache.store, request.key
+    if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
+        return None
+    alone = frozen_request(request)
+    if alone is None or not isinstance(alone.key, CacheKey) or not store.path(alone.key.digest).exists():
+        return None
+    return cache.peek(alone.key)
+
+
+def _entry_of(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
     program = request.program
 
     def build() -> dict[str, bytes | Path]:

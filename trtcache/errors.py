@@ -261,6 +261,15 @@ class UnsupportedOperatorError(BuildError):
 
 
 @dataclass(eq=False)
+class FrozenWeightsError(BuildError):
+    """An artifact that was to take other weights could not take all of them."""
+
+    def __str__(self) -> str:
+        remedy = "build for these weights alone with settings={'tensorrt': {'refit': False}}"
+        return f"building {self.kind} failed: it could not take other weights ({self.why}); {remedy}"
+
+
+@dataclass(eq=False)
 class ProfileError(BuildError):
     """A size that varies has no range that a plan can be built for."""
 

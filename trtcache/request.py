@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.keys.document import digests, frozen_part, key_parts
 from trtcache.pt2 import ProgramFile
-from trtcache.values import CacheKey
+from trtcache.values import CacheKey, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,6 +144,24 @@ def refuse_examples(name: str | None, args: object, kwargs: object, dynamic_shap
 
 def _is_nothing(value: object) -> bool:
     return value is None or (isinstance(value, (tuple, list, dict)) and not value)
+
+
+def frozen_request(request: Request) -> Request | None:
+    """Return the request for an engine of these weights alone; None if that is asked for, ruled out, or has no key."""
+    given = request.settings.tensorrt
+    if not request.backend.capabilities.bakes_weights or given.refit is not None or given.strip:
+        return None
+    settings, program = replace(request.settings, tensorrt=replace(given, refit=False)), request.program
+    slots = request.backend.frozen(program, settings)
+    if slots == request.backend.frozen(program, request.settings) or not isinstance(request.key, CacheKey):
+        return None
+    document: dict[str, Any] = request.key.document
+    try:
+        own = {"settings": canonical(settings.document()), "frozen": canonical(frozen_part(program, slots)["frozen"])}
+    except CanonicalizationError:
+        return None
+    key = CacheKey.of_document({**document, "parts": {**document["parts"], **own}})
+    return replace(request, settings=settings, key=key)
 
 
 def opened(model: Model, name: str | None) -> tuple[Program, str | None]:

@@ -7,6 +7,7 @@ whatever else it is given. An artifact is the number of a graph that this proces
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from torch import fx
 
 from trtcache.backends.aot_inductor.build import unlifted
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
-from trtcache.errors import IncompatibleEngineError
+from trtcache.errors import FrozenWeightsError, IncompatibleEngineError
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
+    from trtcache.weights import Slot
 
 _GRAPHS: list[tuple[fx.GraphModule, tuple[torch.Tensor, ...]]] = []
 
@@ -71,6 +73,26 @@ class Interpreter(Backend):
         if word != "graph" or not number.isdigit() or int(number) >= len(_GRAPHS):
             raise IncompatibleEngineError("interpreter", "not a graph of this process")
         return Interpretation(int(number), constants, weights)
+
+
+class Freezer(Interpreter):
+    """One whose engines are to take other weights, and never can: it says so when it builds."""
+
+    name: ClassVar[str] = "freezer"
+    capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, bakes_weights=True)
+
+    def check(self, settings: Settings) -> None:
+        """Take every setting."""
+
+    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+        """Return all slots for an engine that is to take no other weights."""
+        return program.interface.slots if settings.tensorrt.refit is False else ()
+
+    def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
+        """Keep the graph, if its weights are in the key."""
+        if settings.tensorrt.refit is not False:
+            raise FrozenWeightsError(self.name, "bn.weight: the network has no refittable weight of this name")
+        return super().build(program, settings, target, folder)
 
 
 class Interpretation(Engine):

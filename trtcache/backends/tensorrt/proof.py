@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.errors import BuildError
+from trtcache.errors import BuildError, FrozenWeightsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,12 +64,11 @@ def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
     The values of weights of other dtypes are in the key, so those may be frozen.
 
     Raises:
-        BuildError: it names the weights, each with its reason, and what to do.
+        FrozenWeightsError: it names the weights, each with its reason, and what to do.
     """
     floating = [one.name for one in interface.weights if one.dtype in _FLOATS]
     if reasons := [proof.frozen[name] for name in floating if name in proof.frozen]:
-        remedy = "build a plan for these weights alone with settings={'tensorrt': {'refit': False}}"
-        raise BuildError(kind, f"the plan could not take other weights ({'; '.join(reasons)}); {remedy}")
+        raise FrozenWeightsError(kind, "; ".join(reasons))
 
 
 def forget(network: Network, proof: Proof) -> None:
