@@ -80,7 +80,6 @@ def test_a_program_of_torch_export_is_taken_as_it_is(compiled: Callable[..., trt
     ("model", "message"),
     [
         (Branching(), "data-dependent"),
-        (torch.jit.script(nn.Linear(4, 4)), "TorchScript"),
         ("model.pt2", "give a torch.nn.Module"),
         (Calls(lambda lin, x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))), "control flow"),
         (Calls(lambda lin, x: x.numpy()), "numpy"),

@@ -26,6 +26,7 @@ from trtcache.request import Request as Request
 from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
 from trtcache.shortcut import Shortcut
+from trtcache.torchscript import converted, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +57,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
 
     Args:
         model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
-            ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX. Of a
+            ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a
+            TorchScript module or its file, with example inputs, whose sizes it then has. Of a ``.pt2`` or ``.onnx``
             file that has not changed since it was last compiled nothing is exported or lowered. Its weights are then
             the file's own memory: replace it by renaming.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
@@ -86,6 +88,15 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    if (script := script_of(model)) is not None:
+        return _compile_script(
+            script,
+            (args, kwargs, dynamic_shapes),
+            name or (script.original_name if script is model else Path(str(model)).stem),
+            lambda program, label: compile(
+                program, backend=backend, settings=wanted, target=target, cache=store, name=label
+            ),
+        )
     if is_onnx(model):
         from trtcache.onnx import door
 
@@ -102,6 +113,20 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     module.threads = wanted.threads
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
+    return module
+
+
+def _compile_script(
+    script: torch.jit.ScriptModule,
+    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
+    name: str,
+    compile_: Callable[[torch.export.ExportedProgram, str], CompiledModule],
+) -> CompiledModule:
+    program, convert_s = _timed(lambda: converted(script, *examples))
+    module = compile_(program, name)
+    module.examples = Examples.of(script, *examples[:2])
+    module.report.export_s += convert_s
+    module.report.compile_s += convert_s
     return module
 
 
@@ -238,6 +263,9 @@ def lower(
         SettingsError: there are example inputs for a program that has its own.
     """
     logs.start(os.environ)
+    if (script := script_of(model)) is not None:
+        program = converted(script, args, kwargs, dynamic_shapes)
+        return lower(program, backend=backend, settings=settings, name=name or script.original_name, trace=trace)
     model, name = opened(model, name)
     if isinstance(model, torch.export.ExportedProgram):
         refuse_examples(name, args, kwargs, dynamic_shapes)
@@ -268,6 +296,9 @@ def key(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """
+    if (script := script_of(model)) is not None:
+        program = converted(script, args, kwargs, dynamic_shapes)
+        return key(program, backend=backend, settings=settings, target=target, name=name)
     made: CacheKey | CanonicalizationError
     if is_onnx(model):
         from trtcache.onnx import door
