@@ -89,6 +89,14 @@ before and what is there afterwards, in units of the largest weight. Mapped file
 count. `aot_inductor` on the CPU; the first refits of a process are not measured.
 """
 
+_THREADS = """\
+## Calls side by side
+
+{megabytes} MB of weights in twelve layers, one intra-op thread for each call, CPU. One and two runners take turns in
+each process. `torch's loader` is two threads that call the module without runners. Two runners had {cores:.2f} cores:
+with fewer than two, because other work had the rest, they cannot be twice as fast.
+"""
+
 _SLACK_BYTES = 1 << 20  # what Python itself takes meanwhile
 
 
@@ -247,6 +255,31 @@ def _refit(figures: Figures) -> str:
     return "\n".join([_REFIT, _table(("memory", "found", "promised", "kept"), rows)])
 
 
+def _threads(figures: Figures) -> str:
+    ways = {
+        "two_threads_by_the_loader": "two threads, torch's loader",
+        "one_runner": "one runner",
+        "two_runners": "two runners",
+    }
+    rows = [(label, f"{_median(figures, f'{way}_per_s_count'):.1f}") for way, label in ways.items()]
+    ratio, memory = _median(figures, "runners_ratio"), _median(figures, "memory_ratio")
+    wrong, calls = _median(figures, "wrong_count"), _median(figures, "calls_count")
+    kept = [
+        Promise("two runners, of one", f"{ratio:.2f}x", "at least 1.6x", ratio >= 1.6),
+        Promise("memory that runners add, of the weights", f"{memory:.2f}x", "at most 0.1x", memory <= 0.1),
+        Promise(f"wrong answers of {calls:,.0f} calls of 8 threads", f"{wrong:.0f}", "0", wrong == 0),
+    ]
+    return "\n".join(
+        [
+            _THREADS.format(
+                megabytes=round(_median(figures, "weights_bytes") / 1e6), cores=_median(figures, "cores_used_ratio")
+            ),
+            _table(("way", "calls in a second"), rows),
+            _table(("promise", "found", "promised", "kept"), (promise.row for promise in kept)),
+        ]
+    )
+
+
 def _footprint(figures: Figures) -> str:
     import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
     rows = [
@@ -263,6 +296,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "checks": _checks,
     "key": _key,
     "keys": _keys,
+    "threads": _threads,
     "ls": _ls,
     "footprint": _footprint,
     "plan": _plan,
