@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,8 @@ import torch
 from torch import nn
 
 import trtcache
-from tests.backends.tensorrt.plans import Small, compiled, ids
+from tests.backends.tensorrt.plans import Small, compiled, ids, lowered, network_of, onnx_of
+from trtcache.backends.tensorrt.dtypes import require_border
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Ears, logger_of
 from trtcache.backends.tensorrt.network import parse
@@ -83,17 +86,59 @@ class NoOnnx(nn.Module):
 class NoTensorRT(nn.Module):
     """An operator that TensorRT's parser does not know."""
 
-    def forward(self, x: torch.Tensor) -> Any:
-        return torch.fft.rfft(x).real
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.int16)
 
 
-@pytest.mark.parametrize(("model", "operator"), [(NoOnnx(), "aten._linalg_svd"), (NoTensorRT(), "DFT")])
+class Double(nn.Module):
+    """A step in float64, between float32 ones."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ((x.double() + 1e-12) - x.double()).float()
+
+
+class Complex(nn.Module):
+    """A complex result."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_complex(x.view(4, 2, 2))
+
+
+UNKNOWN = {
+    "onnx": (NoOnnx(), "aten._linalg_svd"),
+    "tensorrt": (NoTensorRT(), "Cast"),
+    "float64": (Double(), "aten._to_copy.default"),
+    "complex": (Complex(), "aten.view_as_complex.default"),
+}
+
+
+@pytest.mark.parametrize(("model", "operator"), UNKNOWN.values(), ids=UNKNOWN)
 def test_an_operator_that_nobody_knows_is_named_with_its_line(model: nn.Module, operator: str, tmp_path: Path) -> None:
     """The error has the operator and the file and line of the user's own model."""
     with pytest.raises(UnsupportedOperatorError, match=r"test_telling.py, line \d+, in forward") as raised:
         compiled(model, (torch.rand(4, 4),), tmp_path)
     assert raised.value.operator == operator
     assert "aot_inductor" in str(raised.value)
+
+
+def test_float64_weights_and_inputs_are_refused(tmp_path: Path) -> None:
+    """TensorRT would take them for float32, so nothing is built of them."""
+    for model, found in ((nn.ReLU(), "input 0 of the program"), (nn.Linear(4, 4).double(), "the weight .*weight")):
+        with pytest.raises(BuildError, match=rf"{found} is float64.*model.float\(\)"):
+            compiled(model, (torch.zeros(2, 4, dtype=torch.float64),), tmp_path)
+    assert not list(tmp_path.glob("entries/*/*"))
+
+
+def test_a_network_with_another_border_is_refused() -> None:
+    """What the parser made is compared with the program: dtype, rank and sizes of each input and output."""
+    program = lowered(nn.ReLU(), (torch.zeros(2, 4),))
+    network, trt = network_of(onnx_of(program)), TENSORRT_RTX.load()
+    require_border(trt, network, program.interface, ["in0"], "tensorrt_rtx")
+    changes: list[dict[str, Any]] = [{"dtype": "float16"}, {"shape": (2, 4, 1)}, {"shape": (2, 9)}]
+    for side, change in itertools.product(("inputs", "outputs"), changes):
+        other = replace(program.interface, **{side: (replace(getattr(program.interface, side)[0], **change),)})
+        with pytest.raises(BuildError, match=rf"the parser made {side[:-1]} .*which is .* in the program"):
+            require_border(trt, network, other, ["in0"], "tensorrt_rtx")
 
 
 def test_what_is_no_onnx_is_an_error_with_the_parsers_words() -> None:

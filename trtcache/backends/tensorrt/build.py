@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trtcache.backends.tensorrt.dtypes import require_border, require_known
 from trtcache.backends.tensorrt.interrupts import holding_interrupts
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.network import parse
@@ -38,11 +39,12 @@ def build_plan(
 
     Raises:
         ProfileError: a size that varies has no most value.
-        UnsupportedOperatorError: TensorRT does not know an operator.
-        BuildError: torch.onnx, the parser or the builder failed, or a plan that is to take other weights cannot take
-            one whose values are not in its key.
+        UnsupportedOperatorError: TensorRT does not know an operator, or one makes float64 or complex numbers.
+        BuildError: torch.onnx, the parser or the builder failed, what they made takes or gives other tensors than the
+            program, or a plan that is to take other weights cannot take one whose values are not in its key.
         KeyboardInterrupt: Ctrl-C called it off.
     """
+    require_known(program, flavour.name)
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
     model = to_onnx(program, weights, flavour.name)
@@ -85,6 +87,7 @@ def plan_of(
     path = folder / "engine.plan"
     with ears.listening() as errors, holding_interrupts() as interrupted:
         network = parse(trt, flavour, logger, model, errors)
+        require_border(trt, network, interface, arguments, flavour.name)
         proof = prove(network, interface, flavour.name)
         if refit:
             require_complete(proof, interface, flavour.name)

@@ -125,18 +125,16 @@ def _places(proto: Any) -> dict[str, str]:
     found = {}
     for node in proto.graph.node:
         traces = [one.value for one in node.metadata_props if one.key == _TRACE]
-        if lines := [line for trace in traces for line in _files(trace)]:
-            found[node.name] = _place(lines)
+        if place := place_of("\n".join(traces)):
+            found[node.name] = place
     return found
 
 
-def _files(trace: str) -> list[str]:
-    return [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-
-
-def _place(lines: list[str]) -> str:
+def place_of(trace: str) -> str:
+    """Return the innermost line of a stack that is not torch's, or else the innermost one; empty for no stack."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
     users = [line for line in lines if "/site-packages/torch/" not in line]
-    return (users or lines)[-1].removeprefix("File ").replace('"', "")
+    return (users or lines or [""])[-1].removeprefix("File ").replace('"', "")
 
 
 def _failure(error: Exception, graph: fx.Graph, kind: str, most: int = 800) -> BuildError:
@@ -150,5 +148,5 @@ def _failure(error: Exception, graph: fx.Graph, kind: str, most: int = 800) -> B
         text = f"{type(chain[-1]).__name__}: {chain[-1]}".strip()
         return BuildError(kind, f"torch.onnx: {text[:most]}")
     traces = [one.stack_trace for one in graph.nodes if one.name == node and one.stack_trace]
-    where = _place(_files(traces[0])) if traces else ""
+    where = place_of(traces[0]) if traces else ""
     return UnsupportedOperatorError(kind, "torch has no ONNX for it", node, operator[1], where)
