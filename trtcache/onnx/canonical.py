@@ -68,7 +68,7 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
     known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
     results = [one.name for one in graph.output]
-    needed = _needed(graph, results)
+    needed = [graph.node[at] for at in needed_nodes(graph)]
     weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
     leaves = _Leaves(file, inputs, weights)
     walk = Walk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
@@ -119,17 +119,17 @@ class _Leaves:
         return ["weight", [{"slot": slot.index}], slot.document()]
 
 
-def _needed(graph: Any, results: Sequence[str]) -> list[Any]:
-    """Return the nodes that the results need, in the file's order."""
+def needed_nodes(graph: Any) -> list[int]:
+    """Return the places of the nodes that a graph's outputs need, in the file's order."""
     makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     found: set[int] = set()
-    waiting = [makers[name] for name in results if name in makers]
+    waiting = [makers[one.name] for one in graph.output if one.name in makers]
     while waiting:
         at = waiting.pop()
         if at not in found:
             found.add(at)
             waiting += [makers[name] for name in _taken(graph.node[at]) if name in makers]
-    return [graph.node[at] for at in sorted(found)]
+    return sorted(found)
 
 
 def _taken(node: Any) -> list[str]:

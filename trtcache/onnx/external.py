@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_MOST_DIGITS = 100
+_MOST_NAME_BYTES = 255
+_MOST_PATH_BYTES = 4000
+
+
 class ExternalData:
     """The files that tensors of one model are in. Each is opened and mapped once, when it is first asked for.
 
@@ -72,8 +77,8 @@ class ExternalData:
                 raise self._error(f"{location} was written to while it was read; write a new file and rename it")
 
     def _number(self, text: str, where: str, what: str) -> int:
-        if not (text.isascii() and text.isdigit()):
-            raise self._error(f"{where} has external data with {what} {text!r}, which is no number")
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            raise self._error(f"{where} has external data with {what} {text[:40]!r}, which is no number of bytes")
         return int(text)
 
     def _content(self, location: str, where: str) -> memoryview:
@@ -93,6 +98,8 @@ class ExternalData:
         path = self._model.parent
         for part in parts:
             path /= part
+            if len(os.fsencode(part)) > _MOST_NAME_BYTES or len(os.fsencode(path)) > _MOST_PATH_BYTES:  # ENAMETOOLONG
+                raise self._error(f"{where} is in {location[:40]!r}..., a name that is too long for a file")
             if path.is_symlink():
                 remedy = "copy the files themselves into one folder (cp -L)"
                 raise self._error(f"{where} is in {location!r}, which is a link and may lead anywhere; {remedy}")

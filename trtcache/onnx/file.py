@@ -12,6 +12,7 @@ from trtcache.errors import OnnxFileError
 from trtcache.onnx.elements import EXTERNAL, Elements
 from trtcache.onnx.external import ExternalData, state
 from trtcache.onnx.names import names_in
+from trtcache.onnx.whole import faults
 from trtcache.values import Digest
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class OnnxFile:
         """The ``ModelProto``; external data is not in it.
 
         Raises:
-            OnnxFileError: the file is none, or the ``onnx`` package is not there.
+            OnnxFileError: the file is none, says a thing twice, or the ``onnx`` package is not there.
         """
         if len(self._bytes) > _MOST_BYTES:
             remedy = "save it with external data: onnx.save(model, path, save_as_external_data=True)"
@@ -85,6 +86,8 @@ class OnnxFile:
             raise self.error("it is no ONNX file: it has no graph, or does not say of which operators")
         if not all(isinstance(one, str) for one in names_in(model)):  # protobuf gives bytes where they are no UTF-8
             raise self.error("it is damaged: a name in it is no text")
+        for fault in faults(model):
+            raise self.error(fault)
         return model
 
     def _onnx(self) -> Any:
@@ -99,12 +102,9 @@ class OnnxFile:
         """The graph's initializers by name.
 
         Raises:
-            OnnxFileError: two have one name.
+            OnnxFileError: as of ``model``.
         """
-        found = {one.name: one for one in self.model.graph.initializer}
-        if len(found) != len(self.model.graph.initializer):
-            raise self.error("two of its initializers have one name")
-        return found
+        return {one.name: one for one in self.model.graph.initializer}
 
     @cached_property
     def locations(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.onnx.canonical import needed_nodes
 from trtcache.onnx.elements import EXTERNAL, TYPES
 from trtcache.onnx.file import tensors_in
 from trtcache.onnx.roles import graphs_in
@@ -38,12 +39,13 @@ def hand_over(file: OnnxFile, slots: Sequence[Slot]) -> Handover:
     """Take a file's model apart for a parser: what the file keeps as ``model`` is gone, and is read again if asked for.
 
     Weights are called ``w0``, ``w1``, ... by slot, whatever the file calls them: those names are in the plan, which
-    files of other names take from the cache.
+    files of other names take from the cache. Nodes that no output needs are left out, as they are of the key.
 
     Raises:
         OnnxFileError: an input or an output has the name of a weight, or a tensor cannot be read.
     """
     model, held = file.model, {}
+    _drop_dead(model.graph)
     initializers = list(model.graph.initializer)
     _inline_inner(file, model, {id(one) for one in initializers})
     _rename(file, model.graph, {name: f"w{slot.index}" for slot in slots for name in slot.names})
@@ -56,6 +58,13 @@ def hand_over(file: OnnxFile, slots: Sequence[Slot]) -> Handover:
     content = model.SerializeToString()
     file.release()
     return Handover(content, held)
+
+
+def _drop_dead(graph: Any) -> None:
+    needed = set(needed_nodes(graph))
+    for at in reversed(range(len(graph.node))):
+        if at not in needed:
+            del graph.node[at]
 
 
 def _goes_by_reference(tensor: Any) -> bool:

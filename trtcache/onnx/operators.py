@@ -11,6 +11,7 @@ from trtcache.errors import OnnxFileError
 from trtcache.onnx.elements import digest_of_texts
 from trtcache.onnx.roles import decides_sizes, graphs_in
 from trtcache.onnx.schemas import Schemas, domain_of
+from trtcache.onnx.whole import FIELDS
 from trtcache.values import Digest, hash_bytes
 
 if TYPE_CHECKING:
@@ -21,23 +22,10 @@ if TYPE_CHECKING:
 
 encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-_FIELDS = {
-    1: ("f", False),
-    2: ("i", False),
-    3: ("s", False),
-    4: ("t", False),
-    6: ("floats", True),
-    7: ("ints", True),
-    8: ("strings", True),
-    9: ("tensors", True),
-    11: ("sparse_tensor", False),
-    12: ("sparse_tensors", True),
-    13: ("tp", False),
-    14: ("type_protos", True),
-}
-"""``AttributeProto.AttributeType`` -> the field that has the value, and whether it has several."""
-
 _GRAPHS = frozenset({5, 10})
+
+_MOST_CALLS = 50
+"""Each is some ten frames of Python, which has 1000."""
 
 _RANDOM = frozenset(
     (
@@ -184,9 +172,9 @@ class Operators:
             return {"attribute": attribute.ref_attr_name}
         if attribute.type in _GRAPHS:
             return [[{"graph": body.digest}, *map(use, body.outer)] for body in bodies]
-        if attribute.type not in _FIELDS:
+        if attribute.type not in FIELDS:
             raise self.error(f"attribute {attribute.name!r} is of a kind ({attribute.type}) that is not known")
-        field, several = _FIELDS[attribute.type]
+        field, several = FIELDS[attribute.type]
         value = getattr(attribute, field)
         return [self._value(field, one) for one in value] if several else self._value(field, value)
 
@@ -256,6 +244,8 @@ class Operators:
         """Return what is known of a local function."""
         if name in self._calling:
             raise self.error(f"its function {name[1]} calls itself")
+        if len(self._calling) >= _MOST_CALLS:
+            raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
         if name not in self._called:
             self._called[name] = self._walked(name)
         return self._called[name]

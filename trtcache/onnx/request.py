@@ -120,7 +120,8 @@ def _key(
 def _parts(asked: Asked, border: Border, graph: CanonicalGraph, interface: Interface) -> dict[str, object]:
     """Return what a plan depends on but for the values in it.
 
-    Names of inputs and outputs are among it: it is by these that whoever has the plan finds them.
+    Names of inputs and outputs are among it: it is by these that whoever has the plan finds them. So is what the file
+    says of its outputs' sizes, which is stored and which a parser cannot tell of all of them.
     """
     return {
         "onnx": FORMAT,
@@ -131,6 +132,7 @@ def _parts(asked: Asked, border: Border, graph: CanonicalGraph, interface: Inter
             "outputs": [port.name for port in border.outputs],
         },
         "inputs": [one.document() for one in interface.inputs],
+        "outputs": [one.document() for one in interface.outputs],
         "values": [],
         "layouts": [one.layout for one in interface.results],
         "sizes": list(interface.ranges),

@@ -17,11 +17,13 @@ class Schema:
         operands: names of its inputs.
         variadic: whether the last of them stands for any number of inputs.
         attributes: default of each attribute by name, an ``AttributeProto`` or None.
+        types: ``AttributeProto.AttributeType`` of each attribute.
     """
 
     operands: tuple[str, ...]
     variadic: bool
     attributes: Mapping[str, Any]
+    types: Mapping[str, int]
 
 
 class Schemas:
@@ -56,4 +58,10 @@ def _found(domain: str, operator: str, version: int) -> Schema | None:
         for name, one in schema.attributes.items()
     }
     variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
-    return Schema(tuple(one.name for one in schema.inputs), variadic, defaults)
+    types = {name: _code(one.type) for name, one in schema.attributes.items()}
+    return Schema(tuple(one.name for one in schema.inputs), variadic, defaults, types)
+
+
+def _code(kind: Any) -> int:
+    """Return the number of a kind of attribute; the enumeration is no integer in every release of onnx."""
+    return int(getattr(kind, "value", kind))
