@@ -50,6 +50,9 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     path = Path(subject)
+    if onnx := next((one for one in (weights, path) if one.suffix == ".onnx"), None):
+        how = f'trtcache build {onnx}, or module.refit("{weights}") of the module that trtcache.compile returned'
+        raise click.UsageError(f"{onnx} is an ONNX file, and this command refits none: {how}")
     is_file = path.suffix == ".pt2" or path.exists()
     document = _file(path, weights, output) if is_file else _entry(session, subject, weights, output)
     document["output"] = str(output) if output else None

@@ -117,6 +117,13 @@ def test_weights_that_do_not_fit_write_nothing(
     assert not (tmp_path / "out.pt2").exists()
 
 
+def test_onnx_files_are_sent_elsewhere(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The words say what does it: a build of the other file, or a refit of the compiled module."""
+    done = run("refit", "a.onnx", "--weights", tmp_path / "b.onnx")
+    words = " ".join(done.err.split())
+    assert (done.code, f"trtcache build {tmp_path / 'b.onnx'}" in words, "module.refit(" in words) == (2, True, True)
+
+
 def test_weights_are_checked_for_an_entry(
     run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path, interpreter: str
 ) -> None:
