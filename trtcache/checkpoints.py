@@ -1,4 +1,4 @@
-"""Reads weights from files, mapped: what is not used is not read, and nothing is copied that lies right.
+"""Reads weights from files, mapped: nothing is copied that lies right, and what is not used of safetensors is not read.
 
 What a file is, its first bytes say: a ``.safetensors`` file, the ``.json`` index of several, a program that
 ``torch.export.save`` wrote, or a state_dict that ``torch.save`` wrote, of which torch unpickles tensors and nothing
@@ -13,11 +13,11 @@ import math
 import mmap
 import pickle
 import zipfile
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.archives import damage
 from trtcache.errors import ExportError, WeightsFileError
 from trtcache.pt2 import ProgramFile
 
@@ -161,7 +161,9 @@ def _indexed(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:
-    with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+    if why := damage(path):
+        raise WeightsFileError(str(path), f"{why}; save it again, or copy it again from where it is whole")
+    with zipfile.ZipFile(path) as archive:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)
     with ProgramFile(path) as file:

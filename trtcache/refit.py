@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.archives import damage
 from trtcache.backends.members import ENGINE
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.refit import plan_with
@@ -64,12 +65,14 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         output: where to write; it appears complete or not at all, and may be ``path``.
 
     Raises:
-        ExportError: the program cannot be read.
-        WeightsFileError: the weights cannot be read.
-        RefitError: they do not fit; nothing was written.
+        ExportError: the program cannot be read, or is damaged.
+        WeightsFileError: the weights cannot be read, or are damaged.
+        RefitError: they do not fit, or have several values for one place in memory; nothing was written.
         OSError: ``output`` cannot be written.
     """
     with ProgramFile(path) as file:
+        if why := damage(path):
+            raise ExportError(str(path), f"{why}; save it again with torch.export.save")
         try:
             tensors = file.tensors(file.names)
         except ValueError as error:
@@ -81,8 +84,9 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
         changed = [one for one in program if not _same(tensors[one.slots[0].names[0]], sources.given[one.index])]
         if output is not None:
-            values = {name: sources.given[one.index] for one in changed for name in one.slots[0].names}
-            _write(path, output, metas, values)
+            values = {name: sources.given[one.index] for one in program for name in one.slots[0].names}
+            touched = {metas[name]["path_name"] for one in changed for name in one.slots[0].names}
+            _write(path, output, metas, {name: values[name] for name in values if metas[name]["path_name"] in touched})
     return FileRefit(len(program), tuple(one.label for one in changed))
 
 
@@ -114,7 +118,11 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> None:
-    """Write an archive with other bytes of weights in it."""
+    """Write an archive with other bytes of weights in it.
+
+    Raises:
+        RefitError: weights that share memory there have several values for one place.
+    """
     members: dict[str, list[str]] = {}
     for name in values:
         members.setdefault(metas[name]["path_name"], []).append(name)
@@ -124,9 +132,8 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
             names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
             with target.open(_placed(info, target), "w") as member:
                 if names:
-                    member.write(
-                        _exchanged(source.read(info), [(metas[name]["tensor_meta"], values[name]) for name in names])
-                    )
+                    changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
+                    member.write(_exchanged(source.read(info), changes))
                     continue
                 with source.open(info) as content:
                     while chunk := content.read(_CHUNK_BYTES):
@@ -145,14 +152,37 @@ def _placed(info: zipfile.ZipInfo, target: zipfile.ZipFile) -> zipfile.ZipInfo:
     return placed
 
 
-def _exchanged(content: bytes, changes: Sequence[tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
-    """Return the bytes of a member with other weights in it, which may be parts of it."""
+def _exchanged(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+    """Return the bytes of a member with other weights in it, which may be parts of it.
+
+    Raises:
+        RefitError: they have several values for one place.
+    """
     data = bytearray(content)
-    for meta, value in changes:
-        shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
-        flat = torch.frombuffer(data, dtype=value.dtype, count=len(data) // value.itemsize)
-        flat.as_strided(shape, stride, meta["storage_offset"]["as_int"]).copy_(value.detach())
+    places = {name: _place(data, meta, value.dtype) for name, (meta, value) in changes.items()}
+    for name, (_, value) in changes.items():
+        _once(places[name]).copy_(_once(value.detach(), places[name]))
+    if differ := tuple(name for name, (_, value) in changes.items() if not _same(places[name], value)):
+        shared = (
+            "of which one place in the program's memory is several elements, and the values for those are not equal"
+        )
+        raise RefitError(mismatched=tuple(f"{name}, {shared}" for name in differ))
     return memoryview(data)
+
+
+def _place(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
+    """Return a weight in the bytes of its member."""
+    shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+    flat = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
+    return flat.as_strided(shape, stride, meta["storage_offset"]["as_int"])
+
+
+def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Return a tensor without the repetitions that ``like``, or itself, has by strides of 0 (``expand``)."""
+    repeated = [at for at, step in enumerate((tensor if like is None else like).stride()) if step == 0]
+    for at in repeated:
+        tensor = tensor.narrow(at, 0, min(1, tensor.shape[at]))
+    return tensor
 
 
 @contextmanager
