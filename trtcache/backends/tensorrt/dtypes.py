@@ -93,7 +93,8 @@ def _compare(
 ) -> None:
     for name, one in wanted.items():
         if name in ports and (why := _difference(ports[name], one, dtypes)):
-            raise BuildError(kind, f"the parser made {side} {name} {why}; use the aot_inductor backend")
+            remedy = "use the aot_inductor backend, or, of an ONNX file, correct what it says"
+            raise BuildError(kind, f"the parser made {side} {name} {why}; {remedy}")
 
 
 def _difference(port: Any, wanted: TensorInput | TensorOutput, dtypes: Mapping[Any, torch.dtype]) -> str:
