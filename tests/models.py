@@ -60,6 +60,31 @@ class Affine(nn.Module):
         return x @ self.a + self.b, self.c * 1
 
 
+class Single(nn.Module):
+    """Weights of one element, from which Inductor would compute while they have no values, and one of none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([2.0]))
+        self.shift = nn.Parameter(torch.tensor(0.5))
+        self.register_buffer("count", torch.tensor(3))
+        self.register_buffer("past", torch.zeros(0, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x * self.scale.exp(), (1 + self.shift) * x + self.count, torch.cat((self.past, self.scale * x))
+
+
+class Heads(nn.Module):
+    """Attention in products, with as many heads as words: Inductor has patterns that take its order for another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, x, x)[0]
+
+
 class Weights(nn.Module):
     """A matrix in any layout, used by a product and by a sum."""
 
@@ -306,6 +331,8 @@ def cases() -> dict[str, Case]:
         "transposed": Case(Calls(lambda lin, x: lin(x) + x.sum(0)), (torch.randn(4, 3).t(),), {}, (*alike,)),
         "same_twice": Case(Calls(lambda lin, x, y: lin(x) + y.sum()), (x, x), {}, (((x, x + 1), {}),)),
         "unused_input": Case(Calls(lambda lin, x, y: lin(x)), (x, torch.ones(2)), {}, (((x, torch.zeros(2)), {}),)),
+        "single": Case(Single(), (x,)),
+        "heads": Case(Heads().eval(), (torch.randn(1, 3, 12),)),
         "gradient": Case(Calls(lambda lin, x: lin(x)), (x.clone().requires_grad_(),)),
         "no_grad": Case(Calls(_no_grad), (x,)),
         "tied": Case(Tied(), (torch.tensor([1, 2, 4]),)),

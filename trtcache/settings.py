@@ -21,6 +21,9 @@ PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
     "aot_inductor.use_runtime_constant_folding": False,
     # Loses every slot.
     "freezing": False,
+    # Computes with the values of weights of one element, which are none while a package is built
+    # (torch/_inductor/fx_passes/joint_graph.py, constant_fold_uniform_value): x * t.exp() was off by any amount.
+    "joint_graph_constant_folding": False,
     # The number of threads is a matter of the process that runs, not of the one that builds.
     "cpp.dynamic_threads": True,
 }

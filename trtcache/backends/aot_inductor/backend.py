@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
 
 
-_BUILDER = 1
+_BUILDER = 2
 """What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from trtcache.backends.aot_inductor.loader import open_loader
+from trtcache.backends.aot_inductor.patterns import without_attention_patterns
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.visibility import is_view
@@ -49,7 +50,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
-        with quiet():
+        with quiet(), without_attention_patterns():
             files = aot_compile(module, examples, options=options)
             package = package_aoti(str(folder / "engine.pt2"), {"model": files})  # type: ignore[dict-item]  # a list
     except Exception as error:
@@ -69,9 +70,8 @@ def _prove(program: LoweredProgram, package: Path) -> None:
         taken = set(open_loader(str(package), program.device).get_constant_fqns())
     except RuntimeError as error:
         raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
-    absent = [
-        slot.names[0] for weight in program.interface.weights if weight.name not in taken for slot in weight.slots
-    ]
+    needed = [weight for weight in program.interface.weights if 0 not in weight.shape]  # those have no values
+    absent = [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]
     if absent:
         names = ", ".join(absent)
         raise BuildError(
