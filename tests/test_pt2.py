@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -322,6 +323,42 @@ def test_a_file_that_is_written_to_while_it_is_read_is_an_error(file: Path, tmp_
         assert before is not None
         with pytest.raises(ExportError, match="written to while it was read"):
             opened.check_digest()
+
+
+def test_a_file_that_is_renamed_over_another_disturbs_nobody(file: Path, tmp_path: Path) -> None:
+    """Whoever has the old one open goes on with it; other modes and links are no writes either."""
+    path, new = tmp_path / "model.pt2", tmp_path / "new.pt2"
+    for one in (path, new):
+        one.write_bytes(file.read_bytes())
+    with ProgramFile(path) as opened:
+        path.chmod(0o600)
+        (tmp_path / "link.pt2").hardlink_to(path)
+        new.rename(path)
+        opened.check_digest()
+
+
+def test_threads_compile_files_side_by_side(interpreter: str, tmp_path: Path) -> None:
+    """Torch itself loads, exports and decomposes in one thread at a time."""
+    paths = [tmp_path / f"{number}.pt2" for number in range(4)]
+    for number, path in enumerate(paths):
+        torch.export.save(torch.export.export(Shifted(float(number)), (X,)), path)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(
+            pool.map(lambda path: trtcache.compile(path, backend=interpreter, cache=tmp_path / "cache"), paths)
+        )
+    for number, module in enumerate(found):
+        assert torch.allclose(module(X), Shifted(float(number))(X))
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b'{"config": 3}', b'{"config": {"a": {}}}', b"[" * 100_000])
+def test_a_configuration_of_another_form_is_one_clear_error(
+    interpreter: str, file: Path, tmp_path: Path, content: bytes
+) -> None:
+    """Torch is asked to read the file, and the error says what it said."""
+    name = "affine/data/weights/model_weights_config.json"
+    path = _written(tmp_path / "other.pt2", {**_members(file), name: content})
+    with pytest.raises(ExportError, match=r"torch.export.load does not read it"):
+        trtcache.compile(path, backend=interpreter, cache=tmp_path / "cache")
 
 
 def test_two_members_of_one_name_are_one_clear_error(file: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import ExportError
+from trtcache.tracing import ALONE
 from trtcache.values import Digest, encode, hash_bytes
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _OTHERS = (
 )
 _OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
 _LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
+_OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: nested too deeply, too
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
@@ -178,7 +180,7 @@ class ProgramFile:
         self._file.seek(0)
         complaint = None
         try:
-            with _listening() as complaint:
+            with ALONE, _listening() as complaint:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
             log.debug("torch.export.load does not read %s", self.path, exc_info=True)
@@ -195,8 +197,11 @@ class ProgramFile:
         Raises:
             ValueError: they are on several devices, or the archive is none that this reader knows.
         """
-        metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
-        found = {_device(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+        try:
+            metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
+            found = {_device(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+        except _OTHER_FORM as error:
+            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
         if len(found) > 1:
             raise ValueError(f"its weights are on {', '.join(sorted(map(str, found)))}")
         return next(iter(found), torch.device("cpu"))
@@ -221,7 +226,7 @@ class ProgramFile:
         """
         try:
             return {name: self._tensor(self._payloads[name]) for name in names}
-        except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+        except _OTHER_FORM as error:
             raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
 
     @cached_property
@@ -245,7 +250,7 @@ class ProgramFile:
         try:
             metas = [meta for meta in self._payloads.values() if meta["folder"] == "weights"]
             return frozenset(f"data/weights/{meta['path_name']}" for meta in metas if meta["use_pickle"] is False)
-        except (LookupError, TypeError, AttributeError, ValueError):
+        except (*_OTHER_FORM, ValueError):
             return frozenset()
 
     def _program_digest(self) -> Digest:
@@ -317,7 +322,7 @@ class ProgramFile:
 
     def _versions(self) -> str:
         """Return by which torch the file was saved, as the end of a message; empty where it does not say."""
-        with suppress(ValueError, LookupError):
+        with suppress(ValueError, *_OTHER_FORM):
             saved = json.loads(bytes(self._content("models/model.json")))["torch_version"]
             return f"; it was saved by torch {saved}, and this is {torch.__version__}"
         return ""
@@ -373,9 +378,10 @@ def _check_name(path: Path) -> None:
         raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
 
 
-def _state(descriptor: int) -> tuple[int, int, int]:
+def _state(descriptor: int) -> tuple[int, int]:
+    """Return what a write changes. The time of change is not in it: that is another when the file is renamed over."""
     found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return found.st_size, found.st_mtime_ns
 
 
 def _device(written: Mapping[str, Any]) -> torch.device:

@@ -19,6 +19,7 @@ from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.keys.document import digests, frozen_part, key_parts
 from trtcache.pt2 import ProgramFile
+from trtcache.tracing import ALONE
 from trtcache.values import CacheKey, canonical
 
 if TYPE_CHECKING:
@@ -196,18 +197,19 @@ def lowered(
     """
     from trtcache import lowering
 
-    return lowering.lower(
-        model,
-        args,
-        kwargs,
-        dynamic_shapes=dynamic_shapes,
-        keep=backend.capabilities.keep,
-        unpack=backend.capabilities.unpack,
-        torch_executed=settings.torch_executed_modules,
-        autocast=_autocast(settings),
-        name=name,
-        trace=trace,
-    )
+    with ALONE:
+        return lowering.lower(
+            model,
+            args,
+            kwargs,
+            dynamic_shapes=dynamic_shapes,
+            keep=backend.capabilities.keep,
+            unpack=backend.capabilities.unpack,
+            torch_executed=settings.torch_executed_modules,
+            autocast=_autocast(settings),
+            name=name,
+            trace=trace,
+        )
 
 
 def _autocast(settings: Settings) -> Autocast | None:
