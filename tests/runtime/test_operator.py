@@ -82,6 +82,7 @@ def calls_of(graph: torch.fx.Graph) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # torch's tracers, traced, take twice as long
 def test_a_model_with_an_engine_in_it_is_exported(engines: Path) -> None:
     """The program has the engine as one node, answers as the model does, and its results have no gradient."""
     model = Affine()

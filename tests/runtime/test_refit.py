@@ -48,6 +48,7 @@ def packaged(engines: Path) -> trtcache.CompiledModule:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # a build, traced, takes twice as long; the interpreter's tests cover the same lines
 class TestAotInductor(RefitContract):
     """The contract on AOTInductor."""
 
