@@ -71,6 +71,8 @@ def test_fields_that_came_later_leave_older_keys_as_they_are() -> None:
         ({"tiling": "some"}, "'some' is none of none, fast, moderate, full"),
         ({"profiling_verbosity": "DETAILED"}, "none of layer_names_only, none, detailed"),
         ({"workspace": "much"}, "is not a size"),
+        ({"workspace": 0}, "0 is not from 1 byte to less than"),
+        ({"workspace": 1 << 63}, "is not from 1 byte to less than"),
         ({"strip": True, "refit": False}, "has to be refitted"),
         (3, "expected a mapping of names, got 3"),
     ],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from trtcache import logs
 from trtcache.config import Config
-from trtcache.errors import BuildError, BuildForbiddenError, LockTimeoutError, StoreError
+from trtcache.errors import BuildError, BuildForbiddenError, LockTimeoutError, SettingsError, StoreError
 from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
 from trtcache.store.artifact import contents_of
@@ -59,12 +59,14 @@ class Cache:
         builds the same key, and builds it too after that; None is to wait for as long as that one lives.
 
         Raises:
-            SettingsError: ``max_size`` or a variable has an impossible value.
+            SettingsError: ``root`` is no path, or ``max_size`` or a variable has an impossible value.
             StoreError: ``root`` was given and is not a store, of a later format, or not safe.
         """
         self.config = config or Config.from_environ(os.environ)
         logs.start({logs.VARIABLE: self.config.log})
         if root is not None:
+            if not isinstance(root, (str, os.PathLike)):
+                raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")
             self.config = replace(self.config, root=Path(root).expanduser().absolute())
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)

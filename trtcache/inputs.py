@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from torch.utils import _pytree as pytree
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Input:
         ranged = self.min_shape is not None and self.max_shape is not None
         if (self.shape is not None) == ranged or (self.shape is not None and self.opt_shape is not None):
             raise SettingsError("Input", "give either shape, or min_shape and max_shape (and opt_shape)")
+        _check_sizes(self.shape, self.min_shape, self.opt_shape, self.max_shape)
         least, usual, most = self.bounds()
         ordered = len(least) == len(usual) == len(most) and all(
             0 <= low <= mid <= high for low, mid, high in zip(least, usual, most, strict=True)
@@ -69,6 +71,12 @@ class Input:
             for place, (low, high) in enumerate(zip(least, most, strict=True))
             if low != high
         }
+
+
+def _check_sizes(*shapes: Sequence[int] | None) -> None:
+    for shape in shapes:
+        if shape is not None and not (isinstance(shape, Sequence) and all(type(size) is int for size in shape)):
+            raise SettingsError("Input", f"a shape is whole numbers such as (4, 128), not {shape!r}")
 
 
 @contextmanager

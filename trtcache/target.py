@@ -112,8 +112,10 @@ def resolve_target(requested: str | None, *, device: str, capability: str | None
     """Return the target that a caller means by ``None`` or ``native`` (this machine) or by a level's name.
 
     Raises:
-        SettingsError: the name is unknown, or this machine lacks what the level needs.
+        SettingsError: it is no text, the name is unknown, or this machine lacks what the level needs.
     """
+    if requested is not None and not isinstance(requested, str):
+        raise SettingsError("target", f"expected text such as 'x86-64-v3', got {requested!r}")
     level = requested or "native"
     if level == "native":
         needed = sorted(host_flags() & (_VECTOR_FLAGS | _level_flags("x86-64-v4")))

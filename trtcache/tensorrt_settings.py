@@ -15,6 +15,7 @@ CHOICES = ("exact", "capability")
 NOT_IN_KEY = frozenset({"compatible"})
 """What says which entries are taken, and changes none."""
 
+_SIZES_END = 1 << 63  # TensorRT takes a size_t, and builds nothing from here on
 _BOOLEANS = ("refit", "strip", "version_compatible", "tf32", "sparse_weights")
 _RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing_iterations": (1, 64)}
 _WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": CHOICES}
@@ -69,7 +70,10 @@ class TensorRTSettings:
             if value is not None and value not in words:
                 raise SettingsError(_label(name), f"{value!r} is none of {', '.join(words)}")
         if self.workspace is not None:
-            object.__setattr__(self, "workspace", parse_size(self.workspace, _label("workspace")))
+            size_bytes = parse_size(self.workspace, _label("workspace"))
+            if not 0 < size_bytes < _SIZES_END:
+                raise SettingsError(_label("workspace"), f"{self.workspace!r} is not from 1 byte to less than 2^63")
+            object.__setattr__(self, "workspace", size_bytes)
         if self.strip and self.refit is False:
             raise SettingsError(_label("strip"), "a plan without weights has to be refitted; leave refit out")
 

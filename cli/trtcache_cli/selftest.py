@@ -125,7 +125,7 @@ def results_of(backend: str, device: str, folder: Path, wanted: set[str]) -> Ite
         for result in run_process(backend, device, folder, steps) if steps else ():
             yield result
             if result.step == "build" and result.status != OK:
-                without = "there is no engine"
+                without = result.saw if result.status == NOT_RUN else "there is no engine"
 
 
 def run_process(

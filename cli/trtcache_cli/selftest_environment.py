@@ -29,7 +29,10 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
     Raises:
         BackendUnavailableError: the backend cannot build here.
     """
-    backend = registry.find(subject.backend, subject.device)
+    target = "none"
+    if not lacks_gpu(subject):
+        backend = registry.find(subject.backend, subject.device)
+        target = backend.target(subject.target, torch.device(subject.device)).label
     facts = {
         "trtcache": installed_version(),
         "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -38,7 +41,7 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
         "GPU": _gpu(),
         "driver": _driver(),
         "model on": subject.device,
-        "target": backend.target(subject.target, torch.device(subject.device)).label,
+        "target": target,
     }
     facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.installed((name,)))}
     if flavour := FLAVOURS.get(subject.backend):
@@ -46,6 +49,11 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
     else:
         facts["C++ compiler"] = probes.compiler().found.partition(" at ")[0]
     return f"{facts.get(flavour.title if flavour else 'torch')}; GPU: {facts['GPU']}", facts
+
+
+def lacks_gpu(subject: Subject) -> bool:
+    """Say whether the model is to be on a GPU that is not here."""
+    return subject.device == "cuda" and not torch.cuda.is_available()
 
 
 def default_target(backend: str) -> str | None:

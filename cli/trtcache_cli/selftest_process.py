@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 def attempt(step: str, subject: Subject) -> StepResult:
     """Run one step, whatever comes of it."""
-    from trtcache_cli.selftest_steps import RUN, FailedError, NotRunError
+    from trtcache_cli.selftest_steps import RUN, FailedError, NotRunError, require_device
 
     start, facts = time.perf_counter(), {}
     try:
+        if step != "environment":
+            require_device(subject)
         saw = RUN[step](subject)
         if isinstance(saw, tuple):
             saw, facts = saw

@@ -16,7 +16,7 @@ from trtcache.errors import BuildForbiddenError, NoDeviceError
 from trtcache.quantities import format_duration, format_size
 from trtcache.store.disk import DiskStore
 from trtcache.values import CacheKey
-from trtcache_cli.selftest_environment import environment
+from trtcache_cli.selftest_environment import environment, lacks_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +43,16 @@ class NotRunError(Exception):
 
 class FailedError(Exception):
     """A step saw something else than it should."""
+
+
+def require_device(subject: Subject) -> None:
+    """Make sure that there is a device for the model.
+
+    Raises:
+        NotRunError: torch sees no GPU.
+    """
+    if lacks_gpu(subject):
+        raise NotRunError("needs a GPU: the model is to be on cuda, and torch sees none here")
 
 
 def build(subject: Subject) -> str:

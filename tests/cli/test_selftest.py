@@ -207,6 +207,18 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return ending
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_model_on_a_gpu_that_is_not_here_is_not_run(
+    interpreter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The environment is told, every other step is not run, and the reason is that torch sees no GPU."""
+    asked = {"steps": [*STEPS], "backend": interpreter, "device": "cuda", "root": str(tmp_path / "c" / "cache")}
+    selftest_process.main(json.dumps(asked))
+    ended = [json.loads(line)["end"] for line in capsys.readouterr().out.splitlines()]
+    assert [one["status"] for one in ended] == [OK, *[NOT_RUN] * (len(STEPS) - 1)]
+    assert all("torch sees none here" in one["saw"] for one in ended[1:])
+
+
 @pytest.mark.parametrize(("status", "code"), [(OK, 0), (NOT_RUN, 0), (FAILED, 1)])
 def test_a_failed_step_is_the_exit_code(
     run: Callable[..., Result], canned: Callable[[str], None], status: str, code: int

@@ -209,7 +209,7 @@ def test_weights_of_another_file_are_found_by_their_places(engines: Path, tmp_pa
     other = saved(tmp_path / "other.onnx", retrained, external=True)
     module = compiled(path, engines)  # by a memo
     for given in (other, str(other), {"w": torch.ones(4, 3), "b": torch.ones(3)}):
-        with pytest.raises(NoDeviceError, match="refitted on its GPU"):
+        with pytest.raises(RefitError, match="built with its weights in it"):
             module.refit(given)
     from trtcache.onnx.refit import weights_in
 

@@ -48,7 +48,7 @@ class Given:
 
         Raises:
             TypeError: it is neither.
-            RefitError: it has other constants than the program.
+            RefitError: it has other constants than the program, or a name that is no text.
             WeightsFileError: the file cannot be read.
         """
         module, is_file = None, isinstance(weights, (str, os.PathLike))
@@ -61,6 +61,8 @@ class Given:
             _check_constants(constants, state.get)
         elif isinstance(weights, Mapping):
             state = dict(weights)
+            if strange := tuple(repr(name) for name in state if not isinstance(name, str)):
+                raise RefitError(unexpected=strange)
         else:
             raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(weights).__name__}")
         # What a module's get_extra_state returned is no weight.

@@ -19,7 +19,7 @@ from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
 from trtcache.runtime.refitting import beside, refit
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.runners import Runners, report_on, side_by_side
-from trtcache.runtime.verification import Examples, compare, eager
+from trtcache.runtime.verification import Examples, compare, eager, tolerance_of
 from trtcache.thread_counts import Threads
 from trtcache.weights import Fitted, check, fit
 
@@ -167,9 +167,11 @@ class CompiledModule:
                 from those that are part of the program; all are named, and the old weights are still in place.
             VerifyError: the outputs differ from eager's by too much, or there is nothing to compare; likewise.
             WeightsFileError: the file cannot be read.
+            SettingsError: ``verify`` is nothing that an output can be off by.
             NoDeviceError: it is a plan, and there is no GPU.
         """
         start = time.perf_counter()
+        tolerance = tolerance_of(verify)
         given = Given.of(weights, known=self._known, constants=self._constants)
         needed = self._interface.weights
         with self._refitting:
@@ -181,7 +183,7 @@ class CompiledModule:
                 refitted = refit(self._gate, self._weights, needed, sources, device=self._device)
             else:
                 inputs = self._inputs(args, kwargs)
-                refitted, off_by = self._verified(sources, given, inputs, None if verify is True else float(verify))
+                refitted, off_by = self._verified(sources, given, inputs, tolerance)
             self._weights = refitted.weights
         if refitted.interrupt is not None:
             raise refitted.interrupt

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.errors import VerifyError
+from trtcache.errors import SettingsError, VerifyError
 from trtcache.inputs import Input
 
 if TYPE_CHECKING:
@@ -26,6 +26,19 @@ _TOLERANCES = {torch.float64: 1e-6, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 _OTHERS_TOLERANCE = 1e-3  # float32: sums in another order
 _FP8_TOLERANCE = 0.3
 _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
+
+
+def tolerance_of(verify: object) -> float | None:
+    """Return how much an output may be off by, None where its dtype decides or nothing is compared.
+
+    Raises:
+        SettingsError: it is neither a flag nor a number from 0 on.
+    """
+    if isinstance(verify, bool):
+        return None
+    if not isinstance(verify, (int, float)) or not verify >= 0:  # NaN compares as false
+        raise SettingsError("verify", f"expected True, False or how much an output may be off by, got {verify!r}")
+    return float(verify)
 
 
 @dataclass(frozen=True, slots=True)

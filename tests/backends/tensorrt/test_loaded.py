@@ -15,6 +15,7 @@ from tests.backends.tensorrt.test_runner import doubling
 from trtcache.backends.tensorrt import engine as loaded
 from trtcache.backends.tensorrt import place
 from trtcache.backends.tensorrt.engine import LoadedPlan, PlanEngine, engine_of
+from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError, RunError
 
 if TYPE_CHECKING:
@@ -117,8 +118,10 @@ def test_a_plan_that_rtx_cannot_run_here_is_kept(monkeypatch: pytest.MonkeyPatch
     assert isinstance(plan, PlanEngine)
     with pytest.raises(NoDeviceError, match="runs on its GPU: TensorRT-RTX cannot run it: old cuda driver"):
         plan.run([X])
-    with pytest.raises(NoDeviceError, match="refitted on its GPU"):
+    with pytest.raises(RefitError, match="built with its weights in it"):
         plan.refit({})
+    with pytest.raises(NoDeviceError, match="refitted on its GPU: there is none"):
+        PlanEngine(TENSORRT_RTX, b"", {}, "there is none").refit({})
 
 
 def test_a_plan_for_another_product_is_loaded_with_a_word(caplog: pytest.LogCaptureFixture) -> None:

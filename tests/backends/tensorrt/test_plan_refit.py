@@ -211,15 +211,15 @@ def test_a_kept_plan_refuses_weights_that_do_not_fit(
 
 
 @pytest.mark.slow
-def test_a_kept_plan_is_refitted_on_its_gpu(kept: trtcache.CompiledModule, tmp_path: Path) -> None:
-    """Weights that fit, from a module and from a file, are told to need one, and so is a comparison with eager."""
+def test_a_kept_plan_with_its_weights_in_it_takes_no_others(kept: trtcache.CompiledModule, tmp_path: Path) -> None:
+    """Weights that fit, from a module and from a file, are refused, also where they are to be compared."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU: tests/gpu has what it does")
     save_file(Small().state_dict(), tmp_path / "w.safetensors")
     for weights in (Small(), Small().state_dict(), tmp_path / "w.safetensors"):
-        with pytest.raises(NoDeviceError, match="it is refitted on its GPU"):
+        with pytest.raises(RefitError, match="built with its weights in it"):
             kept.refit(weights)
-    with pytest.raises(NoDeviceError):
+    with pytest.raises(RefitError, match="built with its weights in it"):
         kept.refit(Small(), verify=True)
 
 

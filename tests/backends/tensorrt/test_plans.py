@@ -12,7 +12,7 @@ from torch import nn
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, stored
 from tests.models import retrained
-from trtcache.errors import BuildError, NoDeviceError, SettingsError
+from trtcache.errors import BuildError, NoDeviceError, RefitError, SettingsError
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def test_minilm_is_a_plan_that_a_second_process_takes_from_the_cache(engines: Pa
 
 
 def test_a_plan_is_not_run_without_its_gpu_and_says_so(engines: Path) -> None:
-    """A call, and a refit, of a module that was compiled for a GPU raise one clear error."""
+    """A call of a module that was compiled for a GPU raises one clear error, and a refit says where its weights are."""
     model = Small()
     module = compiled(model, (ids(),), engines)
     with pytest.raises(NoDeviceError, match="runs on its GPU"):
         module(ids())
-    with pytest.raises(NoDeviceError, match="refitted on its GPU"):
-        module.refit(model)
+    with pytest.raises(RefitError, match=r"built with its weights in it .*compile the other model"):
+        module.refit(retrained(model))
 
 
 def test_a_plan_with_weights_in_it_is_found_by_their_values(tmp_path: Path) -> None:

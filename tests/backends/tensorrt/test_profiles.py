@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -69,9 +69,11 @@ def test_a_size_without_a_most_value_is_an_error_that_says_how_to_give_one() -> 
         {"min_shape": (4,), "max_shape": (2,)},
         {"min_shape": (1,), "opt_shape": (3,), "max_shape": (2,)},
         {"min_shape": (1,), "max_shape": (2, 2)},
+        {"min_shape": (1.5, 4), "max_shape": (2, 4)},
+        {"shape": 4},
     ],
 )
-def test_an_input_of_impossible_shapes_is_refused(shapes: dict[str, tuple[int, ...]]) -> None:
+def test_an_input_of_impossible_shapes_is_refused(shapes: dict[str, Any]) -> None:
     """One shape or a range that rises; nothing between."""
     with pytest.raises(SettingsError, match="Input"):
         trtcache.Input(**shapes)  # type: ignore[arg-type]

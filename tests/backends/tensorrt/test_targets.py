@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, Flavour
@@ -47,6 +49,11 @@ def test_tensorrt_builds_for_generations_and_for_windows() -> None:
         (None, TENSORRT_RTX, None, r"no NVIDIA GPU here; name what the plan is for: sm_75, .*sm_121"),
         ("sm_90", TENSORRT_RTX, None, r"TensorRT-RTX builds for sm_75, sm_80, sm_86, sm_89, sm_120, sm_121"),
         ("sm89x", TENSORRT_RTX, None, r"did you mean 'sm_89'"),
+        (89, TENSORRT_RTX, None, r"target: expected text .*, got 89"),
+        (b"sm_89", TENSORRT_RTX, None, r"expected text .*, got b'sm_89'"),
+        (["sm_89"], TENSORRT_RTX, None, r"expected text .*, got \['sm_89'\]"),
+        ("sm_89,", TENSORRT_RTX, None, r"a word is empty"),
+        (" ", TENSORRT, L4, r"a word is empty"),
         ("ampere+", TENSORRT_RTX, None, r"no such plans; name several capabilities: sm_80,sm_86,sm_89"),
         ("windows-x86_64", TENSORRT_RTX, None, r"for the platform that it runs on"),
         ("sm_89", TENSORRT, None, r"no NVIDIA GPU here; build on the GPU's machine"),
@@ -56,7 +63,7 @@ def test_tensorrt_builds_for_generations_and_for_windows() -> None:
     ],
 )
 def test_what_a_flavour_cannot_build_for_is_refused(
-    requested: str | None, flavour: Flavour, gpu: Gpu | None, message: str
+    requested: Any, flavour: Flavour, gpu: Gpu | None, message: str
 ) -> None:
     """The error says what can be named instead."""
     with pytest.raises(SettingsError, match=message):

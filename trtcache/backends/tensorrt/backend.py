@@ -135,7 +135,9 @@ class TensorRTBackend(Backend):
     def _refits_here(self, settings: Settings, target: Target) -> bool:
         refit = self.takes_weights(settings)
         if refit and not torch.cuda.is_available():
-            why = "a plan that takes other weights is built on a GPU; without one leave settings.tensorrt['refit'] out"
+            name = "refit" if settings.tensorrt.refit else "strip"
+            what = "takes other weights" if settings.tensorrt.refit else "has no weights in it"
+            why = f"a plan that {what} is built on a GPU; without one leave settings.tensorrt[{name!r}] out"
             raise NoDeviceError(self.name, target.label, why)
         return refit
 

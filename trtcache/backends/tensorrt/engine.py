@@ -58,7 +58,7 @@ def engine_of(
         except NoDeviceError as error:
             why = error.why
     log.info("a plan of %s is kept and not loaded: %s", flavour.title, why)
-    return PlanEngine(flavour, plan, weights, why)
+    return PlanEngine(flavour, plan, weights, why, refits=facts.refit)
 
 
 class LoadedPlan:
@@ -141,20 +141,30 @@ class PlanEngine:
     shares_weights: ClassVar[bool] = False  # a plan has its own
 
     def __init__(
-        self, flavour: Flavour, plan: bytes | memoryview, weights: Mapping[str, torch.Tensor], why: str
+        self,
+        flavour: Flavour,
+        plan: bytes | memoryview,
+        weights: Mapping[str, torch.Tensor],
+        why: str,
+        *,
+        refits: bool = True,
     ) -> None:
-        """Keep a plan; ``why`` says what this machine lacks."""
+        """Keep a plan; ``why`` says what this machine lacks, and ``refits`` whether the plan takes other weights."""
         self._flavour = flavour
         self.plan = plan
         self.weights = weights
         self.why = why
+        self._refits = refits
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PlanEngine:  # noqa: ARG002  # nothing is refitted
         """Return the same plan with other weights.
 
         Raises:
+            RefitError: the plan takes no other weights.
             NoDeviceError: a refit is the work of a GPU.
         """
+        if not self._refits:
+            raise RefitError(mismatched=(_BAKED,))
         raise NoDeviceError(self._flavour.name, "a plan", f"it is refitted on its GPU: {self.why}")
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs

@@ -150,7 +150,7 @@ def failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
         others = ",".join(capability_words(one) for one in capabilities_of(target) if one != "7.5") or "sm_80"
         return BuildError(
             flavour.name,
-            "sm_75 (Turing) has no float32 matrix products in TensorRT-RTX; convert the model to float16 "
+            "sm_75 (Turing) has no float32 or bfloat16 matrix products in TensorRT-RTX; convert the model to float16 "
             f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. It said: {text}",
         )
     return BuildError(flavour.name, f"for {target.label}: {text}")

@@ -36,7 +36,7 @@ def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Tar
     Raises:
         SettingsError: a word is no target, the flavour cannot build for it here, or there is no GPU to mean.
     """
-    words = [word.strip().lower() for word in requested.split(",")] if requested else []
+    words = _words(requested)
     platform = host_platform()
     if WINDOWS in words:
         _refuse_platform(flavour)
@@ -52,6 +52,15 @@ def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Tar
         found = (gpu.capability,) if gpu else ()
         return Target(platform, "cuda", "plan", (), ",".join(capabilities or found))
     return _for_this_gpu(requested, platform, capabilities, flavour, gpu)
+
+
+def _words(requested: str | None) -> list[str]:
+    if requested is not None and not isinstance(requested, str):
+        raise SettingsError("target", f"expected text such as 'sm_86,sm_89', got {requested!r}")
+    words = [word.strip().lower() for word in requested.split(",")] if requested else []
+    if not all(words):
+        raise SettingsError(f"target {requested!r}", "a word is empty; put one comma between words: sm_86,sm_89")
+    return words
 
 
 def _for_this_gpu(

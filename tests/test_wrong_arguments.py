@@ -1,0 +1,51 @@
+"""Arguments of a wrong type or value: each is one clear error of ours, before anything is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from trtcache.errors import NoDeviceError, RefitError, SettingsError
+from trtcache.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("verify", [-1.0, float("nan"), "yes"], ids=str)
+def test_a_refit_refuses_strange_arguments(verify: Any, interpreter: str, tmp_path: Path) -> None:
+    """A tolerance is a number from 0 on, and names of weights are text."""
+    model = nn.Linear(2, 2).eval()
+    module = trtcache.compile(model, (torch.ones(1, 2),), backend=interpreter, cache=tmp_path)
+    with pytest.raises(SettingsError, match="verify: expected True, False or how much"):
+        module.refit(model, verify=verify)
+    with pytest.raises(RefitError, match="unexpected: 3"):
+        module.refit({3: torch.ones(1)})  # type: ignore[dict-item]
+
+
+def test_a_cache_is_a_directory() -> None:
+    """A number is no path of one."""
+    with pytest.raises(SettingsError, match="cache: expected a Cache, a directory or None, got 3"):
+        trtcache.compile(nn.ReLU(), (torch.ones(1),), cache=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("target", [89, b"x86-64-v3", ["native"]], ids=str)
+def test_a_target_is_text(target: Any, interpreter: str) -> None:
+    """Other things are told as what they are."""
+    with pytest.raises(SettingsError, match="target: expected text"):
+        trtcache.key(nn.ReLU(), (torch.ones(1),), backend=interpreter, target=target)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ["refit", "strip"])
+def test_without_a_gpu_the_setting_that_was_given_is_to_be_left_out(name: str, tmp_path: Path) -> None:
+    """The advice names the setting that asks for a GPU."""
+    settings = Settings.of({"tensorrt": {name: True}})
+    with pytest.raises(NoDeviceError, match=rf"without one leave settings.tensorrt\['{name}'\] out"):
+        trtcache.compile(
+            nn.ReLU(), (torch.ones(1),), backend="tensorrt_rtx", target="sm_89", settings=settings, cache=tmp_path
+        )
