@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,7 +76,9 @@ class Input:
 
 def _check_sizes(*shapes: Sequence[int] | None) -> None:
     for shape in shapes:
-        if shape is not None and not (isinstance(shape, Sequence) and all(type(size) is int for size in shape)):
+        if shape is not None and not (
+            isinstance(shape, Sequence) and all(isinstance(size, Integral) for size in shape)
+        ):
             raise SettingsError("Input", f"a shape is whole numbers such as (4, 128), not {shape!r}")
 
 
