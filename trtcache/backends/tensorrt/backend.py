@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trtcache.target import Target
     from trtcache.weights import Slot
 
-_BUILDER = 1
+_BUILDER = 2
 """What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
 
 
