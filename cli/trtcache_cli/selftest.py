@@ -94,8 +94,13 @@ def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Pat
     return 0 if ok else 1
 
 
+def _is_installed(name: str) -> bool:
+    spec = util.find_spec(name)
+    return spec is not None and spec.origin is not None  # without an origin it is only a folder of that name
+
+
 def _require(backend: str) -> None:
-    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if util.find_spec(name) is None]
+    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if not _is_installed(name)]
     if missing:
         raise SelfTestError(f"{backend} needs {' and '.join(missing)}: {BACKENDS[backend][1]}")
 

@@ -48,14 +48,10 @@ def _without_paths(text: str, root: Path) -> str:
 
 def main(asked: str) -> int:
     """Run the steps that are asked for."""
-    import torch
-
     from trtcache_cli.selftest_environment import default_target
     from trtcache_cli.selftest_subject import Subject
 
     told = json.loads(asked)
-    # Eager's own convolutions round their factors to TF32 unless they are told not to.
-    torch.backends.cudnn.allow_tf32 = False
     subject = Subject(told["backend"], told["device"], default_target(told["backend"]), Path(told["root"]), {})
     usable = True
     for step in told["steps"]:
@@ -67,4 +63,8 @@ def main(asked: str) -> int:
 
 
 if __name__ == "__main__":
+    import torch
+
+    # Eager's own convolutions round their factors to TF32 unless they are told not to.
+    torch.backends.cudnn.allow_tf32 = False
     sys.exit(main(sys.argv[1]))

@@ -19,7 +19,7 @@ from trtcache_cli.selftest_result import FAILED, NOT_RUN, OK, STEPS, StepResult,
 from trtcache_cli.selftest_subject import SelfTest, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from .conftest import Result
@@ -244,15 +244,6 @@ def test_steps_and_a_directory_can_be_named(
     assert "trtcache ls --cache-dir" in done.err
 
 
-@pytest.fixture
-def _flags() -> Iterator[None]:
-    """Put the flag back that the process sets for itself."""
-    before = torch.backends.cudnn.allow_tf32
-    yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
-@pytest.mark.usefixtures("_flags")
 def test_a_process_tells_each_step_as_it_ends(
     interpreter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
