@@ -11,7 +11,8 @@ from torch import nn
 
 import trtcache
 from tests import models
-from tests.models import Affine, Branching, Calls, Case, Keywords, difference, retrained
+from tests.comparing import difference
+from tests.models import Affine, Branching, Calls, Case, Keywords, retrained
 from trtcache.errors import BackendUnavailableError, ExportError, NotAStoreError, SettingsError
 
 if TYPE_CHECKING:

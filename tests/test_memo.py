@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 
 import trtcache
 from tests import models
-from tests.models import Affine, Case, difference, retrained
+from tests.comparing import difference
+from tests.models import Affine, Case, retrained
 from trtcache import memo
 from trtcache.backends import registry
 from trtcache.cache import Cache

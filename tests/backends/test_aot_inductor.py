@@ -15,7 +15,8 @@ from torch import nn
 
 import trtcache
 from tests import models
-from tests.models import Affine, Together, difference, mixed_results, retrained
+from tests.comparing import difference, mixed_results
+from tests.models import Affine, Together, retrained
 from trtcache.backends.aot_inductor import loader
 from trtcache.errors import IncompatibleEngineError, InputError, SettingsError
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import trtcache
-from tests.models import Affine, difference
+from tests.comparing import difference
+from tests.models import Affine
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE
 from trtcache.errors import IncompatibleEngineError

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import trtcache
-from tests.models import difference
+from tests.comparing import difference
 from tests.runtime.refit_contract import Network, RefitContract, image
 from trtcache.errors import RefitError
 

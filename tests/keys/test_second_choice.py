@@ -10,7 +10,8 @@ import torch
 
 import trtcache
 from tests.backends.interpreter import Interpretation, Interpreter
-from tests.models import Affine, difference
+from tests.comparing import difference
+from tests.models import Affine
 from trtcache.errors import IncompatibleEngineError, SettingsError
 from trtcache.keys.second_choice import second_choice
 from trtcache.store.disk import DiskStore

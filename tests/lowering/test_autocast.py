@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import trtcache
+from tests.comparing import difference
 from tests.lowering.lowered import operators, outputs
-from tests.models import Calls, ConvNorm, difference, retrained
+from tests.models import Calls, ConvNorm, retrained
 from trtcache.errors import PreconditionError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
 from trtcache.lowering.autocast import Autocast

@@ -11,8 +11,8 @@ from torch import fx
 
 import trtcache
 from tests import models
+from tests.comparing import difference
 from tests.lowering.graphs import marked, run
-from tests.models import difference
 from trtcache.errors import PassError, PostconditionError, PreconditionError, TrtcacheError
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tests.models import difference, mixed_results
+from tests.comparing import difference, mixed_results
 from trtcache.errors import RefitError, VerifyError
 from trtcache.runtime import refitting
 

@@ -11,19 +11,8 @@ from torch import nn
 from torch.utils._pytree import tree_structure
 
 import trtcache
-from tests.models import (
-    Affine,
-    Calls,
-    Changing,
-    Constants,
-    KeyValue,
-    Keywords,
-    Pair,
-    Tied,
-    Weights,
-    difference,
-    mixed_results,
-)
+from tests.comparing import difference, mixed_results
+from tests.models import Affine, Calls, Changing, Constants, KeyValue, Keywords, Pair, Tied, Weights
 from trtcache.errors import InputError, RefitError
 from trtcache.runtime.signature import CallSignature
 

@@ -14,7 +14,8 @@ from torch.utils import _pytree as pytree
 
 import trtcache
 from tests import models
-from tests.models import Affine, KeyValue, difference
+from tests.comparing import difference
+from tests.models import Affine, KeyValue
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, InputError
 from trtcache.runtime.operator import NAME, SCHEMA
 

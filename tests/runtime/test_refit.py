@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import trtcache
-from tests.models import Affine, KeyValue, difference
+from tests.comparing import difference
+from tests.models import Affine, KeyValue
 from tests.runtime.refit_contract import Network, RefitContract, image, in_place
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verification

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.models import ConvNorm, difference
+from tests.comparing import difference
+from tests.models import ConvNorm
 from trtcache.integrations import torch_compile
 from trtcache.integrations.dynamo import graph
 

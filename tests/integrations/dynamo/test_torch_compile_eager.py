@@ -12,7 +12,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch.testing._internal.two_tensor import TwoTensor
 
 from tests.backends.interpreter import Interpreter
-from tests.models import difference
+from tests.comparing import difference
 from trtcache.errors import (
     BackendUnavailableError,
     BuildError,

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.models import ConvNorm, Weights, difference, retrained
+from tests.comparing import difference
+from tests.models import ConvNorm, Weights, retrained
 from trtcache.integrations.dynamo import instances
 
 if TYPE_CHECKING:
