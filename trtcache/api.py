@@ -88,45 +88,42 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
-    if (script := script_of(model)) is not None:
-        return _compile_script(
-            script,
-            (args, kwargs, dynamic_shapes),
-            name or (script.original_name if script is model else Path(str(model)).stem),
-            lambda program, label: compile(
-                program, backend=backend, settings=wanted, target=target, cache=store, name=label
-            ),
-        )
-    if is_onnx(model):
-        from trtcache.onnx import door
-
-        door.refuse_dynamic_shapes(dynamic_shapes)
-        return door.compile_file(
-            Path(model), args, kwargs, cache=store, backend=backend, settings=wanted, target=target, name=name
-        )
-    if isinstance(model, (str, os.PathLike)):
-        module = _compile_file(Path(model), (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
-    else:
-        request = request_of(model, args, kwargs, dynamic_shapes, backend, wanted, target, name)
-        module = compile_request(request, store, model)
-        module.examples = Examples.of(model, args, kwargs)
+    module = _compiled(model, (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
     module.threads = wanted.threads
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
 
 
-def _compile_script(
-    script: torch.jit.ScriptModule,
+def _compiled(
+    model: Model,
     examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
-    name: str,
-    compile_: Callable[[torch.export.ExportedProgram, str], CompiledModule],
+    cache: Cache,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
 ) -> CompiledModule:
-    program, convert_s = _timed(lambda: converted(script, *examples))
-    module = compile_(program, name)
-    module.examples = Examples.of(script, *examples[:2])
-    module.report.export_s += convert_s
-    module.report.compile_s += convert_s
+    args, kwargs, dynamic_shapes = examples
+    if (script := script_of(model)) is not None:
+        label = name or (script.original_name if script is model else Path(str(model)).stem)
+        program, convert_s = _timed(lambda: converted(script, *examples))
+        module = _compiled(program, ((), None, None), cache, backend, settings, target, label)
+        module.examples = Examples.of(script, args, kwargs)
+        module.report.export_s += convert_s
+        return module
+    if is_onnx(model):
+        from trtcache.onnx import door
+
+        door.refuse_dynamic_shapes(dynamic_shapes)
+        return door.compile_file(
+            Path(model), args, kwargs, cache=cache, backend=backend, settings=settings, target=target, name=name
+        )
+    if isinstance(model, (str, os.PathLike)):
+        return _compile_file(Path(model), examples, cache, backend, settings, target, name)
+    request = request_of(model, args, kwargs, dynamic_shapes, backend, settings, target, name)
+    module = compile_request(request, cache, model)
+    module.examples = Examples.of(model, args, kwargs)
     return module
 
 

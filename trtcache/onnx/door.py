@@ -75,7 +75,7 @@ def compile_file(
     target: str | None,
     name: str | None,
 ) -> OnnxModule:
-    """Return the compiled module of a file.
+    """Return the compiled module of a file; ``report.compile_s`` is left to the caller.
 
     Raises:
         OnnxFileError: the file is none, or is damaged, or was written to meanwhile.
@@ -86,7 +86,6 @@ def compile_file(
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
     """
-    start = time.perf_counter()
     file = OnnxFile(path)
     asked = Asked.of(backend, settings, target, device_here(), args, kwargs)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
@@ -101,8 +100,6 @@ def compile_file(
             cache.reject(order.entry, "load")
             order.obtain()
             module = order.module()
-    module.report.compile_s = time.perf_counter() - start
-    log.info("%s", module.report)
     return module
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.backends.tensorrt.profiles import Range
+    from trtcache.backends.tensorrt.proof import Proof
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
@@ -106,16 +107,28 @@ def plan_of(
             interrupted=interrupted,
             errors=errors,
         )
+    facts = _facts(model, proof, arguments, ranges, refit=refit, stripped=bool(settings.tensorrt.strip))
+    return path, {**facts, **recorded(flavour, settings.tensorrt, target)}
+
+
+def _facts(
+    model: OnnxModel,
+    proof: Proof,
+    arguments: Sequence[str],
+    ranges: Sequence[Range],
+    *,
+    refit: bool,
+    stripped: bool,
+) -> dict[str, Json]:
     has: dict[str, Json] = {}
-    if refit and not settings.tensorrt.strip:  # a load then sets only those that are others
+    if refit and not stripped:  # a load then sets only those that are others
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
-    bindings: dict[str, Json] = {"inputs": list(model.inputs), "outputs": list(model.outputs)}
-    return path, {
+    return {
         "format": 1,
         "refit": refit,
         "weights": {**proof.document(), "fingerprints": has},
         "profiles": [[one.document() for one in ranges]] if ranges else [],
         "arguments": list(arguments),
-        **bindings,
-        **recorded(flavour, settings.tensorrt, target),
+        "inputs": list(model.inputs),
+        "outputs": list(model.outputs),
     }
