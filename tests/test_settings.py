@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trtcache.errors import SettingsError
-from trtcache.settings import PINNED_INDUCTOR_OPTIONS, Settings, did_you_mean
+from trtcache.errors import SettingsError, did_you_mean
+from trtcache.settings import PINNED_INDUCTOR_OPTIONS, Settings
 from trtcache.values import CacheKey
 
 
@@ -31,7 +31,7 @@ def test_an_option_that_refit_relies_on_cannot_be_set(name: str) -> None:
         ({"inductor": ["max_autotune"]}, "expected a mapping"),
         ({"inductor": {"max_autotune": None}}, "no boolean, number or text"),
         ({"inductor": {"max_autotune": [1]}}, "no boolean, number or text"),
-        ("fast", "expected Settings or a mapping, got str"),
+        ("fast", "expected Settings or a mapping of its fields, got 'fast'"),
     ],
 )
 def test_impossible_settings_are_one_clear_error(given: object, message: str) -> None:
@@ -74,7 +74,7 @@ def test_fields_that_came_later_leave_older_keys_as_they_are() -> None:
         ({"workspace": 0}, "0 is not from 1 byte to less than"),
         ({"workspace": 1 << 63}, "is not from 1 byte to less than"),
         ({"strip": True, "refit": False}, "has to be refitted"),
-        (3, "expected a mapping of names, got 3"),
+        (3, "expected TensorRTSettings or a mapping of its fields, got 3"),
     ],
 )
 def test_impossible_settings_of_tensorrt_are_one_clear_error(given: object, message: str) -> None:

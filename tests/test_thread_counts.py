@@ -96,7 +96,7 @@ def test_numbers_of_threads_are_in_no_key() -> None:
         ({"intra": 0}, r"threads\['intra'\]: expected a number from 1, got 0"),
         ({"inter": True}, "expected a number from 1, got True"),
         ({"intre": 1}, "did you mean 'int"),
-        (4, "expected a mapping of names, got 4"),
+        (4, "expected Threads or a mapping of its fields, got 4"),
     ],
 )
 def test_impossible_numbers_are_one_clear_error(given: object, message: str) -> None:

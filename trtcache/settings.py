@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
-from trtcache.errors import SettingsError, did_you_mean
+from trtcache.errors import SettingsError
+from trtcache.named_fields import made_of
 from trtcache.tensorrt_settings import TensorRTSettings
 from trtcache.thread_counts import Threads
 
@@ -110,17 +111,7 @@ class Settings:
         Raises:
             SettingsError: a name is not a field (with the nearest one), or a value is impossible.
         """
-        if given is None:
-            return cls()
-        if isinstance(given, cls):
-            return given
-        if not isinstance(given, Mapping):
-            raise SettingsError("settings", f"expected Settings or a mapping, got {type(given).__name__}")
-        known = [one.name for one in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise SettingsError(f"settings[{name!r}]", did_you_mean(str(name), known))
-        return cls(**given)  # type: ignore[arg-type]  # __post_init__ checks the values
+        return cls() if given is None else made_of(cls, given, "settings")
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from trtcache.errors import SettingsError, did_you_mean
+from trtcache.errors import SettingsError
+from trtcache.named_fields import made_of
 from trtcache.quantities import parse_size
 
 TILINGS = ("none", "fast", "moderate", "full")
@@ -84,15 +84,7 @@ class TensorRTSettings:
         Raises:
             SettingsError: a name is not a field (with the nearest one), or a value is impossible.
         """
-        if isinstance(given, cls):
-            return given
-        if not isinstance(given, Mapping):
-            raise SettingsError("settings.tensorrt", f"expected a mapping of names, got {given!r}")
-        known = [one.name for one in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise SettingsError(f"settings.tensorrt[{name!r}]", did_you_mean(str(name), known))
-        return cls(**given)
+        return made_of(cls, given, "settings.tensorrt")
 
     @property
     def given(self) -> dict[str, object]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trtcache.errors import SettingsError, did_you_mean
+from trtcache.errors import SettingsError
+from trtcache.named_fields import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,15 +55,7 @@ class Threads:
         Raises:
             SettingsError: a name is unknown (with the nearest one), or a value is no number from 1.
         """
-        if isinstance(given, cls):
-            return given
-        if not isinstance(given, dict):
-            raise SettingsError("settings.threads", f"expected a mapping of names, got {given!r}")
-        known = [one.name for one in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise SettingsError(f"settings.threads[{name!r}]", did_you_mean(str(name), known))
-        return cls(**given)
+        return made_of(cls, given, SETTINGS)
 
     def over(self, other: Threads) -> Threads:
         """Return these numbers, with the other's where these say nothing."""

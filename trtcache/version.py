@@ -1,9 +1,10 @@
-"""The version of this package."""
+"""Which version of this package is installed, and which other packages are."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _version
+from importlib.util import find_spec
 
 
 def installed_version() -> str:
@@ -12,3 +13,9 @@ def installed_version() -> str:
         return _version("trtcache")
     except PackageNotFoundError:
         return "0+source"
+
+
+def is_installed(package: str) -> bool:
+    """Say whether a package can be imported, without importing it. A folder of that name on the path is none."""
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import click
 
 from trtcache.quantities import format_duration
 from trtcache.store.disk import DiskStore
+from trtcache.version import is_installed
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import note, print_aligned, print_json, working
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -68,7 +68,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
 
 
 def _require(needed: Mapping[str, str]) -> None:
-    missing = [name for name in needed if util.find_spec(name) is None]
+    missing = [name for name in needed if not is_installed(name)]
     if missing:
         remedies = " and ".join(dict.fromkeys(needed[name] for name in missing))
         raise DemoError(f"the demo needs {', '.join(missing)}: {remedies}")

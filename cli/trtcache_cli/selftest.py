@@ -9,13 +9,13 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager
-from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from trtcache.quantities import format_duration
+from trtcache.version import is_installed
 from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
 from trtcache_cli.probes import death
 from trtcache_cli.selftest_result import FAILED, HEADER, NOT_RUN, OK, STEPS, StepResult, facts_of, report, summary
@@ -94,13 +94,8 @@ def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Pat
     return 0 if ok else 1
 
 
-def _is_installed(name: str) -> bool:
-    spec = util.find_spec(name)
-    return spec is not None and spec.origin is not None  # without an origin it is only a folder of that name
-
-
 def _require(backend: str) -> None:
-    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if not _is_installed(name)]
+    missing = [name for name in dict.fromkeys(("torch", BACKENDS[backend][0])) if not is_installed(name)]
     if missing:
         raise SelfTestError(f"{backend} needs {' and '.join(missing)}: {BACKENDS[backend][1]}")
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import BackendUnavailableError, SettingsError
+from trtcache.version import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +79,7 @@ class Flavour:
     @property
     def installed(self) -> bool:
         """Whether its module is there; it is not imported for that. A folder of that name is none."""
-        spec = importlib.util.find_spec(self.name)
-        return spec is not None and spec.origin is not None
+        return is_installed(self.name)
 
     def load(self) -> Any:
         """Import and return its module, which takes 0.1 s and 1 GB of mapped libraries.

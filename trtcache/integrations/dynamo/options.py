@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.cache import Cache
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache.named_fields import field_names, refuse_unknown
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,11 +62,8 @@ class Options:
         if mode is not None and mode not in _MODES:
             raise SettingsError("mode", f"{mode!r}: {did_you_mean(mode, list(_MODES))}")
         given = dict(options or {})
-        ours = [one.name for one in fields(cls) if one.name != "settings"]
-        theirs = [one.name for one in fields(Settings)]
-        for name in given:
-            if name not in {*ours, *theirs}:
-                raise SettingsError(f"options[{name!r}]", did_you_mean(str(name), [*ours, *theirs]))
+        ours = [name for name in field_names(cls) if name != "settings"]
+        refuse_unknown(given, [*ours, *field_names(Settings)], "options")
         chosen = {name: given.pop(name) for name in ours if name in given}
         if mode:
             given["inductor"] = {**_MODES[mode]}
