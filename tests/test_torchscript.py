@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib.metadata
+import re
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +16,7 @@ from torch import nn
 import trtcache
 from tests.keys.architectures import voice_encoder
 from tests.models import retrained
-from trtcache.errors import ExportError, SettingsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from trtcache.errors import ExportError, InputError, SettingsError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")  # torch's own
 
@@ -61,6 +63,100 @@ class Counts(nn.Module):
         for _ in range(int(x.sum())):
             x = torch.cat([x, x])
         return x
+
+
+class Reads(nn.Module):
+    """Makes a list of a tensor's values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values: list[float] = x.tolist()
+        return x + values[0]
+
+
+class Checks(nn.Module):
+    """Takes rows of three only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 3:
+            raise ValueError("three")
+        return x
+
+
+class Keeps(nn.Module):
+    """Keeps what it was given, of which there is nothing at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x
+        return x + 1
+
+
+class Grows(nn.Module):
+    """Counts its calls in a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x + self.calls
+
+
+class Lists(nn.Module):
+    """Makes a tensor of a list that grows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sizes: list[int] = []
+        for size in x.shape:
+            sizes.append(size)  # noqa: PERF402  # what TorchScript knows
+        return x + torch.tensor(sizes)
+
+
+class Steps(nn.Module):
+    """Loops, branches and makes tensors by a number and by sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = torch.ones(4)
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+    def forward(self, x: torch.Tensor, steps: int = 1) -> torch.Tensor:
+        if x.dim() != 2:
+            raise ValueError(f"{x} has {x.dim()} dimensions")
+        for _ in range(steps):
+            x = x * torch.tensor(2.5) + torch.tensor([1.0, float(x.shape[0]), 3.0, 4.0])
+        for number, layer in enumerate(self.layers):
+            if number < steps:
+                x = layer(x)
+        print(x)  # noqa: T201  # what a script may do
+        return x.data + self.offset + torch.tensor(steps) + torch.tensor([steps > 2, True, False, True])
+
+
+class Swaps(nn.Module):
+    """Keeps its last two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Kept()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = self.part.old
+        self.part.old = self.part.new
+        self.part.new = x
+        return x + 10 * self.part.old + 100 * before
+
+
+class Kept(nn.Module):
+    """Two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.old = torch.zeros(2)
+        self.new = torch.zeros(2)
 
 
 def models() -> dict[str, tuple[nn.Module, torch.Tensor]]:
@@ -124,21 +220,112 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (Remembers(), r"Remembers cannot be exported: .*prim::SetAttr.*: it changes an attribute of itself; make that"),
+        (Remembers(), r'Remembers cannot be exported: at "if bool\(x.sum\(\) > 0\):": prim::If: it chooses by values'),
+        (Chooses(), r'Chooses cannot be exported: at "if bool.*": prim::If: it chooses by values of tensors; compile'),
         (
-            Chooses(),
-            r"Chooses cannot be exported: node cond has branches or a loop: it chooses by values of tensors; compile",
+            Counts(),
+            r'Counts cannot be exported: at "for _ in range.*": prim::Loop: it loops by values of tensors; write',
         ),
-        (Counts(), r"Counts cannot be exported: .*prim::Loop.*: it loops by values of tensors"),
+        (Reads(), r"Reads cannot be exported: prim::tolist needs values of tensors"),
+        (
+            Checks(),
+            r'Checks cannot be exported: at "raise ValueError.*": it raises ValueError: three for these example',
+        ),
+        (
+            Keeps(),
+            r"prim::SetAttr makes the attribute last a tensor of shape \(2,\), .* \(0,\), .*: if only a first call",
+        ),
+        (Grows(), r"prim::SetAttr makes the attribute calls 1 where it was 0: .*make it an argument and a result"),
+        (Lists(), r"aten::tensor makes a tensor of a list that is made in the call"),
     ],
-    ids=["attribute", "branch", "loop"],
+    ids=["attribute", "branch", "loop", "list_of_values", "check", "other_shape", "number", "list"],
 )
-def test_control_flow_that_depends_on_data_is_told_with_what_to_do(
-    interpreter: str, model: nn.Module, message: str
-) -> None:
-    """By the node that cannot be converted."""
+def test_what_no_tracer_can_follow_is_told_with_what_to_do(interpreter: str, model: nn.Module, message: str) -> None:
+    """By its line and node, and the module is as it was."""
+    script = torch.jit.script(model)
+    before = str(script.graph)
     with pytest.raises(ExportError, match=message):
-        trtcache.compile(torch.jit.script(model), (torch.ones(2),), backend=interpreter)
+        trtcache.compile(script, (torch.ones(2),), backend=interpreter)
+    assert str(script.graph) == before
+
+
+def test_branches_and_loops_by_sizes_and_numbers_are_taken_as_the_examples_say(interpreter: str, engines: Path) -> None:
+    """Each number has a program of its own, and tensors that are made of numbers are those of TorchScript."""
+    script = torch.jit.script(Steps())
+    x = torch.randn(3, 4)
+    for steps in (0, 3):
+        module = trtcache.compile(script, (x, steps), backend=interpreter, cache=engines)
+        assert torch.equal(module(x, steps), script(x, steps))
+    with pytest.raises(InputError, match="expected 3, got 2"):
+        module(x, 2)
+    named = trtcache.compile(script, (x,), {"steps": 3}, backend=interpreter, cache=engines)
+    assert torch.equal(named(x, steps=3), script(x, 3))
+    assert torch.equal(trtcache.compile(script, (x,), backend=interpreter, cache=engines)(x), script(x))
+
+
+def test_what_a_module_keeps_is_the_compiled_modules_own(interpreter: str, engines: Path) -> None:
+    """It begins with what the module had, goes on from call to call, leaves the module alone, and is set by a refit."""
+    script = torch.jit.script(Swaps())
+    twin = torch.jit.script(Swaps())
+    inputs = [torch.randn(2) for _ in range(3)]
+    module = trtcache.compile(script, (inputs[0],), backend=interpreter, cache=engines)
+    assert [module(x).tolist() for x in inputs] == [twin(x).tolist() for x in inputs]
+    assert torch.equal(script.part.new, torch.zeros(2))
+    assert module.refit(script, verify=True, args=(inputs[0],)).off_by == 0
+    module.refit({"part.new": torch.ones(2), "part.old": torch.zeros(2)})
+    assert torch.equal(module(inputs[0]), inputs[0] + 10)
+
+
+def silero_vad() -> Any:
+    """silero-vad's model with its own weights."""
+    path = importlib.metadata.distribution("silero-vad").locate_file("silero_vad/data/silero_vad.jit")
+    return torch.jit.load(str(path)).eval()  # type: ignore[no-untyped-call]
+
+
+@torch.no_grad()
+def test_the_network_of_silero_vad_answers_with_its_state(interpreter: str, engines: Path) -> None:
+    """Its 16 kHz part takes and returns the state of an LSTM; other weights go in by a refit."""
+    first, other = silero_vad()._model, silero_vad()._model
+    for weight in other.state_dict().values():
+        weight.add_(torch.randn_like(weight) * 0.01)
+    state = torch.zeros(2, 1, 128)
+    module = trtcache.compile(first, (torch.randn(1, 576), state), backend=interpreter, cache=engines)
+    for model in (first, other):
+        module.refit(model.state_dict())
+        expected = found = state
+        for _ in range(4):
+            x = torch.randn(1, 576) / 10
+            (answer, found), (wanted, expected) = module(x, found), model(x, expected)
+            assert torch.allclose(answer, wanted, atol=1e-5)
+            assert torch.allclose(found, expected, atol=1e-5)
+
+
+@torch.no_grad()
+def test_silero_vad_is_compiled_whole_after_a_first_call(interpreter: str, engines: Path) -> None:
+    """It chooses a network by the sampling rate and keeps its state; a fresh stream begins with zeros."""
+    model, twin, fresh = silero_vad(), silero_vad(), silero_vad()
+    chunks = [torch.randn(1, 512) / 10 for _ in range(4)]
+    with pytest.raises(
+        ExportError, match=r"SetAttr makes the attribute _state .*: if only a first call does that, call"
+    ):
+        trtcache.compile(model, (chunks[0], 16000), backend=interpreter, cache=engines)
+    model(chunks[0], 16000), twin(chunks[0], 16000)
+    module = trtcache.compile(model, (chunks[0], 16000), backend=interpreter, cache=engines)
+    assert all(torch.allclose(module(x, 16000), twin(x, 16000), atol=1e-5) for x in chunks)
+    module.refit({**model.state_dict(), "_state": torch.zeros(2, 1, 128), "_context": torch.zeros(1, 64)})
+    assert all(torch.allclose(module(x, 16000), fresh(x, 16000), atol=1e-5) for x in chunks)
+
+
+@torch.no_grad()
+def test_the_python_of_the_document_runs(interpreter: str, engines: Path) -> None:
+    """With another backend, which builds nothing."""
+    text = (Path(__file__).parents[1] / "docs" / "torchscript.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    doors = SimpleNamespace(compile=partial(trtcache.compile, backend=interpreter, cache=engines))
+    names: dict[str, Any] = {"torch": torch, "trtcache": doors}
+    names["silero_vad"] = silero_vad
+    exec(block.replace('torch.jit.load("silero_vad.jit").eval()', "silero_vad()"), names)  # noqa: S102  # the document's
+    assert torch.allclose(names["speech"], silero_vad()(names["chunk"], 16000), atol=1e-5)
 
 
 def test_a_torchscript_module_needs_example_inputs_and_keeps_their_sizes(interpreter: str) -> None:

@@ -1,8 +1,9 @@
-"""TorchScript modules and files as exported programs, by torch's own converter (``TS2EPConverter``)."""
+"""TorchScript modules and files as exported programs."""
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -12,20 +13,25 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from trtcache.errors import ExportError, SettingsError
+from trtcache.tracing import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _MARK = "/constants.pkl"
 """The member that only a TorchScript archive has."""
 
-_IF = "prim::If"
+_HERE = "<--- HERE"
+_REASON = re.compile(r"[\w.]+: ")
+_VALUES = ("DataDependent", "GuardOnDataDependent")
+_LOOP = "prim::Loop: it loops by values of tensors; write it with a fixed number of steps"
 _ADVICE = {
-    "prim::SetAttr": "it changes an attribute of itself; make that an argument and a result, or compile a part of it",
-    _IF: "it chooses by values of tensors; compile the branch that is needed, or use torch.where",
-    "prim::Loop": "it loops by values of tensors; write it with a fixed number of steps",
-    "prim::RaiseException": "it checks values; take the check out",
+    "if": "prim::If: it chooses by values of tensors; compile the branch that is needed, or use torch.where",
+    "for": _LOOP,
+    "while": _LOOP,
 }
+_OF_VALUES = "it needs values of tensors, which only a call has; leave it out, or give the part without it"
+_OTHERWISE = "give the torch.nn.Module that it was made from"
 
 
 _OF_OTHERS = (".pt2", ".onnx")  # these are not opened to find out
@@ -67,11 +73,15 @@ def converted(
 ) -> torch.export.ExportedProgram:
     """Return a module as a program of the sizes of these example inputs; its weights are the module's own.
 
+    Branches and loops are taken as numbers, flags and sizes of these inputs, and attributes of the module, say.
+
     Raises:
-        SettingsError: sizes are to vary, which the converter does not know.
-        ExportError: it has a node that cannot be converted; the message names it and says what to do.
+        SettingsError: sizes are to vary, which TorchScript's interpreter does not follow; or there are no inputs.
+        ExportError: it needs values of tensors, or changes an attribute to something else; the message says where and
+            what to do.
     """
-    from torch._export.converter import TS2EPConverter  # half a second, and few models are TorchScript
+    from trtcache.lowering.capture import export
+    from trtcache.scripted import Script, Scripted  # a third of a second, and few models are TorchScript
 
     name = model.original_name
     if dynamic_shapes:
@@ -80,61 +90,46 @@ def converted(
         )
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            program = TS2EPConverter(model, tuple(args), dict(kwargs or {})).convert()
-    except Exception as error:
-        raise ExportError(name, _explained(error)) from error
-    for node in program.graph.nodes:
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise ExportError(name, f"node {node.name} has branches or a loop: {_ADVICE[_IF]}")
-    _name_weights(program, name)
+    given = tuple(args), dict(kwargs or {})
+    with ALONE, torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        script = Script(model)
+        try:
+            script.run_without_values(*given)
+        except (RuntimeError, torch.jit.Error, TypeError) as error:
+            raise ExportError(name, _explained(error)) from error
+        program = export(Scripted(script), *given, None)
+    _refuse_second_uses(program, name)
     return program
 
 
-def _name_weights(program: torch.export.ExportedProgram, name: str) -> None:
-    """Make weights of constants that are the module's weights.
-
-    Those that a module keeps in a list, as a scripted LSTM does, come as constants (torch 2.13): part of the key, and
-    out of a refit's reach.
+def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> None:
+    """Refuse a constant that is a weight or a part of one: a refit would not reach it.
 
     Raises:
-        ExportError: a constant is a part of a weight, or a weight once more.
+        ExportError: there is one.
     """
-    specs, state = program.graph_signature.input_specs, program.state_dict
-    taken = {spec.target for spec in specs}
-    for spec in specs:
-        if spec.kind is not InputKind.CONSTANT_TENSOR:
-            continue
-        constant = program.constants[str(spec.target)]
-        where = constant.untyped_storage().data_ptr()
-        within = [one for one, tensor in state.items() if tensor.untyped_storage().data_ptr() == where]
-        whole = [one for one in within if one not in taken and _is_same(state[one], constant)]
-        if whole:
-            spec.kind, spec.target = InputKind.PARAMETER, whole[0]
-            state[whole[0]] = torch.nn.Parameter(state[whole[0]].detach(), requires_grad=False)
-            taken.add(whole[0])
-        elif within and where:
-            raise ExportError(name, f"{within[0]} is also used as a constant; give the torch.nn.Module")
-
-
-def _is_same(weight: torch.Tensor, constant: torch.Tensor) -> bool:
-    alike = weight.dtype == constant.dtype and weight.shape == constant.shape and weight.stride() == constant.stride()
-    return alike and weight.data_ptr() == constant.data_ptr()
+    of_weights = {tensor.untyped_storage().data_ptr(): one for one, tensor in program.state_dict.items()}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            where = program.constants[str(spec.target)].untyped_storage().data_ptr()
+            if where and where in of_weights:
+                raise ExportError(name, f"{of_weights[where]} is also used as a constant; give the torch.nn.Module")
 
 
 def _explained(error: Exception) -> str:
-    """Return which node it was, and what to do."""
-    lines = [_line(one) for one in _chain(error)]
-    found = next((words for node, words in _ADVICE.items() if any(node in line for line in lines)), None)
-    advice = found or "give the torch.nn.Module that it was made from"
-    return f"{'; '.join(dict.fromkeys(lines))}: {advice}"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
+    """Return where TorchScript's interpreter was, what went wrong, and what to do."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
+    if not marks:
+        return f"{lines[0].strip()}: {_OTHERWISE}"
+    where = lines[marks[-1] - 1].strip()
+    why = next((line for line in lines[marks[-1] :] if _REASON.match(line)), "")
+    told = f'at "{where}"'
+    if any(one in why for one in _VALUES):
+        return f"{told}: {_ADVICE.get(where.split(maxsplit=1)[0], _OF_VALUES)}"
+    if isinstance(error, torch.jit.Error):
+        return f"{told}: it raises {why.removeprefix('builtins.')} for these example inputs; give such as it takes"
+    return f"{told}: {why}: {_OTHERWISE}"
 
 
 def _line(error: BaseException) -> str:

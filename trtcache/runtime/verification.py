@@ -84,6 +84,10 @@ def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -
     if module is None:
         why = "weights alone do not say what eager torch answers, and the model that was compiled is gone"
         raise VerifyError(why=f"{why}; give the module")
+    if isinstance(module, torch.jit.ScriptModule):
+        from trtcache.scripted import Script, Scripted  # few models are TorchScript
+
+        module = Scripted(Script(module))
     names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}
     used = {name: one.detach() for name, one in weights.items() if name in names}
 

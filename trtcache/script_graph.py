@@ -1,0 +1,138 @@
+"""The graph of a TorchScript module's ``forward``, so that a tracer sees all that it does.
+
+TorchScript's interpreter sends operators through the dispatcher, but for a few of its own that reach for a tensor's
+memory. A tensor without values has none: ``aten::tensor`` of one ended the process (torch 2.13).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GET, _SET = "prim::GetAttr", "prim::SetAttr"
+_UNSEEN = "prim::data"
+"""An operator that no tracer sees. Without gradients it is the tensor itself."""
+
+_MADE = frozenset({"aten::tensor", "aten::as_tensor"})
+_TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
+_READ = "prim::tolist"
+_PRINTED = "prim::Print"
+_DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
+"""What ``aten::tensor`` makes of numbers; None is torch's default."""
+
+_GIVE = "give the torch.nn.Module that it was made from"
+
+
+def graph_of(module: torch.jit.ScriptModule) -> Any:
+    """Return the graph of a module's ``forward`` with all that it calls in it; the module's own stays as it is.
+
+    Raises:
+        ExportError: it reads or makes tensors in a way that no tracer sees.
+    """
+    forward: Any = module.forward
+    graph = forward.inlined_graph
+    torch._C._jit_pass_inline_fork_wait(graph)
+    torch._C._jit_pass_constant_propagation(graph)
+    for node in list(_nodes(graph)):
+        kind = node.kind()
+        if kind == _UNSEEN:
+            node.output().replaceAllUsesWith(node.inputsAt(0))
+        elif kind == _PRINTED:
+            node.destroy()
+        elif kind == _READ:
+            raise ExportError(module.original_name, f"{_READ} needs values of tensors, which only a call has; {_GIVE}")
+        elif kind in _TEXTS:
+            _name_tensors(graph, node)
+        elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
+            _make_of_numbers(graph, node, module.original_name)
+    torch._C._jit_pass_dce(graph)
+    return graph
+
+
+def attributes(graph: Any, label: str) -> tuple[list[str], list[str]]:
+    """Return the names of attributes that a graph reads, and of those that it changes, each after its module's.
+
+    Raises:
+        ExportError: it changes one of an object that is no part of the module.
+    """
+    modules = {next(graph.inputs()).debugName(): ""}
+    read: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for node in _nodes(graph):
+        if node.kind() not in {_GET, _SET}:
+            continue
+        within, last = modules.get(node.inputsAt(0).debugName()), node.s("name")
+        name = f"{within}.{last}" if within else last
+        if node.kind() == _SET:
+            if within is None:
+                raise ExportError(label, f"{_SET} changes {last} of an object that is no part of the module; {_GIVE}")
+            changed[name] = None
+        elif within is not None and node.output().type().kind() == "ClassType":
+            modules[node.output().debugName()] = name
+        elif within is not None:
+            read[name] = None
+    return list(read), list(changed)
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
+
+
+def _name_tensors(graph: Any, node: Any) -> None:
+    """Let a text have a word for each tensor: it would be written with its values."""
+    graph.setInsertPoint(node)
+    for place, value in enumerate(list(node.inputs())):
+        if _is_tensor(value):
+            node.replaceInput(place, graph.insertConstant("<tensor>"))
+
+
+def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
+    """Make a tensor of a number, or of a list of them, by operators that a tracer sees.
+
+    Raises:
+        ExportError: it is made of something else.
+    """
+    value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
+    graph.setInsertPoint(node)
+    if value.type().kind() in _DTYPES:
+        made = _scalar(graph, value, dtype, device)
+    elif _is_list_of_numbers(value):
+        scalars = [_scalar(graph, one, dtype, device) for one in value.node().inputs()]
+        together = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
+        together.setType(torch._C.ListType.ofTensors())
+        made = graph.insertNode(graph.create("aten::stack", [together, graph.insertConstant(0)], 1)).output()
+    else:
+        where = str(node.sourceRange()).partition("\n")[0]
+        raise ExportError(label, f"{node.kind()} makes a tensor of a list that is made in the call ({where}); {_GIVE}")
+    node.output().replaceAllUsesWith(made)
+    node.destroy()
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    """Say whether a value is a list that is written out, and that nothing else can change."""
+    if value.node().kind() != "prim::ListConstruct" or value.type().getElementType().kind() not in _DTYPES:
+        return False
+    return len(value.uses()) == 1 and bool(list(value.node().inputs()))
+
+
+def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:
+    none = graph.insertConstant(None)
+    if dtype.type().kind() == "NoneType":
+        dtype = graph.insertConstant(_DTYPES[value.type().kind()])
+    if value.type().kind() == "BoolType":  # which is no number to TorchScript
+        value = graph.insertNode(graph.create("aten::Int", [value], 1)).output()
+        value.setType(torch._C.IntType.get())
+    return graph.insertNode(graph.create("aten::scalar_tensor", [value, dtype, none, device, none], 1)).output()
