@@ -321,6 +321,7 @@ class _File:
     digest: Digest
     whole: Digest
     device: torch.device = CPU
+    part: str = "file"
 
 
 def _key(**changes: Any) -> str:

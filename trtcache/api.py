@@ -16,12 +16,12 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
+from trtcache.compiling import compile_exported, entry_for, graph_of, partition_of, report_of
 from trtcache.compiling import compile_request as compile_request
-from trtcache.compiling import entry_for, graph_of, partition_of, report_of
 from trtcache.errors import CanonicalizationError
 from trtcache.onnx.file import is_onnx
 from trtcache.pt2 import ProgramFile
-from trtcache.request import Model, device_kind, lowered, opened, refuse_examples, request_of
+from trtcache.request import Model, device_kind, exported_of, lowered, opened, refuse_examples, request_of
 from trtcache.request import Request as Request
 from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
@@ -60,7 +60,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
             ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a
             TorchScript module or its file, with example inputs, whose sizes it then has. Of a ``.pt2`` or ``.onnx``
             file that has not changed since it was last compiled nothing is exported or lowered. Its weights are then
-            the file's own memory: replace it by renaming.
+            the file's own memory: replace it by renaming. A module is exported each time, and lowered once.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
             program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either. Of an ONNX file
             they say the sizes that the file leaves open, in its order; None stands for an input of known sizes.
@@ -121,8 +121,8 @@ def _compiled(
         )
     if isinstance(model, (str, os.PathLike)):
         return _compile_file(Path(model), examples, cache, backend, settings, target, name)
-    request = request_of(model, args, kwargs, dynamic_shapes, backend, settings, target, name)
-    module = compile_request(request, cache, model)
+    exported = exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name)
+    module = compile_exported(exported, model, cache=cache, settings=settings, target=target)
     module.examples = Examples.of(model, args, kwargs)
     return module
 

@@ -72,6 +72,7 @@ class Cache:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
         self.lock_timeout_s = lock_timeout_s
         self._rejected: dict[str, str] = {}
+        self._damaged: dict[str, str] = {}
         self.store = self._open(named=root is not None)
 
     @classmethod
@@ -122,6 +123,8 @@ class Cache:
         if self.store is None:
             return None
         found = self._look(self.store, key, counted=counted)
+        if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
+            self._damaged[key.digest] = found.reason  # it is in quarantine now, and the caller's fetch finds none
         return found if isinstance(found, Entry) else None
 
     def keep(self, key: CacheKey, built: Built, *, build_s: float, name: str | None = None) -> None:
@@ -277,6 +280,8 @@ class Cache:
         if key.digest in self._rejected:
             return Miss(self._rejected[key.digest])
         found = store.get(key)
+        if (damage := self._damaged.pop(key.digest, "")) and found == Miss("absent"):
+            found = Miss(damage)
         _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
         if isinstance(found, Entry) and counted:
             saved_s = max(0.0, found.build_s - found.load_s)

@@ -15,10 +15,12 @@ import torch
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.errors import CanonicalizationError, FrozenWeightsError, IncompatibleEngineError, SettingsError
 from trtcache.learned import learning
-from trtcache.request import frozen_request
+from trtcache.live import LiveProgram
+from trtcache.request import collector_paused, frozen_request, request_for
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
+from trtcache.shortcut import Shortcut
 from trtcache.supply import partition, supply
 from trtcache.values import CacheKey
 from trtcache.weights import fit
@@ -29,10 +31,37 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
     from trtcache.keys.stored import StoredGraph
-    from trtcache.request import Model, Request
+    from trtcache.request import Exported, Model, Request
+    from trtcache.settings import Settings
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
+
+
+def compile_exported(
+    exported: Exported, model: Model, *, cache: Cache, settings: Settings, target: str | None
+) -> CompiledModule:
+    """Compile an exported program: by a memo without lowering it if there is one, which the next time there is.
+
+    Raises:
+        ExportError: an operator cannot be decomposed, or no engine takes something in the program.
+        BackendUnavailableError: the backend cannot run here.
+        SettingsError: the target is unknown, or the settings name modules that stay in torch.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+    """
+    live = LiveProgram(exported.program, exported.name, _forward(model))
+    with collector_paused():
+        shortcut = Shortcut.of(live, backend=exported.backend.name, settings=settings, target=target, cache=cache)
+        module = shortcut.compiled(exported.name) if shortcut else None
+    if module is not None:
+        module.report.export_s = exported.export_s
+        return module
+    request = request_for(exported, settings, target)
+    module = compile_request(request, cache, model)
+    if shortcut:
+        shortcut.keep(exported.program, request.program, request.key, request.took_s - exported.export_s)
+    return module
 
 
 def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:
@@ -91,10 +120,13 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
         entry, why = entry_for(request, cache, folder)
         start = time.perf_counter()
         engine = _load(request, entry, weights, cache)
-    forward = inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
-    call = CallSignature(program.in_spec, program.out_spec, forward)
+    call = CallSignature(program.in_spec, program.out_spec, _forward(model))
     module = CompiledModule(Executable.of(program), engine, weights, call)
     return module, partition_of(request, entry, why, time.perf_counter() - start)
+
+
+def _forward(model: Model) -> inspect.Signature | None:
+    return inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
 
 
 def partition_of(request: Request, entry: Entry, why: str, load_s: float) -> PartitionReport:

@@ -1,11 +1,11 @@
-"""The memo: from a file that has not changed straight to the key that lowering gave for it last time.
+"""The memo: from a program that has not changed straight to the key that lowering gave for it last time.
 
-A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the file to the
-other key depends on: what the file says of the program (its weights only where an engine may have some of them in
-it), what the caller asked for, the backend with its toolchain and target, torch, the
-code of our own lowering, the passes of others, and what the process says to torch. It holds that other key with its
-whole document, which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments
-are nested, and the program's names for its weights.
+A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the program, in
+a file or in memory, to the other key depends on: what it says (the weights of a file only where an engine may have some
+of them in it), what the caller asked for, the backend with its toolchain and target, torch, the code of our own
+lowering, the passes of others, and what the process says to torch. It holds that other key with its whole document,
+which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments are nested,
+which a program in memory knows itself, and the program's names for its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -26,16 +26,16 @@ from trtcache.lowering.entry_points import installed
 from trtcache.values import CacheKey, Digest, canonical, encode, hash_bytes
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Collection, Iterator, Mapping
 
     from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
-    from trtcache.pt2 import ProgramFile
 
 KIND = "memo"
 MEMBER = "memo.json"
 
-_FORMAT = 2
+_FORMAT = 3
 _CODE = (
     *("backends", "fingerprints.py", "keys", "lowering", "recipes.py", "request.py"),
     *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
@@ -45,9 +45,67 @@ _CODE = (
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
 
+Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
+"""How torch flattens a call's arguments, and a program's output."""
+
+
+class Source(Protocol):
+    """Where a program comes from that a memo leads from.
+
+    ``digest``, ``device`` and ``tensors`` raise ValueError where there can be no memo; the message MUST say why.
+    """
+
+    @property
+    def part(self) -> str:
+        """The word for its kind, by which no file and no program in memory have one memo."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of all that it says but values of weights; MUST tell programs of different keys apart."""
+        ...
+
+    @property
+    def whole(self) -> Digest | None:
+        """The digest of all its bytes, weights too; None if weights of other values are nothing to look at."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the program runs."""
+        ...
+
+    @property
+    def specs(self) -> Specs | None:
+        """How arguments and output are nested; None if only a memo tells."""
+        ...
+
+    @property
+    def forward(self) -> inspect.Signature | None:
+        """The signature of the model, if it is known."""
+        ...
+
+    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights by the program's names for them."""
+        ...
+
+    def check(self, whole: Digest | None) -> None:
+        """Make sure that what was read is sound, at the end; ``whole`` is as it was when the memo was made.
+
+        Raises:
+            ExportError: it is not.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """What lowering a file gave.
+    """What lowering a program gave.
 
     Attributes:
         key: the key of the engine, with its document.
@@ -56,7 +114,8 @@ class Memo:
         known: every name that the program has for a weight or a constant.
         sources: what the program's own constants are, by its names for them.
         in_spec, out_spec: how torch flattens the call's arguments and the program's output.
-        whole: the digest of the whole file, weights and all: those of another have to be looked at.
+        whole: the digest of the whole file, weights and all: those of another have to be looked at. None for a program
+            in memory, of which ``in_spec`` and ``out_spec`` are not written either.
     """
 
     key: CacheKey
@@ -66,11 +125,11 @@ class Memo:
     sources: Mapping[str, Content]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
-    whole: Digest
+    whole: Digest | None
 
     @classmethod
-    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest) -> Memo:
-        """Return the memo of a lowered program, its key, and the digest of the file that it came from."""
+    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None) -> Memo:
+        """Return the memo of a lowered program, its key, and the digest of the file that it came from, if any."""
         return cls(
             key=key,
             device=program.device,
@@ -83,8 +142,8 @@ class Memo:
         )
 
     @classmethod
-    def read(cls, data: bytes) -> Memo:
-        """Return the memo that ``write`` wrote.
+    def read(cls, data: bytes, specs: Specs | None = None) -> Memo:
+        """Return the memo that ``write`` wrote; ``specs`` are those of a program in memory.
 
         Raises:
             ValueError: it is none, its parts do not fit each other, or it has a type that this process has not made
@@ -93,6 +152,7 @@ class Memo:
         try:
             written = json.loads(data)
             key = CacheKey.of_document(written["key"])
+            in_spec, out_spec = specs or tuple(map(pytree.treespec_loads, (written["in_spec"], written["out_spec"])))
             memo = cls(
                 key=key,
                 device=torch.device(written["device"]),
@@ -102,9 +162,9 @@ class Memo:
                     name: Content(one["digest"], one["dtype"], tuple(one["shape"]))
                     for name, one in written["sources"].items()
                 },
-                in_spec=pytree.treespec_loads(written["in_spec"]),
-                out_spec=pytree.treespec_loads(written["out_spec"]),
-                whole=Digest(*written["whole"]),
+                in_spec=in_spec,
+                out_spec=out_spec,
+                whole=None if specs else Digest(*written["whole"]),
             )
             nested: Any = key.document["parts"]
             if nested["structure"] != _structure(memo):
@@ -119,20 +179,23 @@ class Memo:
         Raises:
             ValueError: a type among the arguments or the output has no name that another process would know.
         """
-        try:
-            specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
-        except (TypeError, NotImplementedError) as error:
-            raise ValueError(str(error)) from error
         document = {
-            **specs,
+            **(self._of_file() if self.whole else {}),
             "key": self.key.document,
             "device": str(self.device),
             "names": self.names,
             "known": sorted(self.known),
             "sources": {name: asdict(content) for name, content in self.sources.items()},
-            "whole": [self.whole.hex, self.whole.size_bytes],
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    def _of_file(self) -> dict[str, object]:
+        assert self.whole  # noqa: S101  # only a file's memo has this
+        try:
+            specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
+        except (TypeError, NotImplementedError) as error:
+            raise ValueError(str(error)) from error
+        return {**specs, "whole": [self.whole.hex, self.whole.size_bytes]}
 
 
 def _structure(memo: Memo) -> object:
@@ -140,12 +203,12 @@ def _structure(memo: Memo) -> object:
 
 
 def memo_key(
-    file: ProgramFile, asked: Mapping[str, object], *, backend: Backend, torch_executed_modules: Collection[str]
+    source: Source, asked: Mapping[str, object], *, backend: Backend, torch_executed_modules: Collection[str]
 ) -> CacheKey:
-    """Return the key of the memo for a file: all that its way to a key depends on.
+    """Return the key of the memo for a program: all that its way to a key depends on.
 
     Args:
-        file: the file.
+        source: the program.
         asked: the parts of the key that only the caller and the machine decide: settings, target, toolchain, ambient.
         backend: what is to build.
         torch_executed_modules: the one setting that is in no key and changes it.
@@ -154,7 +217,7 @@ def memo_key(
         CanonicalizationError: a part has no stable value.
         PassError: a pass of another distribution cannot be had.
         OSError: our own code cannot be read.
-        ValueError: the file's weights are on several devices.
+        ValueError: the program has no digest, or its weights are on several devices.
     """
     capabilities = backend.capabilities
     return CacheKey.of(
@@ -162,11 +225,11 @@ def memo_key(
         {
             **asked,
             "format": _FORMAT,
-            "file": file.digest,
-            "weights": file.whole if capabilities.bakes_weights else None,
+            source.part: source.digest,
+            "weights": source.whole if capabilities.bakes_weights else None,
             "backend": backend.name,
             "torch_executed_modules": sorted(torch_executed_modules),
-            "device": file.device.type,
+            "device": source.device.type,
             "torch": [torch.__version__, torch.version.git_version],
             "code": code_digest(),
             "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},

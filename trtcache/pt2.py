@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -88,11 +88,16 @@ class ProgramFile:
     Attributes:
         path: where it is.
         digest: of all that it says but the bytes of its weights.
+        part, specs, forward: what it is as the source of a memo, and what only a memo tells.
 
     Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
     file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
     written over in place changes the weights of whoever has it open.
     """
+
+    part: ClassVar[str] = "file"
+    specs: ClassVar[None] = None
+    forward: ClassVar[None] = None
 
     def __init__(self, path: Path) -> None:
         """Open and map a file, and begin to hash it.
@@ -122,6 +127,11 @@ class ProgramFile:
         self._file.close()
 
     @property
+    def label(self) -> str:
+        """Its path."""
+        return str(self.path)
+
+    @property
     def whole(self) -> Digest:
         """The digest of all its bytes, for which it may have to wait."""
         self._hashing.join()
@@ -148,7 +158,16 @@ class ProgramFile:
         if _state(self._file.fileno()) != self._before:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
-    def check_weights(self, whole: Digest) -> None:
+    def check(self, whole: Digest | None) -> None:
+        """Make sure that the weights are as they were written, and that the file was not written to since then.
+
+        Raises:
+            ExportError: a weight is damaged, or the file was written to.
+        """
+        self.check_weights(whole)
+        self.check_unchanged()
+
+    def check_weights(self, whole: Digest | None) -> None:
         """Make sure that the weights are as they were written: this is the file of a digest, or their checksums fit.
 
         Raises:

@@ -62,6 +62,63 @@ class Request:
         return sum(self.program.seconds.values()) + self.key_s
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A program before lowering, what it is called, and what is to build it. ``export_s`` is what exporting it took."""
+
+    program: torch.export.ExportedProgram
+    backend: Backend
+    name: str
+    export_s: float
+
+
+def exported_of(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    backend: str,
+    settings: Settings,
+    name: str | None,
+) -> Exported:
+    """Export what a caller gave, and find the backend that he means.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting is unknown, or there are example inputs for a program that has its own.
+    """
+    logs.start(os.environ)
+    model, name = opened(model, name)
+    if isinstance(model, torch.export.ExportedProgram):
+        refuse_examples(name, args, kwargs, dynamic_shapes)
+    chosen = registry.find(backend, device_kind(model, args, kwargs))
+    chosen.check(settings)
+    if isinstance(model, torch.export.ExportedProgram):
+        return Exported(model, chosen, name or type(model).__name__, 0.0)
+    from trtcache.lowering import capture
+
+    start = time.perf_counter()
+    with ALONE, collector_paused():
+        program = capture.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes)
+    return Exported(program, chosen, name or type(model).__name__, time.perf_counter() - start)
+
+
+def request_for(exported: Exported, settings: Settings, target: str | None) -> Request:
+    """Lower an exported program and make its key.
+
+    Raises:
+        ExportError: an operator cannot be decomposed, or no engine takes something in it.
+        PassError: a lowering pass broke its contract.
+        BackendUnavailableError: the backend cannot run here.
+        SettingsError: the target is unknown, or the program has no module that the settings name.
+    """
+    with collector_paused():
+        program = lowered(exported.program, (), None, None, exported.backend, settings, exported.name)
+        program.seconds.update(export=exported.export_s)  # type: ignore[attr-defined]  # a dict that is still ours
+        return _with_key(program, exported.backend, settings, target)
+
+
 def request_of(
     model: Model,
     args: tuple[Any, ...],
@@ -79,19 +136,11 @@ def request_of(
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """
-    logs.start(os.environ)
-    model, name = opened(model, name)
-    if isinstance(model, torch.export.ExportedProgram):
-        refuse_examples(name, args, kwargs, dynamic_shapes)
-    chosen = registry.find(backend, device_kind(model, args, kwargs))
-    chosen.check(settings)
-    with _collector_paused():
-        program = lowered(model, args, kwargs, dynamic_shapes, chosen, settings, name)
-        return _with_key(program, chosen, settings, target)
+    return request_for(exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name), settings, target)
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Look for no garbage meanwhile: of a BERT's export and lowering that took a fifth.
 
     All that was made goes to the oldest generation, or the first object after this would have it all looked through.

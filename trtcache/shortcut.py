@@ -1,4 +1,4 @@
-"""The short way from a file to its engine: by a memo, without export and lowering.
+"""The short way from a program, in a file or in memory, to its engine: by a memo, without lowering.
 
 Whatever is not as it must be for that (no memo, an entry that is gone, a file that only torch can read) leads to the
 long way, which makes a memo for the next time; the log says why.
@@ -19,7 +19,7 @@ from trtcache.backends.members import WEIGHT_MAP
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.learned import learning
 from trtcache.lowering.contents import Content
-from trtcache.memo import KIND, MEMBER, Memo, memo_key
+from trtcache.memo import KIND, MEMBER, Memo, Source, memo_key
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
     from trtcache.lowering import LoweredProgram
-    from trtcache.pt2 import ProgramFile
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
     from trtcache.target import Target
@@ -42,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a memo led to. ``spared_s`` is what export and lowering took when it was made."""
+    """What a memo led to. ``spared_s`` is what the long way took when it was made."""
 
     memo: Memo
     entry: Entry
@@ -51,40 +50,40 @@ class Found:
 
 
 class Shortcut:
-    """The short way for one file and one request.
+    """The short way for one program and one request.
 
     Attributes:
         key: the memo's.
     """
 
-    def __init__(
-        self, file: ProgramFile, *, backend: Backend, settings: Settings, target: Target, cache: Cache
-    ) -> None:
+    def __init__(self, source: Source, *, backend: Backend, settings: Settings, target: Target, cache: Cache) -> None:
         """Keep what was asked for, and make the memo's key.
 
         Raises:
             CanonicalizationError: a part of it has no stable value.
             PassError: a pass of another distribution cannot be had.
             OSError: our own code cannot be read.
-            ValueError: the file's weights are on several devices.
+            ValueError: the program has no digest, or its weights are on several devices.
         """
-        self._file, self._backend, self._settings, self._target = file, backend, settings, target
+        start = time.perf_counter()
+        self._source, self._backend, self._settings, self._target = source, backend, settings, target
         self._cache = cache
         self._asked = {
             "settings": settings.document(),
             "target": target.document(),
-            "toolchain": backend.toolchain(file.device.type),
+            "toolchain": backend.toolchain(source.device.type),
             "ambient": backend.ambient(),
         }
         modules = settings.torch_executed_modules
-        self.key = memo_key(file, self._asked, backend=backend, torch_executed_modules=modules)
+        self.key = memo_key(source, self._asked, backend=backend, torch_executed_modules=modules)
         self._kept: Entry | None = None
+        self._key_s = time.perf_counter() - start
 
     @classmethod
     def of(
-        cls, file: ProgramFile, *, backend: str, settings: Settings, target: str | None, cache: Cache
+        cls, source: Source, *, backend: str, settings: Settings, target: str | None, cache: Cache
     ) -> Shortcut | None:
-        """Return the short way for a file, or None where there can be none.
+        """Return the short way for a program, or None where there can be none.
 
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.
@@ -93,32 +92,32 @@ class Shortcut:
         if cache.store is None:
             return None
         try:
-            device = file.device
+            device = source.device
             chosen = registry.find(backend, device.type)
             chosen.check(settings)
             resolved = chosen.target(target, device)
-            return cls(file, backend=chosen, settings=settings, target=resolved, cache=cache)
+            return cls(source, backend=chosen, settings=settings, target=resolved, cache=cache)
         except (ValueError, OSError, CanonicalizationError, PassError) as error:
-            log.info("%s has no memo: %s", file.path, error)
+            log.info("%s has no memo: %s", source.label, error)
             return None
 
     def find(self) -> Found | None:
-        """Return the entry of the file's engine, or None if the long way has to be gone."""
+        """Return the entry of the program's engine, or None if the long way has to be gone."""
         start = time.perf_counter()
         kept = self._cache.peek(self.key, counted=False)
         if kept is None:
             return None
         try:
-            memo = Memo.read(bytes(kept.read(MEMBER)))
+            memo = Memo.read(bytes(kept.read(MEMBER)), self._source.specs)
             self._check(memo)
         except (ValueError, KeyError) as error:
             self._reject(kept, f"it cannot be followed: {error}")
             return None
         self._kept = kept
-        memo_s = time.perf_counter() - start
+        memo_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(memo.key)
         if entry is None:
-            log.info("the memo of %s leads to %s, which cannot be had", self._file.path, memo.key.digest[:16])
+            log.info("the memo of %s leads to %s, which cannot be had", self._source.label, memo.key.digest[:16])
             return None
         return Found(memo, entry, kept.build_s, memo_s)
 
@@ -128,13 +127,13 @@ class Shortcut:
         Raises:
             ValueError: they differ.
         """
-        parts: Any = memo.key.document["parts"]
+        parts = parts_of(memo.key)
         wrong = [name for name, value in self._asked.items() if parts[name] != canonical(value)]
-        if wrong or memo.key.kind != self._backend.name or memo.device != self._file.device:
+        if wrong or memo.key.kind != self._backend.name or memo.device != self._source.device:
             raise ValueError(f"it leads to another {', '.join(wrong) or 'backend or device'}")
 
     def compiled(self, name: str) -> CompiledModule | None:
-        """Return the compiled module of the file, made from the stored entry and the file's weights, or None.
+        """Return the compiled module, made from the stored entry and the program's weights, or None.
 
         Raises:
             ExportError: a weight is damaged, or the file was written to meanwhile.
@@ -146,10 +145,11 @@ class Shortcut:
         try:
             module, weights = self._module(found)
         except (IncompatibleEngineError, RefitError, ValueError) as error:
-            log.warning("%s is lowered again, since what its memo leads to cannot be used: %s", self._file.path, error)
+            log.warning(
+                "%s is lowered again, since what its memo leads to cannot be used: %s", self._source.label, error
+            )
             return None
-        self._file.check_weights(found.memo.whole)
-        self._file.check_unchanged()
+        self._source.check(found.memo.whole)
         module.report = self._report(name, found, weights, time.perf_counter() - start)
         return module
 
@@ -158,7 +158,7 @@ class Shortcut:
         executable = Executable.stored(
             entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
         )
-        state = self._file.tensors([name for names in memo.names for name in names])
+        state = self._source.tensors([name for names in memo.names for name in names])
         weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
         try:
             with learning(self._cache):
@@ -168,7 +168,7 @@ class Shortcut:
         except IncompatibleEngineError:
             self._cache.reject(entry, "load")
             raise
-        call = CallSignature(memo.in_spec, memo.out_spec, None)
+        call = CallSignature(memo.in_spec, memo.out_spec, self._source.forward)
         return CompiledModule(executable, engine, weights, call), len(weights)
 
     def report(self, name: str, found: Found) -> Report:
@@ -203,7 +203,7 @@ class Shortcut:
         """Note what lowering gave, for the next time. A memo that says something else is refused and counted.
 
         Args:
-            exported: the file's program.
+            exported: the program.
             program: what became of it.
             key: its key, or why there is none.
             took_s: seconds that this took.
@@ -212,10 +212,10 @@ class Shortcut:
             memo = self._memo(exported, program, key)
             data = memo.write()
         except ValueError as error:
-            log.info("%s gets no memo: %s", self._file.path, error)
+            log.info("%s gets no memo: %s", self._source.label, error)
             return
         if self._kept is not None:
-            kept = Memo.read(bytes(self._kept.read(MEMBER)))
+            kept = Memo.read(bytes(self._kept.read(MEMBER)), self._source.specs)
             if replace(kept, whole=memo.whole).write() == data:
                 return
             self._reject(self._kept, "it disagrees with what lowering gives")
@@ -229,19 +229,30 @@ class Shortcut:
         """
         if not isinstance(key, CacheKey):
             raise ValueError(f"it has no key: {key}")  # noqa: TRY004  # no wrong type, but a program without a key
-        if program.device != self._file.device:
-            raise ValueError(f"it runs on {program.device}, and its weights are on {self._file.device}")
+        if program.device != self._source.device:
+            raise ValueError(f"it runs on {program.device}, and its weights are on {self._source.device}")
         if foreign := sorted(set(_foreign(exported, self._settings.operator_versions))):
-            raise ValueError(f"what its operators {', '.join(foreign)} compute is not in the file")
-        memo = Memo.of(program, key, self._file.whole)
-        for name, tensor in self._file.tensors([name for names in memo.names for name in names]).items():
-            if Content.of(tensor) != Content.of(program.state[name]):
+            raise ValueError(f"what its operators {', '.join(foreign)} compute is not in it")
+        memo = Memo.of(program, key, self._source.whole)
+        if memo.whole is None and "frozen" in parts_of(key):
+            raise ValueError("an engine has values of its weights in it, which are not looked at")
+        for name, tensor in self._source.tensors([name for names in memo.names for name in names]).items():
+            if not self._is_one(tensor, program.state[name]):
                 raise ValueError(f"weight {name} is read otherwise than torch does")
         return memo
 
+    def _is_one(self, tensor: torch.Tensor, lowered: torch.Tensor) -> bool:
+        """Say whether a weight is the one that was lowered: the very same, or in a file one of the same bytes."""
+        return tensor is lowered or (self._source.whole is not None and Content.of(tensor) == Content.of(lowered))
+
     def _reject(self, kept: Entry, why: str) -> None:
-        log.warning("the memo of %s is not used: %s", self._file.path, why)
+        log.warning("the memo of %s is not used: %s", self._source.label, why)
         self._cache.reject(kept, KIND)
+
+
+def parts_of(key: CacheKey) -> Any:
+    """Return the parts of a key, by name."""
+    return key.document["parts"]
 
 
 def _foreign(exported: torch.export.ExportedProgram, declared: Collection[str]) -> Iterator[str]:

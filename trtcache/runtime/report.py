@@ -57,11 +57,11 @@ class Report:
         backend: which backend made the engines.
         target: what they run on.
         partitions: one for each engine.
-        route: ``lowered``, ``read`` for an ONNX file, or ``memo`` where a memo told the key of a file, so that nothing
-            was exported, lowered or parsed.
+        route: ``lowered``, ``read`` for an ONNX file, or ``memo`` where a memo told the key, so that nothing was
+            lowered or parsed, and of a file nothing exported.
         file_s: seconds to open, map and hash the file.
-        memo_s: seconds to find, read and verify the memo.
-        spared_s: seconds of export and lowering that the memo saved, as they were when it was made.
+        memo_s: seconds to find, read and verify the memo; of a program in memory also of its digest.
+        spared_s: seconds of lowering, and of a file of export, that the memo saved, as they were when it was made.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
@@ -133,6 +133,9 @@ class Report:
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
         if self.route == "memo":
             spared = format_duration(self.spared_s)
+            if self.export_s:
+                way = f"export {format_duration(self.export_s)}  memo {format_duration(self.memo_s)}"
+                return f"{way} instead of {spared} of decompositions and lowering"
             return f"{file}memo {format_duration(self.memo_s)} instead of {spared} of export and lowering"
         if self.route == "read":
             return f"{file}reading {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"

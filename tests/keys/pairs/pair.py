@@ -9,7 +9,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-import trtcache
+from trtcache.keys.exported import exported_digest
+from trtcache.request import exported_of, request_for
+from trtcache.settings import Settings
+from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,10 +104,19 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
+def digests(program: Program, inputs: tuple[Input, ...]) -> tuple[str, str]:
+    """Return the key that ``trtcache.compile`` would use, and the digest by which a memo leads to it."""
+    args = drawn(inputs if program.inputs is None else program.inputs)
+    exported = exported_of(made(program), args, None, program.dynamic, "auto", Settings(), None)
+    memo = str(exported_digest(exported.program))
+    made_key = request_for(exported, Settings(), None).key
+    assert isinstance(made_key, CacheKey), made_key
+    return made_key.digest, memo
+
+
 def key(program: Program, inputs: tuple[Input, ...]) -> str:
     """Return the key that ``trtcache.compile`` would use."""
-    args = drawn(inputs if program.inputs is None else program.inputs)
-    return trtcache.key(made(program), args, dynamic_shapes=program.dynamic).digest
+    return digests(program, inputs)[0]
 
 
 def observed(program: Program, inputs: tuple[Input, ...]) -> Any:
