@@ -9,13 +9,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import tries
 from tests.keys import plans
 from tests.keys.plans import Plan, Planned, graph_key
 from trtcache.keys.graph import graph_records
 from trtcache.lowering import lower
 from trtcache.lowering.pipeline import default_pipeline
 
-pytestmark = pytest.mark.no_cover  # thousands of the same calls: tracing them takes longer than the calls do
+# Not traced: thousands of the same calls would take longer to trace than to make.
+pytestmark = [pytest.mark.torture, pytest.mark.no_cover]
 
 PASSES = default_pipeline()
 INPUTS = (torch.ones(4, 4),) * plans.INPUTS
@@ -32,7 +34,7 @@ def examples(count: int) -> settings:
     )
 
 
-@examples(3000)
+@examples(tries(600, 3000))
 @given(st.data())
 def test_the_key_is_the_meaning(data: st.DataObject) -> None:
     """Without passes, a changed program has the key of the first exactly if every result is the same expression."""
@@ -41,7 +43,7 @@ def test_the_key_is_the_meaning(data: st.DataObject) -> None:
     assert (graph_key(plan) == graph_key(other)) == (plan.meaning() == other.meaning())
 
 
-@examples(1000)
+@examples(tries(250, 1000))
 @given(plans.plans(), st.integers(0, 1 << 30))
 def test_order_names_and_dead_code_are_not_in_the_key(plan: Plan, seed: int) -> None:
     """Reordering, renaming, and removing what no output depends on keep the key."""
@@ -49,7 +51,7 @@ def test_order_names_and_dead_code_are_not_in_the_key(plan: Plan, seed: int) -> 
     assert graph_key(plan, passes=PASSES, shuffled=random.Random(seed)) == live
 
 
-@examples(1000)
+@examples(tries(250, 1000))
 @given(st.data())
 def test_a_change_of_results_changes_the_key(data: st.DataObject) -> None:
     """After the passes, a changed program that computes something else has another key."""
@@ -59,7 +61,7 @@ def test_a_change_of_results_changes_the_key(data: st.DataObject) -> None:
         assert graph_key(plan, passes=PASSES) != graph_key(other, passes=PASSES)
 
 
-@examples(25)
+@examples(tries(8, 25))
 @given(st.data(), st.integers(0, 1 << 30))
 def test_exported_again_it_has_the_key_again(data: st.DataObject, seed: int) -> None:
     """A program exported from code with other names and another order keeps its key; with a change it has another."""

@@ -192,24 +192,6 @@ def test_a_sound_file_that_took_the_place_of_a_damaged_one_stays(store: DiskStor
     assert hit(store, key).read() == CONTENTS["artifact"]
 
 
-def test_entries_in_each_others_place_are_refused(store: DiskStore) -> None:
-    """Of twelve sound entries, none is served under another's name."""
-    keys = [CacheKey.of("test", {"n": number}) for number in range(12)]
-    for number, key in enumerate(keys):
-        store.put(key, {"artifact": b"%d" % number}, kind="test")
-    files = {key.digest: store.path(key.digest).read_bytes() for key in keys}
-    for asked in keys:
-        for given in keys:
-            if asked == given:
-                continue
-            store.path(asked.digest).write_bytes(files[given.digest])
-            store.path(asked.digest).chmod(0o600)
-            assert store.get(asked) == Miss("corrupt:key")
-        store.path(asked.digest).write_bytes(files[asked.digest])
-        store.path(asked.digest).chmod(0o600)
-        assert isinstance(store.get(asked), Entry)
-
-
 def test_an_equal_digest_with_another_document_is_refused(store: DiskStore, key: CacheKey) -> None:
     """The whole key document is compared, not only its digest."""
     store.put(CacheKey(key.digest, CacheKey.of("test", {"n": 2}).document), CONTENTS, kind="test")

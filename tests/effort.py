@@ -1,0 +1,12 @@
+"""How much a test tries: enough to notice in ``make test``, all of it in ``make torture``."""
+
+from __future__ import annotations
+
+import os
+
+TORTURE = os.environ.get("TRTCACHE_TORTURE") == "1"
+
+
+def tries(quick: int, torture: int) -> int:
+    """Return how often a test tries something: ``quick`` times, or ``torture`` times where TRTCACHE_TORTURE=1."""
+    return torture if TORTURE else quick
