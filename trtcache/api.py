@@ -16,10 +16,11 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
-from trtcache.compiling import compile_exported, entry_for, graph_of, partition_of, report_of
+from trtcache.compiling import compile_exported, entries_for, graph_of, report_of
 from trtcache.compiling import compile_request as compile_request
-from trtcache.errors import CanonicalizationError
+from trtcache.errors import CanonicalizationError, PartitionError
 from trtcache.onnx.file import is_onnx
+from trtcache.partition.division import in_words
 from trtcache.pt2 import ProgramFile
 from trtcache.request import Model, device_kind, exported_of, lowered, opened, refuse_examples, request_of
 from trtcache.request import Request as Request
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.runtime import CompiledModule, Report
+    from trtcache.store.entry import Entry
     from trtcache.values import CacheKey
 
 T = TypeVar("T")
@@ -74,7 +76,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
-        why there was no hit. A program of which no key can be made is built without the cache, with a warning.
+        why there was no hit. What no engine takes stays in torch (``.report.left``), with engines for the rest.
 
     Raises:
         ExportError: the model cannot be exported, or the file cannot be read or is no exported program.
@@ -82,6 +84,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        PartitionError: the settings want one engine, and something would stay in torch.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
     if not isinstance(model, (str, os.PathLike)):
@@ -202,6 +205,7 @@ def build(
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
+        PartitionError: there is an ``output``, and the program is not one engine.
         StoreError: ``cache`` names a directory that cannot be a cache.
         OSError: ``output`` cannot be written.
     """
@@ -219,19 +223,22 @@ def build(
         file_s, label = time.perf_counter() - start, name or file.path.stem
         shortcut = Shortcut.of(file, backend=backend, settings=wanted, target=target, cache=store)
         found = shortcut.find() if shortcut else None
+        entry: Entry | None
         if shortcut and found:
             entry, report = found.entry, shortcut.report(label, found)
             file.check_weights(found.memo.whole)
         else:
             program, load_s = _timed(file.program)
             request = request_of(program, (), None, None, backend, wanted, target, label)
+            if output is not None and not request.division.is_whole:
+                why = "a file has one; leave the output out"
+                raise PartitionError(label, why, in_words(request.division.left))
             report = report_of(request)
-            entry, why = entry_for(request, store, Path(folder))
-            report.partitions.append(partition_of(request, entry, why, 0.0))
+            entry = next(iter(entries_for(request, store, Path(folder), report)), None)
             report.export_s += load_s
             if shortcut:
                 shortcut.keep(program, request.program, request.key, load_s + request.took_s)
-        if output is not None:
+        if output is not None and entry is not None:
             entry.write(ENGINE, output)
     report.file_s, report.compile_s = file_s, time.perf_counter() - start
     log.info("%s", report)
@@ -289,7 +296,7 @@ def key(
 
     Raises:
         ExportError: the model cannot be exported.
-        CanonicalizationError: something in the program has no stable description.
+        CanonicalizationError: something in the program has no stable description, or it is compiled in parts.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
     """

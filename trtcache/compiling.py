@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends.members import ENGINE, members_of
-from trtcache.errors import CanonicalizationError, FrozenWeightsError, IncompatibleEngineError, SettingsError
+from trtcache.errors import BuildError, CanonicalizationError, FrozenWeightsError, IncompatibleEngineError
 from trtcache.learned import learning
 from trtcache.live import LiveProgram
-from trtcache.request import collector_paused, frozen_request, request_for
+from trtcache.partition.dividing import everything_in_torch, in_torch
+from trtcache.request import collector_paused, frozen_request, keyed, request_for
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
+from trtcache.runtime.schedule import Plan, Schedule, weights_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.shortcut import Shortcut
 from trtcache.supply import partition, supply
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from trtcache.request import Exported, Model, Request
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
+    from trtcache.weights import Fitted
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ def compile_exported(
     Raises:
         ExportError: an operator cannot be decomposed, or no engine takes something in the program.
         BackendUnavailableError: the backend cannot run here.
-        SettingsError: the target is unknown, or the settings name modules that stay in torch.
+        SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
     """
@@ -68,29 +71,100 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     """Build, or take from the cache, what was prepared for ``model``; ``report.compile_s`` is left to the caller.
 
     Raises:
-        SettingsError: the settings name modules that stay in torch.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
     """
-    report = report_of(request)
+    report, weights = report_of(request), _weights(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        module, one = _compiled(request, cache, Path(folder), model)
-    report.partitions.append(one)
+        if request.division.is_whole:
+            engine = _whole(request, cache, Path(folder), weights, report)
+        else:
+            engine = _in_parts(request, cache, Path(folder), weights, report)
+    program = request.program
+    call = CallSignature(program.in_spec, program.out_spec, _forward(model))
+    module = CompiledModule(Executable.of(program), engine, weights, call)
     module.report = report
     return module
 
 
-def report_of(request: Request) -> Report:
-    """Return the report on a request, without its engine.
+def _weights(request: Request) -> Fitted:
+    program = request.program
+    return fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
+
+
+def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report) -> Engine:
+    """Return the engine of a program that is one."""
+    try:
+        engine, one = _engine(request, cache, folder, weights)
+    except BuildError as error:
+        if not _may_stay_in_torch(request, error):
+            raise
+        division = everything_in_torch(request.program, f"its engine could not be built: {error}")
+        return _in_parts(replace(request, division=division), cache, folder, weights, report)
+    report.partitions.append(one)
+    return engine
+
+
+def _in_parts(
+    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
+) -> Engine:
+    """Return what runs a program in its parts. A part that cannot be built stays in torch, if the settings let it."""
+    division, program = request.division, request.program
+    engines: dict[int, Engine] = {}
+    failed: dict[int, str] = {}
+    for number, part in requests_of(request).items():
+        own = weights_of(division, number, weights)
+        try:
+            engines[number], one = _engine(part, cache, folder, own)
+        except BuildError as error:
+            if not _may_stay_in_torch(request, error):
+                raise
+            failed[number] = f"its engine could not be built: {error}"
+        else:
+            report.partitions.append(one)
+    if failed:
+        division = in_torch(division, program, failed)
+    report.left = division.left
+    return Schedule(Plan(division, program.interface, program.device), engines, weights, program.constants)
+
+
+def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
+    settings = request.settings
+    if settings.on_build_failure != "torch" or settings.require_full_compilation:
+        return False
+    log.warning("%s: a part of it stays in torch, since its engine could not be built: %s", request.program.name, error)
+    return True
+
+
+def requests_of(request: Request) -> dict[int, Request]:
+    """Return the requests for the engines of a program, by the numbers of their parts."""
+    if request.division.is_whole:
+        return {0: request}
+    asked = (request.backend, request.settings, request.target)
+    return {
+        number: keyed(part.program, *asked, time.perf_counter()) for number, part in request.division.engines.items()
+    }
+
+
+def entries_for(request: Request, cache: Cache, folder: Path, report: Report) -> list[Entry]:
+    """Return the entries of all engines of a program, which are not loaded, and note them in the report.
 
     Raises:
-        SettingsError: the settings name modules that stay in torch.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: a build failed.
     """
+    entries = []
+    for part in requests_of(request).values():
+        entry, why = entry_for(part, cache, folder)
+        report.partitions.append(partition_of(part, entry, why, 0.0))
+        entries.append(entry)
+    report.left = request.division.left
+    return entries
+
+
+def report_of(request: Request) -> Report:
+    """Return the report on a request, without its engines."""
     program, seconds = request.program, request.program.seconds
-    if any("torch_executed" in node.meta for node in program.order):
-        raise SettingsError(
-            "settings.torch_executed_modules", "compile builds whole programs only; lower and key know it"
-        )
     return Report(
         name=program.name,
         backend=request.backend.name,
@@ -102,10 +176,10 @@ def report_of(request: Request) -> Report:
     )
 
 
-def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tuple[CompiledModule, PartitionReport]:
-    program = request.program
-    known = frozenset(program.state)
-    weights = fit(program.interface.weights, program.state, known=known, device=program.device)
+def _engine(
+    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor]
+) -> tuple[Engine, PartitionReport]:
+    """Return a live engine, from the cache or built, and the report on it."""
     second = _second_choice(request, cache)
     entry, why = (second, "") if second else entry_for(request, cache, folder)
     start = time.perf_counter()
@@ -120,9 +194,7 @@ def _compiled(request: Request, cache: Cache, folder: Path, model: Model) -> tup
         entry, why = entry_for(request, cache, folder)
         start = time.perf_counter()
         engine = _load(request, entry, weights, cache)
-    call = CallSignature(program.in_spec, program.out_spec, _forward(model))
-    module = CompiledModule(Executable.of(program), engine, weights, call)
-    return module, partition_of(request, entry, why, time.perf_counter() - start)
+    return engine, partition_of(request, entry, why, time.perf_counter() - start)
 
 
 def _forward(model: Model) -> inspect.Signature | None:

@@ -222,6 +222,18 @@ class BackendError(TrtcacheError):
 
 
 @dataclass(eq=False)
+class PartitionError(BackendError):
+    """A program was to be one engine, and is not: ``left`` has what stays in torch, in words."""
+
+    name: str
+    why: str
+    left: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} is not one engine, and {self.why}; this stays in torch: {'; '.join(self.left)}"
+
+
+@dataclass(eq=False)
 class BackendUnavailableError(BackendError):
     """The backend asked for is unknown, or what it needs is not installed."""
 

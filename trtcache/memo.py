@@ -37,7 +37,7 @@ MEMBER = "memo.json"
 
 _FORMAT = 3
 _CODE = (
-    *("backends", "fingerprints.py", "keys", "lowering", "recipes.py", "request.py"),
+    *("backends", "fingerprints.py", "keys", "lowering", "partition", "recipes.py", "request.py"),
     *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
 )
 """What of this package decides which key a program has."""

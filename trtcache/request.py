@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.keys.document import digests, frozen_part, key_parts
+from trtcache.partition.division import Division
 from trtcache.pt2 import ProgramFile
 from trtcache.tracing import ALONE
 from trtcache.values import CacheKey, canonical
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.autocast import Autocast
+    from trtcache.lowering.fallback import Forced
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.values import Json
@@ -41,7 +43,10 @@ Model = Program | str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything that is known before the cache is asked. ``key`` may be why there is none."""
+    """Everything that is known before the cache is asked. ``key`` may be why there is none.
+
+    A program that is not one engine has no key; ``division`` has its parts, and each engine's part is a request.
+    """
 
     program: LoweredProgram
     records: list[Json]
@@ -50,6 +55,7 @@ class Request:
     target: Target
     key: CacheKey | CanonicalizationError
     key_s: float
+    division: Division = field(default_factory=Division)
 
     @property
     def label(self) -> str:
@@ -158,26 +164,38 @@ def collector_paused() -> Iterator[None]:
 
 
 def _with_key(program: LoweredProgram, chosen: Backend, settings: Settings, target: str | None) -> Request:
+    from trtcache.partition.dividing import divide
+
+    if why := chosen.unavailable(program.device.type):
+        raise BackendUnavailableError(chosen.name, why)
+    start = time.perf_counter()
+    division = divide(program, chosen, settings)
+    if division.is_whole:
+        return keyed(program, chosen, settings, chosen.target(target, program.device), start)
+    count = len(division.engines)
+    why = f"it is compiled in {len(division.parts)} parts, of which {count} are engines with keys of their own"
+    none = CanonicalizationError(program.name, f"{why}; compile(...).report.partitions has them")
+    resolved = chosen.target(target, program.device)
+    return Request(program, [], chosen, settings, resolved, none, time.perf_counter() - start, division)
+
+
+def keyed(program: LoweredProgram, chosen: Backend, settings: Settings, target: Target, start: float) -> Request:
+    """Return the request for one engine; ``start`` is when work on its key began."""
     from trtcache.keys.graph import graph_records
 
-    start = time.perf_counter()
-    device = program.device
-    if why := chosen.unavailable(device.type):
-        raise BackendUnavailableError(chosen.name, why)
-    resolved = chosen.target(target, device)
-    toolchain, ambient = chosen.toolchain(device.type), chosen.ambient()
+    toolchain, ambient = chosen.toolchain(program.device.type), chosen.ambient()
     records: list[Json] = []
     made: CacheKey | CanonicalizationError
     try:
         records, graph = graph_records(program, settings.operator_versions)
-        parts = key_parts(program, graph, settings=settings, target=resolved, toolchain=toolchain, ambient=ambient)
+        parts = key_parts(program, graph, settings=settings, target=target, toolchain=toolchain, ambient=ambient)
         parts |= frozen_part(program, chosen.frozen(program, settings))
         made = CacheKey.of(chosen.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):
             keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
     except CanonicalizationError as error:
         made = error
-    return Request(program, records, chosen, settings, resolved, made, time.perf_counter() - start)
+    return Request(program, records, chosen, settings, target, made, time.perf_counter() - start)
 
 
 def refuse_examples(name: str | None, args: object, kwargs: object, dynamic_shapes: object) -> None:
@@ -254,11 +272,17 @@ def lowered(
             dynamic_shapes=dynamic_shapes,
             keep=backend.capabilities.keep,
             unpack=backend.capabilities.unpack,
-            torch_executed=settings.torch_executed_modules,
+            torch_executed=_forced(settings),
             autocast=_autocast(settings),
             name=name,
             trace=trace,
         )
+
+
+def _forced(settings: Settings) -> Forced:
+    from trtcache.lowering.fallback import Forced
+
+    return Forced(tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops))
 
 
 def _autocast(settings: Settings) -> Autocast | None:

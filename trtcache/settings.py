@@ -31,16 +31,20 @@ PINNED_INDUCTOR_OPTIONS: Mapping[str, Option] = {
 """Inductor options that refit, sharing and the key rely on; ``Settings.inductor`` cannot name them."""
 
 
-IN_THE_GRAPH = frozenset({"torch_executed_modules"})
-"""Fields that are no part of the key by themselves: all that they do is to mark nodes, and marks are in the key."""
+IN_THE_GRAPH = frozenset({"torch_executed_modules", "torch_executed_ops", "min_block_size"})
+"""Fields that are no part of a key by themselves: they decide on the parts, and a key has its part's graph."""
 
+AFTER_THE_KEY = frozenset({"require_full_compilation", "on_build_failure"})
+"""Fields that say what becomes of a program that has no engine, or not one for all of it."""
 
 AT_RUN_TIME = frozenset({"threads"})
 """Fields that say how engines run and not what they are: code is always built for any number of threads."""
 
 AUTOCASTS = ("fp16", "bf16")
 
-_LEFT_OUT = IN_THE_GRAPH | AT_RUN_TIME
+ON_BUILD_FAILURE = ("raise", "torch")
+
+_LEFT_OUT = IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
 _LATER = frozenset({"autocast", "autocast_exclude", "tensorrt"})
 """Fields that came later: left out of a key where they say nothing, so that they leave older keys as they are."""
@@ -59,6 +63,13 @@ class Settings:
         torch_executed_modules: modules whose operators stay in torch, by path (``encoder.layer.0``) or by class
             (``torch.nn.modules.activation.GELU``). The graph says which operators those are, so a program of renamed
             modules keeps its key.
+        torch_executed_ops: operators that stay in torch, as the model calls them or as the lowered program does
+            (``aten.softmax.int``, or all overloads: ``aten.softmax``, ``mylib::scale``).
+        min_block_size: how many operators an engine has at least, beside those that only look at memory in another way
+            (views); what would be a smaller one stays in torch.
+        require_full_compilation: whether a program that is not one engine is an error, which names what would stay in
+            torch.
+        on_build_failure: ``raise``, or ``torch``: a part whose engine cannot be built stays in torch, with a warning.
         autocast: ``fp16`` or ``bf16``: the precision in which matrix products and convolutions of a float32 program
             are computed, and what lies between; norms, softmax and sums stay in float32, and results keep their dtypes.
         autocast_exclude: operators that ``autocast`` leaves as they are, by name (``aten.convolution``).
@@ -71,6 +82,10 @@ class Settings:
     inductor: Mapping[str, Option] = field(default_factory=dict)
     operator_versions: Mapping[str, str] = field(default_factory=dict)
     torch_executed_modules: Collection[str] = ()
+    torch_executed_ops: Collection[str] = ()
+    min_block_size: int = 1
+    require_full_compilation: bool = False
+    on_build_failure: str = "raise"
     autocast: str | None = None
     autocast_exclude: Collection[str] = ()
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
@@ -85,6 +100,7 @@ class Settings:
             if not isinstance(value, (bool, int, float, str)):
                 raise SettingsError(f"settings.inductor[{name!r}]", f"{value!r} is no boolean, number or text")
         self._check_names()
+        self._check_parts()
         object.__setattr__(self, "tensorrt", TensorRTSettings.of(self.tensorrt))
         object.__setattr__(self, "threads", Threads.of(self.threads))
 
@@ -94,15 +110,26 @@ class Settings:
         for name, version in self.operator_versions.items():
             if not isinstance(version, str):
                 raise SettingsError(f"settings.operator_versions[{name!r}]", f"{version!r} is no text")
-        modules = self.torch_executed_modules
-        if isinstance(modules, str) or not all(isinstance(name, str) for name in modules):
-            raise SettingsError("settings.torch_executed_modules", f"expected names of modules, got {modules!r}")
+        for field_name, what in (("torch_executed_modules", "modules"), ("torch_executed_ops", "operators")):
+            names = getattr(self, field_name)
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise SettingsError(f"settings.{field_name}", f"expected names of {what}, got {names!r}")
         if self.autocast not in (None, *AUTOCASTS):
             raise SettingsError("settings.autocast", f"{self.autocast!r} is none of {', '.join(AUTOCASTS)}")
         if isinstance(self.autocast_exclude, str) or not all(isinstance(one, str) for one in self.autocast_exclude):
             raise SettingsError(
                 "settings.autocast_exclude", f"expected names of operators, got {self.autocast_exclude!r}"
             )
+
+    def _check_parts(self) -> None:
+        size = self.min_block_size
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise SettingsError("settings.min_block_size", f"{size!r} is no number of operators from 1")
+        if not isinstance(self.require_full_compilation, bool):
+            raise SettingsError("settings.require_full_compilation", f"{self.require_full_compilation!r} is no boolean")
+        if self.on_build_failure not in ON_BUILD_FAILURE:
+            known = " or ".join(map(repr, ON_BUILD_FAILURE))
+            raise SettingsError("settings.on_build_failure", f"expected {known}, got {self.on_build_failure!r}")
 
     @classmethod
     def of(cls, given: Settings | Mapping[str, object] | None) -> Settings:
@@ -112,6 +139,11 @@ class Settings:
             SettingsError: a name is not a field (with the nearest one), or a value is impossible.
         """
         return cls() if given is None else made_of(cls, given, "settings")
+
+    @property
+    def divides(self) -> bool:
+        """Whether these settings may divide a program that would be one engine without them."""
+        return bool(self.torch_executed_modules or self.torch_executed_ops) or self.min_block_size != 1
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are."""

@@ -89,7 +89,7 @@ class Shortcut:
             BackendUnavailableError: the backend is unknown or cannot run here.
             SettingsError: the target is unknown.
         """
-        if cache.store is None:
+        if cache.store is None or settings.divides:
             return None
         try:
             device = source.device

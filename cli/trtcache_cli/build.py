@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from trtcache.progress import Step
-    from trtcache.runtime import Report
+    from trtcache.runtime import PartitionReport, Report
 
 
 class BackendType(click.ParamType[str]):
@@ -164,34 +165,49 @@ def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
 
 
 def _document(report: Report, output: Path | None) -> dict[str, Any]:
-    (one,) = report.partitions
-    return {
-        "key": one.key.digest if one.key else None,
+    document: dict[str, Any] = {
         "name": report.name,
         "backend": report.backend,
         "target": report.target,
+        "route": report.route,
+        "seconds": report.compile_s,
+        "output": str(output) if output else None,
+    }
+    engines = [_engine(one) for one in report.partitions]
+    if not report.left:
+        return {**document, **engines[0]}
+    return {**document, "engines": engines, "in_torch": [asdict(one) for one in report.left]}
+
+
+def _engine(one: PartitionReport) -> dict[str, Any]:
+    return {
+        "key": one.key.digest if one.key else None,
         "outcome": one.outcome,
         "reason": one.reason,
         "why": one.why,
-        "route": report.route,
         "build_s": one.build_s,
-        "seconds": report.compile_s,
         "path": one.path,
-        "output": str(output) if output else None,
     }
 
 
 def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
-    (one,) = report.partitions
-    outcome = f"{one.outcome} ({one.reason})" if one.reason else one.outcome
-    building = format_duration(one.build_s) + (" saved" if one.outcome == "hit" else "")
+    from trtcache.partition.division import in_words
+
     return [
-        ("key", one.key.digest if one.key else "none"),
         ("name", report.name),
         ("engine", f"{report.backend} for {report.target}"),
-        ("outcome", f"{outcome}, {report.route}"),
-        ("build", building),
+        *(pair for one in report.partitions for pair in _engine_pairs(one, report.route)),
+        *(("in torch", words) for words in in_words(report.left)),
         ("in all", format_duration(report.compile_s)),
-        ("entry", one.path or "not stored"),
         *([("output", str(output))] if output else []),
+    ]
+
+
+def _engine_pairs(one: PartitionReport, route: str) -> list[tuple[str, str]]:
+    outcome = f"{one.outcome} ({one.reason})" if one.reason else one.outcome
+    return [
+        ("key", one.key.digest if one.key else "none"),
+        ("outcome", f"{outcome}, {route}"),
+        ("build", format_duration(one.build_s) + (" saved" if one.outcome == "hit" else "")),
+        ("entry", one.path or "not stored"),
     ]

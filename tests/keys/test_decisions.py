@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from trtcache import api
-from trtcache.settings import AT_RUN_TIME, IN_THE_GRAPH, Settings
+from trtcache.settings import AFTER_THE_KEY, AT_RUN_TIME, IN_THE_GRAPH, Settings
 from trtcache.target import Gpu, Target
 from trtcache.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
 
@@ -24,7 +24,11 @@ WHERE_GIVEN: dict[str, object] = {
 """Fields that the key has where they say something, each with a value that does."""
 
 LEFT_OUT = {
-    "torch_executed_modules": "marks nodes, and the marks are in the graph's digest",
+    "torch_executed_modules": "marks nodes, and an engine has none that is marked",
+    "torch_executed_ops": "marks nodes, and an engine has none that is marked",
+    "min_block_size": "decides which nodes an engine has, and they are in its graph's digest",
+    "require_full_compilation": "decides whether there is an engine at all",
+    "on_build_failure": "decides what becomes of a part that has no engine",
     "threads": "says how engines run; their code is built for any number of threads",
 }
 """Fields that the settings' part of the key leaves out, and why that cannot give two builds one key."""
@@ -36,7 +40,7 @@ def test_every_setting_is_in_the_key_unless_it_is_decided_otherwise() -> None:
     assert set(Settings().document()) == IN_THE_KEY
     for name, value in WHERE_GIVEN.items():
         assert Settings.of({name: value}).document() == {**Settings().document(), name: value}
-    assert set(LEFT_OUT) == IN_THE_GRAPH | AT_RUN_TIME
+    assert set(LEFT_OUT) == IN_THE_GRAPH | AFTER_THE_KEY | AT_RUN_TIME
 
 
 def test_every_setting_of_tensorrt_is_in_the_key() -> None:

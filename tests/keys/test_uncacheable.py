@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 X = torch.randn(3, 4)
+WHOLE = {"require_full_compilation": True}
+"""What such a program is built with as one engine; without it the operator stays in torch."""
 
 
 @torch.library.custom_op("trtcache_tests::scale", mutates_args=())
@@ -50,7 +52,7 @@ def test_a_custom_operator_is_built_without_the_cache(
     """The answer is right, nothing is stored, the reason is in the report, in a warning and in the counts."""
     model = Scaled()
     for _ in range(2):
-        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / "c")
+        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / "c", settings=WHOLE)
         torch.testing.assert_close(module(X), model(X))
         (partition,) = module.report.partitions
         assert (partition.outcome, partition.key, partition.path) == ("built", None, None)
@@ -67,13 +69,13 @@ def test_where_builds_are_forbidden_it_is_an_error(interpreter: str, tmp_path: P
     """With the reason, which no change of the cache can mend."""
     cache = trtcache.Cache(config=Config(tmp_path / "c", forbid_build=True))
     with pytest.raises(BuildForbiddenError, match="uncacheable: graph node scale: custom operator"):
-        trtcache.compile(Scaled(), (X,), backend=interpreter, cache=cache)
+        trtcache.compile(Scaled(), (X,), backend=interpreter, cache=cache, settings=WHOLE)
 
 
 def test_a_key_that_is_asked_for_is_refused() -> None:
     """The message has the setting that helps."""
     with pytest.raises(CanonicalizationError, match=r"operator_versions': \{'trtcache_tests::scale': '1'\}"):
-        trtcache.key(Scaled(), (X,))
+        trtcache.key(Scaled(), (X,), settings=WHOLE)
 
 
 @pytest.mark.parametrize("name", ["trtcache_tests::scale", "trtcache_tests"])
@@ -125,7 +127,7 @@ def test_a_custom_operator_that_changes_its_argument_is_built_without_the_cache(
     interpreter: str, tmp_path: Path
 ) -> None:
     """It reaches the graph inside a function of torch's that has no digest, whatever is declared."""
-    declared = {"operator_versions": {"trtcache_tests": "1"}}
+    declared = {"operator_versions": {"trtcache_tests": "1"}, **WHOLE}
     module = trtcache.compile(Filled(), (X,), backend=interpreter, cache=tmp_path / "c", settings=declared)
     torch.testing.assert_close(module(X), X + 3)
     assert module.report.partitions[0].reason.startswith("uncacheable: graph node auto_functionalized")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
+    from torch import fx
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
@@ -125,6 +126,10 @@ class Backend(Protocol):
         if given := settings.tensorrt.given:
             names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
             raise SettingsError(names, f"backend {self.name!r} has no such settings")
+
+    def why_not(self, node: fx.Node) -> str | None:  # noqa: ARG002  # a default
+        """Return why no engine can have a node of a lowered program, or None; by default it can have all."""
+        return None
 
     def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
         """Return the slots whose values an artifact has in it. Their fingerprints are then part of the key."""

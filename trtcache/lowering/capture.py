@@ -29,7 +29,7 @@ from trtcache.lowering.rewriting import is_static, same_sizes
 from trtcache.weights import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from torch import fx
     from torch.export import ExportedProgram
@@ -83,19 +83,22 @@ def export(
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
 
 
-def decompose(program: ExportedProgram, keep: Collection[str]) -> ExportedProgram:
+def decompose(
+    program: ExportedProgram, keep: Collection[str], stays: Callable[[object], bool] = lambda _: False
+) -> ExportedProgram:
     """Return the program in core ATen operators, without mutation; operators named in ``keep`` stay whole.
 
     Args:
         program: an exported program.
         keep: names of operator packets that the backend has better code for, ``aten.scaled_dot_product_attention``.
+        stays: whether another operator stays whole.
 
     Raises:
         ExportError: an operator cannot be decomposed or made functional.
     """
     table = torch.export.default_decompositions()
     for operator in list(table):
-        if _packet(operator) in keep:
+        if _packet(operator) in keep or stays(operator):
             del table[operator]
     try:
         with quiet():

@@ -1,9 +1,15 @@
-"""Modules that stay in torch: their operators are marked before the passes run, and no pass touches them."""
+"""What is to stay in torch by name: operators are marked before the passes run, and no pass touches them.
+
+Modules are told by the module stack that ``torch.export`` notes at each operator. An operator that is named is noted in
+that stack as well, before decompositions, so that what it is decomposed into is marked; those that torch can leave
+whole stay whole.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from torch import fx
 
 _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+_NOTE = "trtcache.torch_executed:"
 _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export tells the second call of a module from the first: "lin@1"
 
 
@@ -34,32 +41,97 @@ class TorchExecuted:
         return self.operator(*args, **kwargs)
 
 
-def mark_torch_executed(graph: fx.Graph, modules: Collection[str]) -> int:
-    """Mark the operators of some modules, and of the modules in them, and hide them from passes; return how many.
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """Names of what is to stay in torch.
 
-    Sizes, and operators that are there for a side effect, are not hidden.
-
-    Args:
-        graph: a decomposed graph.
+    Attributes:
         modules: paths of modules (``encoder.layer.0``) and names of their classes
-            (``torch.nn.modules.activation.GELU``).
-
-    Raises:
-        SettingsError: no operator came from a module of that name.
+            (``torch.nn.modules.activation.GELU``); the modules in them stay as well.
+        operators: operators (``aten.softmax.int``), or all overloads of one (``aten.softmax``, ``mylib::scale``), as
+            the model calls them or as the lowered program does.
     """
-    if not modules:
-        return 0
-    wanted, known, count = set(modules), set[str](), 0
-    for node in graph.nodes:
-        names = set(_modules(node))
-        known |= names
-        if names & wanted and isinstance(node.target, _OPERATORS) and _can_hide(node):
-            node.meta["torch_executed"] = True
-            node.target = TorchExecuted(node.target)
-            count += 1
+
+    modules: Collection[str] = ()
+    operators: Collection[str] = ()
+    _seen: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def noted(self, graph: fx.Graph) -> Iterator[None]:
+        """Note at each operator of an exported graph that it was named, for as long as it is decomposed."""
+        if not self.operators:
+            yield
+            return
+        stacks: dict[fx.Node, Any] = {}
+        for node in graph.nodes:
+            self._seen.update(operator_names(node.target))
+            if name := self._named(node.target):
+                stacks[node] = node.meta.get("nn_module_stack")
+                node.meta["nn_module_stack"] = {**(stacks[node] or {}), _NOTE: ("", f"{_NOTE}{name}")}
+        try:
+            yield
+        finally:
+            for node, stack in stacks.items():
+                if stack is None:
+                    del node.meta["nn_module_stack"]
+                else:
+                    node.meta["nn_module_stack"] = stack
+
+    def keeps(self, operator: object) -> bool:
+        """Say whether an operator is not to be decomposed."""
+        return self._named(operator) is not None
+
+    def mark(self, graph: fx.Graph) -> int:
+        """Mark what is named in a decomposed graph, and hide it from passes; return how much that is.
+
+        The mark, ``meta["torch_executed"]``, is the reason in words. Sizes are not marked, and what is there for a side
+        effect is not hidden.
+
+        Raises:
+            SettingsError: no operator has such a name, or came from a module of that name.
+        """
+        if not self.modules and not self.operators:
+            return 0
+        modules, count = set[str](), 0
+        for node in graph.nodes:
+            names = set(_modules(node))
+            modules |= names
+            self._seen.update(operator_names(node.target))
+            reason = self._reason(node, names)
+            if reason and isinstance(node.target, _OPERATORS) and _can_mark(node):
+                node.meta["torch_executed"] = reason
+                if not node.is_impure():
+                    node.target = TorchExecuted(node.target)
+                count += 1
+        _check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
+        _check("torch_executed_ops", {_dotted(name) for name in self.operators}, self._seen)
+        return count
+
+    def _named(self, operator: object) -> str | None:
+        found = operator_names(operator)
+        return next((name for name in self.operators if _dotted(name) in found), None)
+
+    def _reason(self, node: fx.Node, modules: set[str]) -> str | None:
+        if found := next((name for name in self.modules if name in modules), None):
+            return f"torch_executed_modules has {found}"
+        named = self._named(node.target) or next((one[len(_NOTE) :] for one in modules if one.startswith(_NOTE)), None)
+        return f"torch_executed_ops has {named}" if named else None
+
+
+def operator_names(operator: object) -> tuple[str, ...]:
+    """Return what people call an operator: ``aten.softmax.int``, and all its overloads ``aten.softmax``."""
+    if isinstance(operator, torch._ops.OpOverload):
+        return str(operator), str(operator).rpartition(".")[0]
+    return (str(operator),) if isinstance(operator, torch._ops.HigherOrderOperator) else ()
+
+
+def _dotted(name: str) -> str:
+    return name.replace("::", ".")
+
+
+def _check(setting: str, wanted: set[str], known: set[str]) -> None:
     for name in sorted(wanted - known):
-        raise SettingsError(f"settings.torch_executed_modules {name!r}", did_you_mean(name, sorted(known)))
-    return count
+        raise SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
 
 
 def unhide(graph: fx.Graph) -> None:
@@ -76,5 +148,6 @@ def _modules(node: fx.Node) -> Iterator[str]:
         yield kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _can_hide(node: fx.Node) -> bool:
-    return not node.is_impure() and not isinstance(node.meta.get("val"), torch.SymInt)
+def _can_mark(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return value is not None and not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))

@@ -17,7 +17,7 @@ from trtcache.lowering.text import render
 from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from torch import fx
     from torch.export import ExportedProgram
@@ -85,6 +85,24 @@ def _tensors(value: object) -> list[torch.Tensor]:
     return [one for one in values if isinstance(one, torch.Tensor)]
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is known of a program beside its graph.
+
+    Attributes:
+        name, in_spec, out_spec, constraints, pipeline, runs: as of ``LoweredProgram``.
+        saved: names of weights that the model's state_dict has.
+    """
+
+    name: str
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    constraints: Mapping[Any, Any]
+    saved: Collection[str]
+    pipeline: tuple[str, ...]
+    runs: tuple[PassRun, ...] = ()
+
+
 def finish(
     exported: ExportedProgram,
     marked: Marked,
@@ -105,6 +123,17 @@ def finish(
     Raises:
         ExportError: an output is neither a tensor nor a constant, or the tensors are on several CUDA devices.
     """
+    call, saved = exported.call_spec, exported.state_dict
+    frame = Frame(name, call.in_spec, call.out_spec, exported.range_constraints, saved, pipeline, runs)
+    return assembled(marked, frame)
+
+
+def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
+    """Return the program of a lowered graph.
+
+    Raises:
+        ExportError: as ``finish``.
+    """
     graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
     output = graph_module.graph.output_node()
@@ -112,12 +141,11 @@ def finish(
     symbols = Symbols()
     inputs = _inputs(graph_module, symbols)
     mutated = {str(role.target) for role in roles if role.kind == "weight"}
-    slots, weights = number_weights(order, state, mutated=mutated, saved=exported.state_dict)
+    slots, weights = number_weights(order, state, mutated=mutated, saved=frame.saved)
     constants, digests = _constants(graph_module, order)
-    call = exported.call_spec
     return LoweredProgram(
-        name=name,
-        device=_device(name, graph_module.graph.nodes),
+        name=frame.name,
+        device=_device(frame.name, graph_module.graph.nodes),
         graph_module=graph_module,
         order=tuple(order),
         arguments=arguments,
@@ -132,18 +160,18 @@ def finish(
             slots=slots,
             weights=weights,
             constants=digests,
-            ranges=symbols.ranges(exported.range_constraints),
+            ranges=symbols.ranges(frame.constraints),
             outputs=_outputs(output, roles, symbols.copied()),
         ),
         constants=constants,
         state=state,
         sources=marked.constants,
-        in_spec=call.in_spec,
-        out_spec=call.out_spec,
+        in_spec=frame.in_spec,
+        out_spec=frame.out_spec,
         symbols=symbols,
-        constraints=exported.range_constraints,
-        pipeline=pipeline,
-        runs=runs,
+        constraints=frame.constraints,
+        pipeline=frame.pipeline,
+        runs=frame.runs,
     )
 
 

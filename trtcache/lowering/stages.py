@@ -10,7 +10,7 @@ import torch
 from trtcache.errors import PassError
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.entry_points import installed
-from trtcache.lowering.fallback import mark_torch_executed, unhide
+from trtcache.lowering.fallback import Forced, unhide
 from trtcache.lowering.pipeline import default_pipeline
 from trtcache.lowering.plugins import last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
@@ -30,7 +30,7 @@ def lower(
     dynamic_shapes: Any = None,
     keep: Collection[str] = (),
     unpack: Collection[str] = (),
-    torch_executed: Collection[str] = (),
+    torch_executed: Forced | None = None,
     autocast: Autocast | None = None,
     name: str | None = None,
     trace: bool = False,
@@ -44,7 +44,7 @@ def lower(
         dynamic_shapes: as ``torch.export.export`` takes it.
         keep: operators that the backend wants whole (``Capabilities.keep``).
         unpack: operators that the backend wants unpacked (``Capabilities.unpack``).
-        torch_executed: modules that stay in torch (``Settings.torch_executed_modules``).
+        torch_executed: what stays in torch by name.
         autocast: the pass that computes in another precision (``Settings.autocast``).
         name: what people call the program; by default the model's class.
         trace: keep what each pass changed, in ``runs``.
@@ -52,7 +52,7 @@ def lower(
     Raises:
         ExportError: the model cannot be exported, or is something that no engine takes.
         PassError: a lowering pass broke its contract, or one of another distribution cannot be had.
-        SettingsError: the program has no module that ``torch_executed`` names.
+        SettingsError: the program has no module or operator that ``torch_executed`` names.
     """
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -62,11 +62,13 @@ def lower(
         exported, label = export(model, tuple(args), dict(kwargs or {}), dynamic_shapes), type(model).__name__
     seconds["export"] = time.perf_counter() - start
     start = time.perf_counter()
-    exported = decompose(exported, keep)
+    forced = torch_executed or Forced()
+    with forced.noted(exported.graph):
+        exported = decompose(exported, keep, forced.keeps)
     seconds["decompose"] = time.perf_counter() - start
     start = time.perf_counter()
     marked = mark(exported)
-    mark_torch_executed(marked.graph_module.graph, torch_executed)
+    forced.mark(marked.graph_module.graph)
     specs, runs = _run_passes(marked.graph_module, unpack, autocast, trace=trace)
     unhide(marked.graph_module.graph)
     specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))

@@ -30,6 +30,11 @@ class Symbols:
         other._numbers, other._written = dict(self._numbers), dict(self._written)
         return other
 
+    @property
+    def order(self) -> tuple[sympy.Symbol, ...]:
+        """The symbols in the order of their numbers."""
+        return tuple(self._numbers)
+
     def write(self, size: Any) -> Json:
         """Return a size (an int, a SymInt or a sympy expression) as JSON, numbering its new symbols."""
         if type(size) is int:

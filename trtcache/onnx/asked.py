@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.onnx.ports import Sizes, is_input
+from trtcache.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.backends.tensorrt.backend import TensorRTBackend
-    from trtcache.settings import Settings
     from trtcache.target import Target
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,11 @@ _NOT_FOR_FILES = {
     "autocast_exclude": "precision is in the file: convert the model, or export it in that precision",
     "inductor": "no backend that reads ONNX files uses Inductor",
     "torch_executed_modules": "a file has no modules, and all of it is one plan",
+    "torch_executed_ops": "all of a file is one plan",
+    "min_block_size": "all of a file is one plan",
+    "on_build_failure": "torch does not run ONNX",
 }
+_DEFAULTS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class Asked:
         """
         chosen = _chosen(backend)
         for name, why in _NOT_FOR_FILES.items():
-            if getattr(settings, name):
+            given = getattr(settings, name)
+            if given and given != getattr(_DEFAULTS, name):
                 raise SettingsError(f"settings.{name}", why)
         chosen.check(settings)
         return cls(chosen, settings, chosen.target(target, device), tuple(args), dict(kwargs or {}))

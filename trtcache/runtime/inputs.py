@@ -101,7 +101,7 @@ class InputCheck:
         sizes: dict[int, int] = {}
         for one, device in zip(self._inputs, self._devices, strict=True):
             self._check(one, leaves[one.leaf], device)
-            self._bind(one, leaves[one.leaf], sizes)
+            _bind(one, leaves[one.leaf], sizes)
         for one in self._inputs:
             self._compare(one, leaves[one.leaf], sizes)
         self._check_ranges(leaves, sizes)
@@ -120,16 +120,6 @@ class InputCheck:
             raise self._wrong(one.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
         if given.dim() != len(one.shape):
             raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape))
-
-    def _bind(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
-        """Learn the symbols that this input's sizes give away: itself, or the one in ``a * s + b``."""
-        for written, size in zip(one.shape, given.shape, strict=True):
-            number = _only_symbol(written)
-            if number is None or number in sizes:
-                continue
-            base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
-            if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
-                sizes[number] = (size - base) // (step - base)
 
     def _compare(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
         expected = [evaluate(written, sizes) for written in one.shape]
@@ -162,6 +152,25 @@ class InputCheck:
 
     def _wrong(self, leaf: int, expected: str, found: str, hint: str = "") -> InputError:
         return InputError(self._label(leaf), expected, found, hint)
+
+
+def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[torch.Tensor]) -> dict[int, int]:
+    """Return the values of symbols that the sizes of checked inputs give away, by their numbers."""
+    sizes: dict[int, int] = {}
+    for one, tensor in zip(inputs, given, strict=True):
+        _bind(one, tensor, sizes)
+    return sizes
+
+
+def _bind(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
+    """Learn the symbols that an input's sizes give away: itself, or the one in ``a * s + b``."""
+    for written, size in zip(one.shape, given.shape, strict=True):
+        number = _only_symbol(written)
+        if number is None or number in sizes:
+            continue
+        base, step = evaluate(written, {number: 0}), evaluate(written, {number: 1})
+        if base is not None and step is not None and step != base and (size - base) % (step - base) == 0:
+            sizes[number] = (size - base) // (step - base)
 
 
 def same_value(given: object, value: object) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trtcache.partition.division import in_words
 from trtcache.quantities import format_duration
 
 if TYPE_CHECKING:
+    from trtcache.partition.division import LeftInTorch
     from trtcache.values import CacheKey
 
 _SHOWN = 6
@@ -65,6 +67,7 @@ class Report:
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
+        left: the operators that stay in torch, and why.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Report:
     file_s: float = 0.0
     memo_s: float = 0.0
     spared_s: float = 0.0
+    left: tuple[LeftInTorch, ...] = ()
 
     @property
     def why(self) -> str:
@@ -124,6 +128,7 @@ class Report:
                 rows.append(f"  frozen: it has the values of {one.frozen} weights in it, and other values need another")
             if one.why:
                 rows.append(f"  {one.why}")
+        rows += [f"  in torch: {words}" for words in in_words(self.left)]
         rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
         return "\n".join(rows)
 

@@ -129,23 +129,29 @@ def test_parameters_alone_are_no_training(
     assert made() == [(1, 1)]
 
 
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [(_branches, "control flow"), (lambda x: twice(x) + 1, "trtcache_tests::twice")],
-)
 def test_what_no_engine_takes_runs_in_eager_torch(
-    compile_model: CompileModel, caplog: pytest.LogCaptureFixture, program: Callable[..., Any], reason: str
+    compile_model: CompileModel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A graph that cannot be lowered, or that has no key, runs as it is, with one warning that says why."""
-    compiled, x = compile_model(program), torch.randn(3)
+    """A graph that cannot be lowered runs as it is, with one warning that says why."""
+    compiled, x = compile_model(_branches), torch.randn(3)
     for _ in range(2):
-        assert difference(program(x), compiled(x)) is None
+        assert difference(_branches(x), compiled(x)) is None
     (warning,) = _warnings(caplog)
-    assert reason in warning
+    assert "control flow" in warning
     assert "\n" not in warning
     (report,) = torch_compile.reports()
     assert report.engines == []
     assert str(report).endswith(f"  eager: {report.eager[0]}")
+
+
+def test_an_operator_that_is_not_declared_runs_between_engines(compile_model: CompileModel, made: Made) -> None:
+    """What is before and after it is compiled, and it is in the report."""
+    compiled = compile_model(lambda x: twice(x.exp()) + 1)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3).exp() * 2 + 1)
+    assert made() == [(1, 1)]
+    (report,) = torch_compile.reports()
+    assert len(report.engines[0].partitions) == 2
+    assert [one.operator for one in report.engines[0].left] == ["trtcache_tests.twice.default"]
 
 
 def test_a_declared_operator_has_an_engine(compile_model: CompileModel, made: Made) -> None:

@@ -158,7 +158,7 @@ def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.R
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(workshop.placeholders, call, changed=changed, fixed=fixed)
             request, flat = workshop.prepare(arguments, call)
-    if isinstance(request.key, CanonicalizationError):
+    if request.division.is_whole and isinstance(request.key, CanonicalizationError):
         raise request.key
     return arguments, request, flat
 

@@ -1,0 +1,231 @@
+"""Programs in parts answer as eager torch does, are refitted, and share their engines."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.backends.interpreter import Interpreter
+from tests.partition.parts import SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
+from trtcache.errors import BuildError, BuildForbiddenError, PartitionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = torch.randn(3, 8)
+
+
+def compiled(
+    model: nn.Module, args: tuple[Any, ...], backend: str, cache: Path, **more: Any
+) -> trtcache.CompiledModule:
+    """Compile into a cache of the test's own."""
+    return trtcache.compile(model, args, backend=backend, cache=cache, **more)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [SOFTMAX, {"torch_executed_ops": ["aten.linear"]}, {"torch_executed_modules": ["out"]}, {"min_block_size": 99}],
+    ids=["softmax", "linear", "module", "everything"],
+)
+def test_sizes_vary_across_cuts(interpreter: str, tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Every size in the range is answered, whatever is in torch."""
+    model = Attention()
+    module = compiled(model, inputs(3), interpreter, tmp_path, settings=settings, dynamic_shapes=dynamic())
+    for batch in (2, 7):
+        given = inputs(batch)
+        torch.testing.assert_close(module(*given), model(*given))
+
+
+def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:
+    """Also the weights of what is in torch; and another module of the same engines keeps its own."""
+    model, other = Attention(), Attention()
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(torch.randn_like(weight))
+    settings = {"torch_executed_modules": ["out"]}
+    module, given = compiled(model, inputs(3), interpreter, tmp_path, settings=settings), inputs(3)
+    second = module.with_weights(other.state_dict())
+    torch.testing.assert_close(second(*given), other(*given))
+    torch.testing.assert_close(module(*given), model(*given))
+    assert module.refit(other, verify=True).weights == 6
+    torch.testing.assert_close(module(*given), other(*given))
+
+
+def test_two_models_share_the_engine_of_their_backbone(interpreter: str, tmp_path: Path) -> None:
+    """The second builds its head only."""
+
+    class Headed(Twice):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.second = nn.Linear(8, size)
+
+    outcomes = [
+        [one.outcome for one in compiled(Headed(size), (X,), interpreter, tmp_path).report.partitions]
+        for size in (8, 4)
+    ]
+    assert outcomes == [["built", "built"], ["hit", "built"]]
+
+
+def test_the_report_says_what_is_in_torch_and_why(interpreter: str, tmp_path: Path) -> None:
+    """By operator, module and reason; printed it is a line for each kind."""
+    report = compiled(Twice(), (X,), interpreter, tmp_path).report
+    (left,) = report.left
+    assert left.operator == "trtcache_parts.double.default"
+    assert "in torch: 1 x trtcache_parts.double.default (custom operator trtcache_parts::double" in str(report)
+
+
+class Counting(nn.Module):
+    """Buffers that a call changes on both sides of a cut, and that it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("past", torch.zeros(8))
+        self.lin = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        before = self.past.clone()
+        self.count += 1
+        made = double(self.lin(x) + self.count)
+        self.past.copy_(made[0])
+        self.count += 1
+        return made + self.past + self.count, before, self.past.view(2, 4)
+
+
+def test_buffers_are_changed_after_all_that_reads_them(interpreter: str, tmp_path: Path) -> None:
+    """Each call sees what the one before it left, and results lie in no buffer's memory."""
+    model = Counting()
+    module = compiled(copy.deepcopy(model), (X,), interpreter, tmp_path)
+    kept = []
+    for _ in range(3):
+        given = torch.randn(3, 8)
+        with torch.no_grad():
+            expected = [one.clone() for one in model(given)]
+        kept.append((expected, module(given)))
+    for expected, found in kept:
+        torch.testing.assert_close(list(found), expected)
+
+
+class Changing(nn.Module):
+    """An input that a call changes, and a custom operator that changes what it is given."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = x.exp()
+        fill(made, 3.0)
+        y.add_(made)
+        return made + x, y
+
+
+def test_changed_inputs_and_operators_with_effects_are_the_models(interpreter: str, tmp_path: Path) -> None:
+    """New contents are in the caller's tensor after the call."""
+    module = compiled(Changing(), (X.clone(), X.clone()), interpreter, tmp_path)
+    given, ours = torch.randn(3, 8), torch.randn(3, 8)
+    theirs = ours.clone()
+    torch.testing.assert_close(module(given, ours), Changing()(given, theirs))
+    torch.testing.assert_close(ours, theirs)
+
+
+class Shown(nn.Module):
+    """Results that are an input, a weight, a view of an input, and a constant; sizes that depend on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+        self.table = torch.arange(4.0)
+
+    def forward(self, x: torch.Tensor, flags: torch.Tensor) -> tuple[Any, ...]:
+        kept = double(x)[flags.nonzero().squeeze(1)]
+        return x, self.lin.weight, x.t(), self.table, kept.sum(0) + self.lin.bias, None, 3
+
+
+def test_all_kinds_of_results_are_returned(interpreter: str, tmp_path: Path) -> None:
+    """What depends on values stays in torch, and its neighbours do not."""
+    model, flags = Shown(), torch.tensor([True, False, True])
+    module = compiled(model, (X, flags), interpreter, tmp_path)
+    other = torch.tensor([True, True, True])
+    for one in (flags, other):
+        with torch.no_grad():
+            torch.testing.assert_close(module(X, one), model(X, one))
+
+
+def test_a_part_that_cannot_be_built_may_stay_in_torch(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By default it is an error; where the settings let it, a warning and the report say so."""
+    build = Interpreter.build
+
+    def failing(self: Interpreter, program: Any, *rest: Any) -> Any:
+        if any("tanh" in node.name for node in program.order):
+            raise BuildError("interpreter", "no tanh")
+        return build(self, program, *rest)
+
+    monkeypatch.setattr(Interpreter, "build", failing)
+    with pytest.raises(BuildError, match="no tanh"):
+        compiled(Twice(), (X,), interpreter, tmp_path)
+    with caplog.at_level(logging.WARNING):
+        module = compiled(Twice(), (X,), interpreter, tmp_path, settings={"on_build_failure": "torch"})
+    assert "stays in torch, since its engine could not be built" in caplog.text
+    assert [one.outcome for one in module.report.partitions] == ["hit"]
+    assert "its engine could not be built: building interpreter failed: no tanh" in {
+        one.why for one in module.report.left
+    }
+    torch.testing.assert_close(module(X), Twice()(X))
+    whole = compiled(nn.Tanh(), (X,), interpreter, tmp_path, settings={"on_build_failure": "torch"})
+    torch.testing.assert_close(whole(X), X.tanh())
+    assert whole.report.partitions == []
+
+
+def test_forbidden_builds_are_errors_all_the_same(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part may stay in torch where its build fails, not where builds are forbidden."""
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    with pytest.raises(BuildForbiddenError):
+        compiled(Twice(), (X,), interpreter, tmp_path, settings={"on_build_failure": "torch"})
+
+
+def test_tracers_see_one_operator(interpreter: str, tmp_path: Path) -> None:
+    """A module in parts is exported as one call of an engine."""
+    module = compiled(Twice(), (X,), interpreter, tmp_path)
+
+    class Around(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = module(x) + 1
+            return made
+
+    program = torch.export.export(Around(), (X,))
+    assert sum("execute_engine" in str(node.target) for node in program.graph.nodes) == 1
+    torch.testing.assert_close(program.module()(X), Twice()(X) + 1)
+
+
+def test_a_file_is_compiled_in_parts(interpreter: str, tmp_path: Path) -> None:
+    """There is no memo of it, and its engines are hits all the same."""
+    model = Attention()
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, inputs(3)), path)
+    for outcome in ("built", "hit"):
+        module = trtcache.compile(path, backend=interpreter, cache=tmp_path / "c", settings=SOFTMAX)
+        assert [one.outcome for one in module.report.partitions] == [outcome] * 2
+        assert module.report.route == "lowered"
+    given = inputs(3)
+    torch.testing.assert_close(module(*given), model(*given))
+    assert trtcache.compile(path, backend=interpreter, cache=tmp_path / "c").report.route == "lowered"
+
+
+def test_build_puts_every_engine_into_the_cache(interpreter: str, tmp_path: Path) -> None:
+    """One file takes one engine, so an output is refused."""
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(Twice(), (X,)), path)
+    report = trtcache.api.build(path, backend=interpreter, cache=tmp_path / "c")
+    assert [one.outcome for one in report.partitions] == ["built"] * 2
+    assert [one.outcome for one in compiled(Twice(), (X,), interpreter, tmp_path / "c").report.partitions] == [
+        "hit"
+    ] * 2
+    with pytest.raises(PartitionError, match="a file has one"):
+        trtcache.api.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
