@@ -31,7 +31,8 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     for name in list(os.environ):
         if name.startswith(("TRTCACHE_", "TORCHINDUCTOR_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "xdg"))
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / name.lower()))
 
 
 @pytest.fixture(scope="session", autouse=True)

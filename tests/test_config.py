@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from trtcache.config import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
+from trtcache.config_file import write_setting
 from trtcache.errors import SettingsError
+from trtcache.trust import PublicKey, Trust
+
+KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"
 
 
 def test_an_empty_environment_has_defaults() -> None:
@@ -21,12 +28,95 @@ def test_the_default_root_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_root() == Path("/somewhere/trtcache")
 
 
-def test_every_variable_is_read() -> None:
+def test_every_variable_is_read(tmp_path: Path) -> None:
     """Each documented variable changes its field."""
-    environ = dict.fromkeys(VARIABLES, "1") | {"TRTCACHE_DIR": "/c", "TRTCACHE_MAX_SIZE": "5GB"}
+    (tmp_path / "own.toml").write_text("disable = false")
+    environ = dict.fromkeys(VARIABLES, "1") | {
+        "TRTCACHE_DIR": "/c",
+        "TRTCACHE_MAX_SIZE": "5GB",
+        "TRTCACHE_SIGNATURES": "require",
+        "TRTCACHE_TRUSTED_KEYS": KEYS,
+        "TRTCACHE_SIGNING_KEY": "/k",
+        "TRTCACHE_CONFIG": str(tmp_path / "own.toml"),
+    }
     config = Config.from_environ(environ)
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
-    assert config == Config(Path("/c"), 5 * 10**9, **switches, log="1")
+    trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
+    assert config == Config(Path("/c"), 5 * 10**9, **switches, log="1", trust=trust)
+
+
+def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
+    """Each setting may be in the file; what the environment says comes first."""
+    file = tmp_path / "trtcache" / "trtcache.toml"
+    file.parent.mkdir()
+    file.write_text(f'max-size = "3GB"\nreadonly = true\nsignatures = "require"\ntrusted-keys = {KEYS.split()}\n')
+    config = Config.from_environ({"TRTCACHE_CONFIG": str(file), "TRTCACHE_SIGNATURES": "off"})
+    assert (config.max_size_bytes, config.readonly, config.trust.required) == (3 * 10**9, True, False)
+    assert [key.name for key in config.trust.keys] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("max_size = 3", "max_size: unknown; did you mean 'max-size'"),
+        ("= nonsense", "it is no TOML"),
+        ("dir = [1]", "neither text, a number"),
+        ('signatures = "perhaps"', "TRTCACHE_SIGNATURES: 'perhaps' is neither require nor off"),
+        ('trusted-keys = ["a:12"]', "'a:12' is no public key"),
+        (f'trusted-keys = ["../a:{"0" * 64}"]', "'../a' is no name of a key"),
+        (f'trusted-keys = ["a:{"0" * 64}:soon"]', "'soon' is no date"),
+        (f'trusted-keys = ["trtcache-secret:a:{"0" * 64}"]', "this is a secret key"),
+    ],
+)
+def test_a_file_that_says_the_impossible_is_named(tmp_path: Path, text: str, why: str) -> None:
+    """A typo is an error that names the setting, and never shows a secret key."""
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(why)) as told:
+        Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
+    assert "0" * 64 not in str(told.value) or "../a" in why
+
+
+def test_a_file_that_others_write_says_nothing(tmp_path: Path) -> None:
+    """It says whom to trust: a file of others is an error, and so is one that was named and is not there."""
+    (tmp_path / "own.toml").write_text("")
+    (tmp_path / "own.toml").chmod(0o664)
+    with pytest.raises(SettingsError, match="run: chmod go-w"):
+        Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
+    for name, why in (("absent", "there is no file"), (".", "is not a file")):
+        with pytest.raises(SettingsError, match=why):
+            Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / name)})
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# mine\nmax-size = '3GB'  # three\n\n[later]\n",
+        "# mine\nsigning-key = 'k'\ntrusted-keys = [\n  'x', # old\n] # end\nmax-size = 1\n",
+    ],
+)
+def test_one_setting_is_changed_and_the_rest_kept(tmp_path: Path, before: str) -> None:
+    """Comments and the other settings are as they were."""
+    file = tmp_path / "made" / "trtcache.toml"
+    if before:
+        file.parent.mkdir()
+        file.write_text(before)
+    write_setting(file, "trusted-keys", ["a", "b"])
+    text = file.read_text()
+    assert tomllib.loads(text) == {**tomllib.loads(before), "trusted-keys": ["a", "b"]}
+    assert [line for line in before.splitlines() if "mine" in line] == [
+        line for line in text.splitlines() if "#" in line
+    ][:1]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_setting_written_in_a_way_of_its_own_is_left(tmp_path: Path) -> None:
+    """What cannot be changed safely is left for its writer."""
+    file = tmp_path / "trtcache.toml"
+    file.write_text('"trusted-keys" = ["x"]')
+    with pytest.raises(SettingsError, match="set it by hand"):
+        write_setting(file, "trusted-keys", ["a"])
+    assert file.read_text() == '"trusted-keys" = ["x"]'
 
 
 def test_a_limit_of_zero_is_no_limit() -> None:

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 
 from trtcache import logs
 from trtcache.config import Config
-from trtcache.errors import BuildError, BuildForbiddenError, LockTimeoutError, SettingsError, StoreError
+from trtcache.errors import (
+    BuildError,
+    BuildForbiddenError,
+    LockTimeoutError,
+    SettingsError,
+    StoreError,
+    UntrustedWriterError,
+)
 from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
 from trtcache.store.artifact import contents_of
@@ -59,7 +66,8 @@ class Cache:
         builds the same key, and builds it too after that; None is to wait for as long as that one lives.
 
         Raises:
-            SettingsError: ``root`` is no path, or ``max_size`` or a variable has an impossible value.
+            SettingsError: ``root`` is no path, ``max_size`` or a variable has an impossible value, the signing key
+                cannot be read, or ``cryptography`` is wanted and not installed.
             StoreError: ``root`` was given and is not a store, of a later format, or not safe.
         """
         self.config = config or Config.from_environ(os.environ)
@@ -88,12 +96,15 @@ class Cache:
         if self.config.disable:
             return None
         try:
-            return DiskStore.open(self.config.root, readonly=self.config.readonly)
+            store = DiskStore.open(self.config.root, readonly=self.config.readonly, trust=self.config.trust)
         except StoreError as error:
             if named:
                 raise
             _logger.warning("%s; building without a cache", error)
             return None
+        if store.writable and not store.keeps:
+            _logger.warning("%s", UntrustedWriterError(str(store.root), store.admission.objection() or ""))
+        return store
 
     def key(self, parts: Mapping[str, object], *, kind: str) -> CacheKey:
         """Return the key of the build of a ``kind`` of artifact from named ``parts``.
@@ -133,7 +144,7 @@ class Cache:
         Nobody waits for such an entry and none is counted, only a failure to store it, which costs the caller nothing.
         """
         store = self.store
-        if store is not None and store.writable:
+        if store is not None and store.keeps:
             made = replace(_Build(key, lambda: built, name, {}).run("kept"), build_s=build_s)
             if self._put(store, made) is not made:
                 self._tend(store, key.digest)
@@ -167,7 +178,7 @@ class Cache:
             Exception: whatever ``combine`` raises.
         """
         store, key = self.store, self.key(parts, kind=kind)
-        if store is None or not store.writable:
+        if store is None or not store.keeps:
             return
         with self._alone(store, key):
             found = store.get(key)
@@ -227,6 +238,9 @@ class Cache:
             raise self._forbidden(key, found.reason)
         if store is None or not store.writable:
             return made.run("readonly" if store else found.reason)
+        if not store.keeps:
+            self._count_miss(key, found.reason)
+            return made.run(found.reason)  # nobody else would take it, so nobody has to wait for it
         if found.reason == COLLISION:
             self._count_miss(key, COLLISION)
             return made.run(COLLISION)  # what is there is another program's, and as good as this one
@@ -343,7 +357,7 @@ class Cache:
 
         try:
             record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
-            write_rows(store.root, put=[record])
+            write_rows(store.index_root, put=[record])
             store.sweep()
             if self.config.max_size_bytes is not None:
                 prune_after_put(store, self.config.max_size_bytes, keep=[digest])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from trtcache.config_file import environment
 from trtcache.errors import SettingsError
 from trtcache.quantities import parse_size
+from trtcache.trust import Trust, parse_keys, parse_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,10 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+    "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
+    "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
+    "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
+    "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
 }
 
@@ -40,14 +46,16 @@ class Config:
     recache: bool = False
     forbid_build: bool = False
     log: str = ""
+    trust: Trust = field(default_factory=Trust)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
-        """Read the ``TRTCACHE_*`` variables.
+        """Read the ``TRTCACHE_*`` variables, and for those that are not there ``trtcache.toml``.
 
         Raises:
-            SettingsError: a variable has an impossible value; the message names it.
+            SettingsError: a variable or a setting has an impossible value; the message names it.
         """
+        environ = environment(environ, VARIABLES)
         root = environ.get("TRTCACHE_DIR")
         size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
         return cls(
@@ -58,7 +66,17 @@ class Config:
             recache=_flag(environ, "TRTCACHE_RECACHE"),
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             log=environ.get("TRTCACHE_LOG", ""),
+            trust=_trust(environ),
         )
+
+
+def _trust(environ: Mapping[str, str]) -> Trust:
+    signing_key = environ.get("TRTCACHE_SIGNING_KEY")
+    return Trust(
+        required=parse_mode(environ.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
+        keys=parse_keys(environ.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
+        signing_key=Path(signing_key).expanduser().absolute() if signing_key else None,
+    )
 
 
 def default_root() -> Path:

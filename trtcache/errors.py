@@ -131,6 +131,37 @@ class CorruptBlobError(StoreError):
 
 
 @dataclass(eq=False)
+class UntrustedEntryError(StoreError):
+    """An entry is sound, and not signed by a key that counts here.
+
+    ``reason`` is one short word that is counted: ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key``,
+    ``bad-signature``.
+    """
+
+    path: str
+    reason: str
+    signer: str = ""
+
+    def __str__(self) -> str:
+        whose = f" by {self.signer}" if self.signer else ""
+        return f"{self.path} is not used: signatures are required, and its own{whose} does not count ({self.reason})"
+
+
+@dataclass(eq=False)
+class UntrustedWriterError(StoreError):
+    """An entry was not stored, because nobody who asks for the same signatures would use it."""
+
+    root: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.root} asks for signatures, and nothing is stored there: {self.why}; "
+            f"see 'trtcache trust', or set TRTCACHE_SIGNATURES=off to use entries of whoever can write there"
+        )
+
+
+@dataclass(eq=False)
 class FormatVersionError(StoreError):
     """A file or a store was written in a format that this version does not read."""
 

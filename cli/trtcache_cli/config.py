@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config import VARIABLES, Config
+from trtcache.config_file import read_settings, settings_path
 from trtcache.quantities import format_size
 from trtcache_cli.output import on_terminal, print_aligned, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+
+_MODES = {None: "", True: "require", False: "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def config(session: Session) -> None:
 
 def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> list[Setting]:
     """Return every variable with its value; ``named`` if the directory was given on the command line."""
+    path = settings_path(environ)
+    in_file = read_settings(path, VARIABLES)
     values: dict[str, str | int | bool | None] = {
         "TRTCACHE_DIR": str(found.root),
         "TRTCACHE_MAX_SIZE": found.max_size_bytes,
@@ -51,12 +57,22 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_READONLY": found.readonly,
         "TRTCACHE_RECACHE": found.recache,
         "TRTCACHE_FORBID_BUILD": found.forbid_build,
+        "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
+        "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
+        "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
+        "TRTCACHE_CONFIG": str(path),
         "TRTCACHE_LOG": found.log,
     }
-    origins = {variable: "environment" if environ.get(variable) else "default" for variable in VARIABLES}
+    origins = {variable: _origin(variable, environ, in_file) for variable in VARIABLES}
     if named:
         origins["TRTCACHE_DIR"] = "--cache-dir"
     return [Setting(variable, values[variable], origins[variable]) for variable in VARIABLES]
+
+
+def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str]) -> str:
+    if environ.get(variable):
+        return "environment"
+    return "trtcache.toml" if variable in in_file else "default"
 
 
 def _text(setting: Setting) -> str:

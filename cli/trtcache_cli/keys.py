@@ -42,7 +42,7 @@ class KeyType(click.ParamType[str]):
 def _completions(store: DiskStore, prefix: str) -> list[CompletionItem]:
     from trtcache.store.rows import INDEX_NAME, read_rows
 
-    rows = read_rows(store.root / INDEX_NAME) or {}
+    rows = read_rows(store.index_root / INDEX_NAME) or {}
     digests = sorted(stored.digest for stored in store.scan() if stored.digest.startswith(prefix))
     items = []
     for digest in digests[:_MOST_COMPLETIONS]:

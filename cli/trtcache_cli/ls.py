@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.errors import StoreError
 from trtcache.quantities import format_duration, format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import parse_filters
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from trtcache.store.disk import DiskStore
     from trtcache.store.record import Record
+    from trtcache.store.signatures import Verdict
 
 TERMINAL_ROWS = 200
 """How many rows a terminal is shown unasked: rich needs 3.5 s for 10,000."""
@@ -46,10 +49,19 @@ SORTS: dict[str, Callable[[Record], Any]] = {
 @click.option("sort", "-s", "--sort", type=click.Choice(list(SORTS)), default="used", show_default=True)
 @click.option("-r", "--reverse", is_flag=True, help="Turn the order round.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
+@click.option("--signers", is_flag=True, help="Show who signed each entry; so it is where signatures are required.")
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
 @session_options
 @pass_session
-def ls(session: Session, filters: tuple[str, ...], sort: str, reverse: bool, limit: int | None, quiet: bool) -> None:
+def ls(
+    session: Session,
+    filters: tuple[str, ...],
+    sort: str,
+    reverse: bool,
+    limit: int | None,
+    quiet: bool,
+    signers: bool,
+) -> None:
     """List the entries, last used first.
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
@@ -57,29 +69,54 @@ def ls(session: Session, filters: tuple[str, ...], sort: str, reverse: bool, lim
     """
     now_ns = time.time_ns()
     matches = parse_filters(filters, now_ns=now_ns)
-    records = [record for record in load_records(session.store()) if matches(record)]
+    store = session.store()
+    records = [record for record in load_records(store) if matches(record)]
     records.sort(key=SORTS[sort], reverse=reverse)
     if limit is None and on_terminal() and not (session.as_json or quiet):
         limit = TERMINAL_ROWS
         if len(records) > limit:
             note(f"{limit} of {len(records):,} entries; --limit 0 shows all")
     shown = records[:limit] if limit else records
+    if quiet and not session.as_json:
+        print_tsv((record.digest,) for record in shown)
+        return
+    verdicts = _verdicts(store, shown) if signers or store.admission.required else None
     if session.as_json:
-        print_json({"total": len(records), "entries": [record.as_json() for record in shown]})
+        signed: list[dict[str, str | None]] = [{}] * len(shown) if verdicts is None else list(map(_signed, verdicts))
+        entries = [{**record.as_json(), **more} for record, more in zip(shown, signed, strict=True)]
+        print_json({"total": len(records), "entries": entries})
     else:
-        _print(shown, now_ns, quiet=quiet)
+        _print(shown, now_ns, None if verdicts is None else [str(one or "-") for one in verdicts])
 
 
-def _print(records: list[Record], now_ns: int, *, quiet: bool) -> None:
-    if quiet:
-        print_tsv((record.digest,) for record in records)
-    elif not on_terminal():
-        print_tsv(map(_plain, records))
-    elif len(records) > TERMINAL_ROWS:
-        print_aligned(HEADER, [_human(record, now_ns) for record in records])
+def _verdicts(store: DiskStore, records: list[Record]) -> list[Verdict | None]:
+    """Return who signed each entry, from its own file; None for one that is gone or damaged by now."""
+    found: list[Verdict | None] = []
+    for record in records:
+        try:
+            found.append(store.verdict(record.digest))
+        except StoreError:
+            found.append(None)
+    return found
+
+
+def _signed(verdict: Verdict | None) -> dict[str, str | None]:
+    if verdict is None:
+        return {"signer": None, "untrusted": "unreadable"}
+    return {"signer": verdict.signer, "untrusted": verdict.reason}
+
+
+def _print(records: list[Record], now_ns: int, signers: list[str] | None) -> None:
+    header = HEADER if signers is None else (*HEADER, "SIGNER")
+    more = [()] * len(records) if signers is None else [(one,) for one in signers]
+    if not on_terminal():
+        print_tsv((*_plain(record), *end) for record, end in zip(records, more, strict=True))
+        return
+    rows = [(*_human(record, now_ns), *end) for record, end in zip(records, more, strict=True)]
+    if len(records) > TERMINAL_ROWS:
+        print_aligned(header, rows)
     elif records:
-        rows = [_human(record, now_ns) for record in records]
-        print_table(HEADER, rows, right=("SIZE", "BUILD", "AGE", "UNUSED"), flexible="NAME")
+        print_table(header, rows, right=("SIZE", "BUILD", "AGE", "UNUSED"), flexible="NAME")
     else:
         note("no entries")
 

@@ -24,6 +24,7 @@ PROGRAM = "trtcache"
 
 COMMANDS = {
     "run": ("trtcache_cli.run:run", "Run a program with the cache before torch_tensorrt."),
+    "init": ("trtcache_cli.init:init", "Make a store, for yourself or for a group."),
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
@@ -38,6 +39,7 @@ COMMANDS = {
     "rm": ("trtcache_cli.rm:rm", "Remove entries by key."),
     "clean": ("trtcache_cli.clean:clean", "Remove everything but pinned entries."),
     "verify": ("trtcache_cli.verify:verify", "Check every byte of every entry."),
+    "trust": ("trtcache_cli.trust:trust", "Make signing keys, and say whose signatures count."),
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
     "threads": ("trtcache_cli.threads:threads", "Show how many threads calls get, and who said so."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),

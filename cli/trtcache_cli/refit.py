@@ -97,7 +97,7 @@ def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
     from trtcache.memo import KIND, MEMBER, Memo
     from trtcache.store.rows import INDEX_NAME, read_rows
 
-    rows = read_rows(store.root / INDEX_NAME) or {}
+    rows = read_rows(store.index_root / INDEX_NAME) or {}
     for one, row in rows.items():
         if row[1] != KIND:
             continue

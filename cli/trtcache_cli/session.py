@@ -65,7 +65,7 @@ class Session:
 
         if self.cache_dir is not None and not config.root.exists():
             raise NotAStoreError(str(config.root), "there is no such directory")
-        return DiskStore.open(config.root, readonly=readonly)
+        return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
 
 
 filter_option = click.option(

@@ -31,11 +31,12 @@ def show(session: Session, key: str) -> None:
     store = session.store()
     digest = store.resolve(key)
     header = store.header(digest)
-    path, pinned = store.path(digest), digest in store.pins()
+    path, pinned, verdict = store.path(digest), digest in store.pins(), store.verdict(digest)
     if session.as_json:
-        print_json(_document(header, path, pinned=pinned))
+        signed = {"signer": verdict.signer, "untrusted": verdict.reason}
+        print_json({**_document(header, path, pinned=pinned), **signed})
     else:
-        print_pairs(_pairs(header, path, pinned=pinned))
+        print_pairs(_pairs(header, path, pinned=pinned, signer=str(verdict)))
 
 
 def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
@@ -55,7 +56,7 @@ def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
     }
 
 
-def _pairs(header: Header, path: Path, *, pinned: bool) -> list[tuple[str, str]]:
+def _pairs(header: Header, path: Path, *, pinned: bool, signer: str) -> list[tuple[str, str]]:
     created = datetime.fromtimestamp(header.created_ns / 1e9, UTC).isoformat(sep=" ", timespec="seconds")
     pairs = [
         ("key", header.key.digest),
@@ -65,6 +66,7 @@ def _pairs(header: Header, path: Path, *, pinned: bool) -> list[tuple[str, str]]
         ("size", f"{format_size(header.file_bytes)} on disk, {format_size(header.size_bytes)} of content"),
         ("built", f"{created}, in {format_duration(header.build_s)}"),
         ("pinned", "yes" if pinned else "no"),
+        ("signed by", signer),
     ]
     pairs += [(f"by {name}", text) for name, text in sorted(header.provenance.items())]
     pairs += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,10 @@ from trtcache_cli.output import note, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from trtcache.store.disk import DiskStore, Stored
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.listing import Stored
 
 DAMAGED = CorruptBlobError.exit_code
 
@@ -38,19 +39,20 @@ class Finding:
 @session_options
 @pass_session
 def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
-    """Check every byte of all entries, or of those named.
+    """Check every byte of all entries, or of those named, and whose signatures they have.
 
     Exits with 4 if something is damaged, and with 0 once --repair has moved it aside: a damaged entry is built again
-    when it is next asked for.
+    when it is next asked for. Where signatures are required, one that does not count is told and is no damage.
     """
     store = session.writable_store("repair") if repair else session.store()
     wanted = {store.resolve(key) for key in keys}
     files = [stored for stored in store.scan() if not wanted or stored.digest in wanted]
     with _progress(sum(stored.file_bytes for stored in files)) as advance:
         findings = check(store, files, advance)
+    untrusted = _untrusted(store, files, {one.digest for one in findings})
     if repair:
         _repair(store, findings)
-    _report(session, files, findings, repaired=repair)
+    _report(session, files, findings, untrusted, repaired=repair)
     return DAMAGED if findings and not repair else 0
 
 
@@ -70,6 +72,20 @@ def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], No
     return findings
 
 
+def _untrusted(store: DiskStore, files: Sequence[Stored], damaged: Collection[str]) -> list[Finding]:
+    """Return the sound entries that a store which asks for signatures does not take."""
+    if not store.admission.required:
+        return []
+    findings = []
+    for stored in files:
+        if stored.digest not in damaged:
+            with suppress(UnknownKeyError, FormatVersionError):
+                verdict = store.verdict(stored.digest)
+                if verdict.reason is not None:
+                    findings.append(Finding(stored.digest, f"untrusted:{verdict.reason}", verdict.signer or ""))
+    return findings
+
+
 def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     from trtcache.store.catalog import rebuild
 
@@ -78,15 +94,25 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     rebuild(store)
 
 
-def _report(session: Session, files: Sequence[Stored], findings: Sequence[Finding], *, repaired: bool) -> None:
+def _report(
+    session: Session,
+    files: Sequence[Stored],
+    findings: Sequence[Finding],
+    untrusted: Sequence[Finding],
+    *,
+    repaired: bool,
+) -> None:
     checked_bytes = sum(stored.file_bytes for stored in files)
     if session.as_json:
         damaged = [{"key": one.digest, "reason": one.reason, "why": one.why} for one in findings]
-        print_json({"checked": len(files), "checked_bytes": checked_bytes, "damaged": damaged, "repaired": repaired})
+        others = [{"key": one.digest, "reason": one.reason, "signer": one.why or None} for one in untrusted]
+        sums = {"checked": len(files), "checked_bytes": checked_bytes, "repaired": repaired}
+        print_json({**sums, "damaged": damaged, "untrusted": others})
         return
-    print_tsv((one.digest, one.reason, one.why) for one in findings)
+    print_tsv((one.digest, one.reason, one.why) for one in [*findings, *untrusted])
     done = "; moved aside, and the index made anew" if repaired else ""
-    note(f"{len(files):,} entries, {format_size(checked_bytes)}: {len(findings):,} damaged{done}")
+    others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
+    note(f"{len(files):,} entries, {format_size(checked_bytes)}: {len(findings):,} damaged{others_too}{done}")
 
 
 @contextmanager

@@ -40,8 +40,9 @@ def test_every_command_takes_the_common_options(name: str) -> None:
     """--json and --cache-dir are everywhere."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    options = {option for param in command.params for option in param.opts}
-    assert {"--json", "--cache-dir"} <= options
+    for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+        options = {option for param in one.params for option in param.opts}
+        assert {"--json", "--cache-dir"} <= options
 
 
 def test_the_help_lists_commands_and_exit_codes(run: Callable[..., Result]) -> None:
@@ -63,7 +64,8 @@ def test_the_documentation_has_every_command_and_option() -> None:
         assert f"## trtcache {name}\n" in text or f"`trtcache {name}`" in text, name
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        for param in command.params:
+        below = command.commands.values() if isinstance(command, click.Group) else []
+        for param in [*command.params, *(param for one in below for param in one.params)]:
             if isinstance(param, click.Option):
                 assert f"`{param.opts[-1]}" in text, (name, param.opts)
 

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from trtcache.store.events import Event, EventLog, read_from
+from trtcache.store.folders import Folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def log_in(directory: Path, *, host: str = "h", writable: bool = True) -> EventLog:
     """Return a log with a fixed clock."""
-    return EventLog(directory / "events", clock_ns=lambda: 7, writable=writable, host=host)
+    return EventLog(Folders(directory, shared=False), clock_ns=lambda: 7, writable=writable, host=host)
 
 
 def test_events_come_back(tmp_path: Path) -> None:

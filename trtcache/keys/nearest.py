@@ -98,7 +98,7 @@ def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
     for member in header.members:
         if member.name == GRAPH_MEMBER:
             try:
-                file = ArtifactFile(store.path(header.key.digest))
+                file = ArtifactFile(store.path(header.key.digest), shared=store.shared)
                 return StoredGraph.of(json.loads(bytes(file.read(member, mapped=False))))
             except (OSError, StoreError, ValueError):
                 return None
@@ -112,7 +112,7 @@ def stored_graphs(store: DiskStore, one: Header, other: Header) -> tuple[StoredG
 
 
 def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[Header]:
-    rows = read_rows(store.root / INDEX_NAME) or {}
+    rows = read_rows(store.index_root / INDEX_NAME) or {}
 
     def rank(digest: str, used_ns: int) -> tuple[bool, int]:
         row = rows.get(digest)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trtcache.store.artifact import Header
-    from trtcache.store.disk import DiskStore, Stored
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.listing import Stored
     from trtcache.values import CacheKey
 
 _KIND = COLUMNS.index("kind")
@@ -75,7 +76,7 @@ def _split(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | Non
 
 
 def _headers(store: DiskStore, key: CacheKey) -> Iterator[tuple[Stored, Header]]:
-    rows = read_rows(store.root / INDEX_NAME) or {}
+    rows = read_rows(store.index_root / INDEX_NAME) or {}
     for stored in store.scan():
         row = rows.get(stored.digest)
         if row is not None and row[_KIND] != key.kind:

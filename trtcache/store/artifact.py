@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -25,6 +25,9 @@ ALIGNMENT: Final = 4096
 MAX_HEADER_BYTES: Final = 16 << 20
 MAX_SIGNATURES_BYTES: Final = 64 << 10
 MAX_MEMBERS: Final = 1024
+MAX_VALUES: Final = 1 << 20
+"""How many values a header may have: 16 MiB of empty lists would be 450 MB of memory."""
+
 MAX_RATIO: Final = 1024
 """How many times its stored bytes a compressed member may be: a bound on what a small file can make a reader hold."""
 
@@ -34,6 +37,12 @@ Codec: TypeAlias = Literal["stored", "zstd"]
 Content: TypeAlias = "bytes | bytearray | memoryview | Path"
 Built: TypeAlias = "Content | Mapping[str, Content]"
 """What a build function returns: the artifact's bytes, the path of its file, or several members by name."""
+
+Sign: TypeAlias = "Callable[[int, bytes], bytes]"
+"""Makes the block of signatures of a header: of the format's version and the header's bytes."""
+
+Admit: TypeAlias = "Callable[[int, bytes, bytes], None]"
+"""Raises for a version, a header's bytes and its signatures that do not count."""
 
 _FIELDS = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -194,11 +203,12 @@ def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Hea
     )
 
 
-def encode_front(header: Header, header_bytes: int) -> bytes:
-    """Return the prelude and the header, padded with spaces to ``header_bytes``, without signatures."""
+def encode_front(header: Header, header_bytes: int, sign: Sign | None = None) -> bytes:
+    """Return the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
     body = encode_header(header).ljust(header_bytes)
-    first = _FIELDS.pack(MAGIC, FORMAT, len(body), 0, 0, header.file_bytes)
-    return first + hash_bytes(first + body) + body
+    signatures = sign(FORMAT, body) if sign else b""
+    first = _FIELDS.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
+    return first + hash_bytes(first + body + signatures) + body + signatures
 
 
 def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
@@ -220,19 +230,25 @@ def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
     return prelude
 
 
-def parse_header(raw: bytes, prelude: Prelude, path: str) -> Header:
+def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> Header:
     """Return the header of a file, from all its bytes before the members, after authenticating them.
+
+    ``admit`` is given the version, the header's bytes and the signatures, before anything of the header is looked at.
 
     Raises:
         CorruptBlobError: the digest does not fit, or the header breaks the grammar.
         FormatVersionError: it is sound and of another format.
+        UntrustedEntryError: ``admit`` refuses it.
     """
     if hash_bytes(raw[: _FIELDS.size] + raw[PRELUDE_BYTES:]) != prelude.digest:
         raise CorruptBlobError(path, "header", "its digest does not fit")
     if prelude.version != FORMAT:
         raise FormatVersionError(path, prelude.version, FORMAT)
+    body = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
+    if admit is not None:
+        admit(prelude.version, body, raw[prelude.members_from - prelude.signatures_bytes : prelude.members_from])
     try:
-        header = _decode_header(raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes], prelude.file_bytes)
+        header = _decode_header(body, prelude.file_bytes)
         _check_layout(header, prelude.members_from)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CorruptBlobError(path, "header", f"it breaks the grammar: {error}") from error
@@ -240,6 +256,8 @@ def parse_header(raw: bytes, prelude: Prelude, path: str) -> Header:
 
 
 def _decode_header(raw: bytes, file_bytes: int) -> Header:
+    if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
     document = json.loads(raw.decode())
     if b"\\ud" in raw.lower():
         json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trtcache.store.counters import Counters
-    from trtcache.store.disk import DiskStore, Stored
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.listing import Stored
     from trtcache.store.rows import Row
 
 _LOG = logging.getLogger("trtcache.store")
@@ -45,7 +46,7 @@ def load_records(store: DiskStore) -> list[Record]:
     """
     pins = store.pins()
     files = {stored.digest: stored for stored in store.scan()}
-    rows = read_rows(store.root / INDEX_NAME)
+    rows = read_rows(store.index_root / INDEX_NAME)
     difference = compare(files, rows or {})
     gone = set(difference.fileless) | {stored.digest for stored in difference.unread}
     records = [_joined(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
@@ -96,9 +97,9 @@ def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole
     from trtcache.store.index import rebuild_index, write_rows
 
     try:
-        write_rows(store.root, put=put, drop=drop)
-        if whole and read_rows(store.root / INDEX_NAME) is None:
-            rebuild_index(store.root, put)  # it takes rows and gives back others: one of a wrong type, say
+        write_rows(store.index_root, put=put, drop=drop)
+        if whole and read_rows(store.index_root / INDEX_NAME) is None:
+            rebuild_index(store.index_root, put)  # it takes rows and gives back others: one of a wrong type, say
     except StoreError as error:
         _LOG.warning("%s", error)
 
@@ -119,7 +120,7 @@ def rebuild(store: DiskStore) -> list[Record]:
 
     pins = store.pins()
     records = _read(store, store.scan(), pins)
-    rebuild_index(store.root, records)
+    rebuild_index(store.index_root, records)
     return records
 
 
@@ -136,7 +137,7 @@ def counters(store: DiskStore) -> Counters:
         from trtcache.store.index import on_index
 
         try:
-            return on_index(store.root, lambda index: index.fold(lambda offsets: tails(logs, offsets)))
+            return on_index(store.index_root, lambda index: index.fold(lambda offsets: tails(logs, offsets)))
         except StoreError as error:
             _LOG.warning("%s", error)
     return tails(logs, {})[0]

@@ -45,7 +45,7 @@ def tails(logs: Iterable[Path], offsets: Mapping[str, int]) -> tuple[Counters, d
     reached: dict[str, int] = {}
     for log in logs:
         offset_bytes = offsets.get(log.name, 0)
-        if log.stat().st_size < offset_bytes:
+        if log.lstat().st_size < offset_bytes:
             offset_bytes = 0
         events, reached[log.name] = read_from(log, offset_bytes)
         _count(events, counters)

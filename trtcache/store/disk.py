@@ -10,94 +10,110 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trtcache.errors import (
-    AmbiguousKeyError,
     CorruptBlobError,
     FormatVersionError,
     ReadOnlyError,
     UnknownKeyError,
+    UntrustedEntryError,
+    UntrustedWriterError,
 )
+from trtcache.store.admission import Admission
 from trtcache.store.artifact import Draft
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
-from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_directories, sweep, sync_directory
+from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.flight import flight
+from trtcache.store.folders import Folders
+from trtcache.store.listing import SUFFIX, Stored, folders, resolve, scan
+from trtcache.store.mutex import hold
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.root import is_private, prepare
+from trtcache.store.root import Opened, is_private, prepare, shared_index_root
+from trtcache.trust import Trust
 from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
-    from trtcache.store.artifact import Content, Header
+    from trtcache.store.artifact import Admit, Content, Header
     from trtcache.store.entry import Entry
+    from trtcache.store.signatures import Verdict
 
 _logger = logging.getLogger("trtcache.store")
 
-SUFFIX: Final = ".trtc"
 COLLISION: Final = "collision"
 STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
 
-_ENTRY_NAME = re.compile(r"([0-9a-f]{64})\.trtc")
 _HEX = re.compile(r"[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why there is no entry: ``absent``, ``corrupt:<reason>``, ``collision``, ``format`` or ``unreadable``."""
+    """Why there is no entry: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What a directory listing says about an entry. ``used_ns`` is the file's time of modification."""
-
-    digest: str
-    file_bytes: int
-    used_ns: int
-    inode: int
 
 
 class DiskStore:
     """The entries below one root directory. Make it with ``open``; it holds no state but the root's."""
 
-    def __init__(self, root: Path, *, writable: bool, clock_ns: Callable[[], int]) -> None:
-        self.root = root
-        self.writable = writable
+    def __init__(self, opened: Opened, admission: Admission, clock_ns: Callable[[], int]) -> None:
+        self.root, self.writable, self.shared = opened.root, opened.writable, opened.shared
+        self.admission = admission
         self.clock_ns = clock_ns
-        self.events = EventLog(root / "events", clock_ns=clock_ns, writable=writable)
+        self._folders = Folders(self.root, self.shared)
+        self.events = EventLog(self._folders, clock_ns=clock_ns, writable=self.writable)
 
     @classmethod
     def open(
-        cls, root: str | os.PathLike[str], *, readonly: bool = False, clock_ns: Callable[[], int] = time.time_ns
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        readonly: bool = False,
+        trust: Trust = Trust(),  # noqa: B008  # a value
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> DiskStore:
         """Open the store at ``root``, and make it if the directory is missing or empty.
 
         A store that this user cannot write, or that is opened with ``readonly``, serves hits and is not changed at all.
+        ``trust`` says whose entries count; unless it does, those of a shared store count for nobody.
 
         Raises:
             NotAStoreError: the directory holds something else, or cannot be made or read.
             FormatVersionError: it is a store of a later format.
-            UnsafeStoreError: another user owns it or may write to it.
+            UnsafeStoreError: another user owns it or may write to it, and it was not declared shared.
+            SettingsError: the signing key cannot be read, or ``cryptography`` is wanted and not installed.
         """
-        path = Path(root).absolute()
-        return cls(path, writable=prepare(path, readonly=readonly), clock_ns=clock_ns)
+        opened = prepare(Path(root).absolute(), readonly=readonly)
+        admission = Admission.of(trust, shared=opened.shared, writable=opened.writable, clock_ns=clock_ns)
+        return cls(opened, admission, clock_ns)
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether what is put here is stored: it can be written, and would count for this process itself."""
+        return self.writable and self.admission.objection() is None
 
     @cached_property
     def private(self) -> bool:
         """Whether only this user reaches the store and it is on a local disk, so that large members are mapped."""
         return is_private(self.root)
+
+    @cached_property
+    def index_root(self) -> Path:
+        """The directory of the index: the store's own, of a shared one a private one of this user.
+
+        SQLite opens files by path and follows links, and what members could write into a database of all is not worth
+        the reading of it.
+        """
+        return shared_index_root(self.root) if self.shared else self.root
 
     def path(self, digest: str) -> Path:
         """Return where the entry of a key digest is, or would be."""
@@ -106,13 +122,13 @@ class DiskStore:
     def get(self, key: CacheKey) -> Entry | Miss:
         """Return the entry of ``key``, with every byte of its file verified, or why there is none.
 
-        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is, and so is a
-        sound one that is of another key document with the same digest: it is refused.
+        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is, and so are a
+        sound one that is of another key document with the same digest, and one whose signatures do not count.
         """
         began_s = time.perf_counter()
         inode = _inode(self.path(key.digest))
         try:
-            file = self._open(key.digest)
+            file = self._open(key.digest, self.admission.admit(str(self.path(key.digest))))
             if file.header.key.document != key.document:
                 return self._refused(file)
             contents = file.load(mapped=self.private)
@@ -121,6 +137,9 @@ class DiskStore:
         except FormatVersionError as error:
             _logger.warning("%s", error)
             return Miss("format")
+        except UntrustedEntryError as error:
+            _logger.info("%s", error)
+            return Miss(f"untrusted:{error.reason}")
         except CorruptBlobError as error:
             self._set_aside(key.digest, error, inode)
             return Miss(f"corrupt:{error.reason}")
@@ -144,8 +163,8 @@ class DiskStore:
         _logger.warning("%s was built for another key document of the same digest; it is not used", file.path)
         return Miss(COLLISION)
 
-    def _open(self, digest: str) -> ArtifactFile:
-        file = ArtifactFile(self.path(digest))
+    def _open(self, digest: str, admit: Admit | None = None) -> ArtifactFile:
+        file = ArtifactFile(self.path(digest), shared=self.shared, admit=admit)
         if file.header.key.digest != digest:
             raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
         return file
@@ -179,17 +198,20 @@ class DiskStore:
 
         Raises:
             ReadOnlyError: the store cannot be written.
+            UntrustedWriterError: the store asks for signatures, and this process has no key that counts.
             OSError: the disk is full or failing.
             CorruptBlobError: what was written does not read back.
             BuildError: a member's file cannot be read.
             HeaderSizeError: the key document is too large for a header.
         """
         self._require_writable("store an entry")
+        if objection := self.admission.objection():
+            raise UntrustedWriterError(str(self.root), objection)
         began_s = time.perf_counter()
         draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
         path = self.path(key.digest)
-        make_directories(path.parent, self.root)
-        file = self._publish(draft, path)
+        with self._folders.inside("entries", key.digest[:2], make=True) as folder:
+            file = self._publish(draft, folder / path.name)
         stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
@@ -198,9 +220,9 @@ class DiskStore:
         from trtcache.store.writer import write_artifact  # a hit does not need it
 
         with TemporaryFile(path.parent) as temporary:
-            header = write_artifact(temporary.fd, draft)
+            header = write_artifact(temporary.fd, draft, self.admission.key)
             os.fsync(temporary.fd)
-            file = ArtifactFile(temporary.path)
+            file = ArtifactFile(temporary.path, shared=self.shared)
             if file.header != header:
                 raise CorruptBlobError(str(temporary.path), "header", "it does not read back as it was written")
             file.verify_stored()
@@ -209,9 +231,7 @@ class DiskStore:
 
     def scan(self) -> Iterator[Stored]:
         """Yield what the directories say about each entry, in no order, opening no file."""
-        for directory in _subdirectories(self.root / "entries"):
-            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
-                yield from _stored_in(found)
+        return scan(self.root)
 
     def header(self, digest: str) -> Header:
         """Return an entry's authenticated header; its members are not looked at.
@@ -224,6 +244,20 @@ class DiskStore:
         """
         return self._inspect(digest, verify=False)
 
+    def verdict(self, digest: str) -> Verdict:
+        """Return what an entry's signatures are worth here: by whom it is signed.
+
+        Raises:
+            UnknownKeyError: there is no such entry.
+            CorruptBlobError: the header is damaged, or another entry's.
+            FormatVersionError: the file is of a later format.
+            OSError: the file cannot be read.
+            SettingsError: ``cryptography`` is not installed.
+        """
+        found: list[Verdict] = []
+        self._inspect(digest, verify=False, admit=lambda *front: found.append(self.admission.verdict(*front)))
+        return found[0]
+
     def check(self, digest: str) -> Header:
         """Verify every byte of an entry's file, what its members decompress to, and its key.
 
@@ -235,9 +269,9 @@ class DiskStore:
         """
         return self._inspect(digest, verify=True)
 
-    def _inspect(self, digest: str, *, verify: bool) -> Header:
+    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> Header:
         try:
-            file = self._open(digest)
+            file = self._open(digest, admit)
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
         try:
@@ -256,7 +290,11 @@ class DiskStore:
             OSError: it cannot be deleted.
         """
         self._require_writable("remove an entry")
-        return delete(self.path(digest))
+        try:
+            with self._folders.inside("entries", digest[:2]) as folder:
+                return delete(folder / self.path(digest).name)
+        except FileNotFoundError:
+            return 0
 
     def quarantine(self, digest: str, reason: str) -> None:
         """Move an entry out of the way, for a person to look at, and count it. Nothing happens if it is gone.
@@ -266,11 +304,11 @@ class DiskStore:
             OSError: it cannot be moved.
         """
         self._require_writable("quarantine an entry")
-        directory = self.root / "quarantine"
-        directory.mkdir(mode=0o700, exist_ok=True)
         word = re.sub(r"[^a-z0-9-]", "-", reason.lower())[:32]
+        inside = self._folders.inside
         try:
-            self.path(digest).rename(directory / f"{digest}.{word}.{self.clock_ns()}")
+            with inside("quarantine", make=True) as aside, inside("entries", digest[:2]) as folder:
+                (folder / self.path(digest).name).rename(aside / f"{digest}.{word}.{self.clock_ns()}")
         except FileNotFoundError:
             return
         self.events.append("quarantine", reason=reason, key=digest)
@@ -298,10 +336,9 @@ class DiskStore:
             OSError: the file cannot be made.
         """
         self._require_writable("pin an entry")
-        pins = self.root / "pins"
-        make_directories(pins, self.root)
-        os.close(os.open(pins / digest, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        sync_directory(pins)
+        with self._folders.inside("pins", make=True) as pins:
+            make_permanent(pins / digest)
+            sync_directory(pins)
 
     def unpin(self, digest: str) -> None:
         """Remove a pin; it need not exist.
@@ -311,7 +348,9 @@ class DiskStore:
             OSError: the file cannot be removed.
         """
         self._require_writable("unpin an entry")
-        (self.root / "pins" / digest).unlink(missing_ok=True)
+        with suppress(FileNotFoundError), self._folders.inside("pins") as pins:
+            (pins / digest).unlink()
+            sync_directory(pins)
 
     def resolve(self, prefix: str) -> str:
         """Return the full digest of the one entry whose key begins with ``prefix`` (``b3:`` may come first).
@@ -320,33 +359,32 @@ class DiskStore:
             UnknownKeyError: there is none.
             AmbiguousKeyError: there are several.
         """
-        wanted = prefix.lower().removeprefix("b3:")
-        if not _HEX.fullmatch(wanted):
-            raise UnknownKeyError(prefix)
-        matches = sorted(found.digest for found in self._near(wanted) if found.digest.startswith(wanted))
-        if not matches:
-            raise UnknownKeyError(prefix)
-        if len(matches) > 1:
-            raise AmbiguousKeyError(wanted, tuple(matches))
-        return matches[0]
+        return resolve(self.root, prefix)
 
-    def _near(self, wanted: str) -> Iterator[Stored]:
-        if len(wanted) < 2:
-            yield from self.scan()
-            return
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.root / "entries" / wanted[:2]) as found:
-            yield from _stored_in(found)
-
-    def flight(self, digest: str, *, timeout_s: float | None = None) -> AbstractContextManager[None]:
-        """Return the lock that the builder of a key holds; its file is permanent.
+    @contextmanager
+    def flight(self, digest: str, *, timeout_s: float | None = None) -> Iterator[None]:
+        """Hold the lock that the builder of a key holds; its file is permanent.
 
         Raises:
-            OSError: its directory cannot be made.
+            LockTimeoutError: another held it for ``timeout_s`` seconds.
+            OSError: its directory cannot be made, or the file system has no locks.
         """
-        path = self.root / "locks" / digest[:2] / f"{digest}.lock"
-        for directory in (path.parent.parent, path.parent):
-            directory.mkdir(mode=0o700, exist_ok=True)
-        return flight(path, digest, timeout_s=timeout_s)
+        with (
+            self._folders.inside("locks", digest[:2], make=True) as folder,
+            flight(folder / f"{digest}.lock", digest, timeout_s=timeout_s),
+        ):
+            yield
+
+    @contextmanager
+    def housekeeping(self) -> Iterator[None]:
+        """Hold the lock of who prunes the store.
+
+        Raises:
+            LockTimeoutError: another process prunes.
+            OSError: its directory cannot be made, or the file system has no locks.
+        """
+        with self._folders.inside("locks", make=True) as folder, hold(folder / "prune.lock", timeout_s=0):
+            yield
 
     def sweep(self, *, temporary_s: float = STALE_TEMPORARY_S, quarantine_s: float = STALE_QUARANTINE_S) -> int:
         """Delete temporary files that writers left behind, and old quarantined files; return the bytes freed.
@@ -359,10 +397,15 @@ class DiskStore:
         self._require_writable("sweep")
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
-        freed_bytes = 0
-        for directory in (str(self.root), *_subdirectories(self.root / "entries")):
-            freed_bytes += sweep(directory, TEMPORARY, temporary_ns)
-        return freed_bytes + sweep(self.root / "quarantine", "", quarantine_ns)
+        freed_bytes = self._swept((), TEMPORARY, temporary_ns) + self._swept(("quarantine",), "", quarantine_ns)
+        for name in folders(self.root):
+            freed_bytes += self._swept(("entries", name), TEMPORARY, temporary_ns)
+        return freed_bytes
+
+    def _swept(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
+        with suppress(OSError), self._folders.inside(*names) as folder:
+            return sweep(folder, prefix, before_ns)
+        return 0
 
     def _require_writable(self, action: str) -> None:
         if not self.writable:
@@ -372,25 +415,6 @@ class DiskStore:
 def _check_document(header: Header, path: str) -> None:
     if CacheKey.of_document(header.key.document).digest != header.key.digest:
         raise CorruptBlobError(path, "key", "its key document does not have this digest")
-
-
-def _subdirectories(directory: Path) -> list[str]:
-    try:
-        with os.scandir(directory) as found:
-            return [entry.path for entry in found if len(entry.name) == 2]
-    except FileNotFoundError:
-        return []
-
-
-def _stored_in(found: Iterator[os.DirEntry[str]]) -> Iterator[Stored]:
-    for entry in found:
-        match = _ENTRY_NAME.fullmatch(entry.name)
-        if match is None:
-            continue
-        with suppress(FileNotFoundError):
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):
-                yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _inode(path: Path) -> int:

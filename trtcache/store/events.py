@@ -9,14 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from trtcache.store.files import make_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_MAX_LINE_BYTES = 4096
+    from trtcache.store.folders import Folders
+
+_LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
 
 
@@ -40,9 +45,10 @@ class EventLog:
     """The logs of a store. ``host`` names the one that this process appends to."""
 
     def __init__(
-        self, directory: Path, *, clock_ns: Callable[[], int], writable: bool, host: str | None = None
+        self, folders: Folders, *, clock_ns: Callable[[], int], writable: bool, host: str | None = None
     ) -> None:
-        self.directory = directory
+        self._folders = folders
+        self.directory = folders.root / "events"
         self._clock_ns = clock_ns
         self._writable = writable
         self._name = re.sub(r"[^A-Za-z0-9._-]|^\.", "_", host or os.uname().nodename)[:200] + ".jsonl"
@@ -62,13 +68,22 @@ class EventLog:
             return
 
     def _open(self) -> int:
-        path = self.directory / self._name
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            return os.open(path, flags, 0o600)
+            with self._folders.inside("events") as directory:
+                return self._open_in(directory)
         except FileNotFoundError:
-            self.directory.mkdir(mode=0o700, exist_ok=True)
-            return os.open(path, flags, 0o600)
+            with self._folders.inside("events", make=True) as directory:
+                return self._open_in(directory)
+
+    def _open_in(self, directory: Path) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        path = directory / self._name
+        try:
+            fd = os.open(path, flags)
+        except FileNotFoundError:
+            make_permanent(path)
+            fd = os.open(path, flags)
+        return fd
 
     def logs(self) -> list[Path]:
         """Return the logs of all hosts, in order of their names."""
@@ -88,11 +103,14 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     Raises:
         OSError: the log cannot be read.
     """
-    with path.open("rb") as file:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return [], offset  # a directory or a pipe that somebody put there
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
         file.seek(offset)
         raw = file.read()
     whole = raw[: raw.rfind(b"\n") + 1]
-    events = (_decode(line) for line in whole.splitlines())
+    events = (_decode(line) for line in whole.splitlines() if len(line) <= _LONGEST_READ_BYTES)
     return [event for event in events if event is not None], offset + len(whole)
 
 
@@ -112,5 +130,5 @@ def _decode(line: bytes) -> Event | None:
         document = json.loads(line)
         event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
         return Event(int(document["t"]), event, reason, kind, key, float(document.get("saved_s", 0.0)))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None

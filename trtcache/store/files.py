@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 TEMPORARY: Final = ".tmp-"
 
 
+def file_mode(directory: Path | int) -> int:
+    """Return the mode of files in a directory: 0600, and for the group what a setgid directory gives to it.
+
+    A shared store's directories are setgid, so what is made in them is the members' by itself.
+    """
+    found = os.stat(directory).st_mode  # noqa: PTH116  # a descriptor, too
+    return 0o600 | (found & 0o060 if found & stat.S_ISGID else 0)
+
+
+def directory_mode(directory: Path | int) -> int:
+    """Return the mode of directories in a directory: 0700, or of a setgid one its own."""
+    found = os.stat(directory).st_mode  # noqa: PTH116  # a descriptor, too
+    return 0o2700 | (found & 0o070) if found & stat.S_ISGID else 0o700
+
+
 class TemporaryFile:
     """A new file in ``directory`` that gets its name when it is complete, and else is gone at the end of the block.
 
@@ -24,7 +39,10 @@ class TemporaryFile:
     def __init__(self, directory: Path) -> None:
         self.path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = file_mode(directory)
         self.fd = os.open(self.path, flags, 0o600)
+        if mode != 0o600:
+            os.fchmod(self.fd, mode)  # not by the umask, which is the whole process's
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +75,7 @@ class TemporaryFile:
                 self.path.unlink()
 
 
-def publish_bytes(path: Path, data: bytes) -> None:
+def publish_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Make the small file ``path`` with this content: after a crash it is there as a whole or not at all.
 
     Raises:
@@ -65,24 +83,10 @@ def publish_bytes(path: Path, data: bytes) -> None:
     """
     with TemporaryFile(path.parent) as temporary:
         os.write(temporary.fd, data)
+        if mode is not None:
+            os.fchmod(temporary.fd, mode)
         os.fsync(temporary.fd)
         temporary.commit(path)
-
-
-def make_directories(directory: Path, root: Path) -> None:
-    """Make ``directory`` below ``root`` and flush each name on the way, whoever made it.
-
-    A directory that another process made an instant ago may not be on the disk yet.
-
-    Raises:
-        OSError: one cannot be made.
-    """
-    path = root
-    for part in directory.relative_to(root).parts:
-        parent, path = path, path / part
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        sync_directory(parent)
 
 
 def sync_directory(directory: Path) -> None:
@@ -96,6 +100,22 @@ def sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def make_permanent(path: Path) -> None:
+    """Make an empty file that has its mode from the instant that it is there; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if file_mode(path.parent) == 0o600:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    elif not os.path.lexists(path):
+        with TemporaryFile(path.parent) as temporary:
+            with suppress(FileExistsError):
+                path.hardlink_to(temporary.path)
+            temporary.close()
+            temporary.path.unlink()
 
 
 def sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int:

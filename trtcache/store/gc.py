@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trtcache.errors import IndexUnavailableError, LockTimeoutError
-from trtcache.store.mutex import hold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -95,7 +94,7 @@ def _drop_rows(store: DiskStore, digests: Collection[str]) -> None:
     from trtcache.store.index import write_rows
 
     try:
-        write_rows(store.root, drop=digests)
+        write_rows(store.index_root, drop=digests)
     except IndexUnavailableError as error:
         _LOG.warning("%s", error)
 
@@ -190,7 +189,7 @@ def prune_after_put(store: DiskStore, max_size_bytes: int, *, keep: Collection[s
     from trtcache.store.catalog import load_records
 
     try:
-        with hold(store.root / "locks" / "prune.lock", timeout_s=0):
+        with store.housekeeping():
             records = load_records(store)
             limit_bytes = int(max_size_bytes * LOW_WATER)
             return plan_prune(records, now_ns=time.time_ns(), max_size_bytes=limit_bytes, keep=keep).execute(store)

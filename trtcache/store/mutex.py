@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from trtcache.errors import LockTimeoutError
+from trtcache.store.files import file_mode, make_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,10 @@ def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
     from filelock import FileLock, Timeout  # 50 ms, which a hit or a listing need not pay
 
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(path, mode=0o600, thread_local=False, poll_interval=_POLL_S, fallback_to_soft=False)
+    mode = file_mode(path.parent)
+    if mode != 0o600:
+        make_permanent(path)  # a member who came between its making and its mode would have no lock
+    lock = FileLock(path, mode=mode, thread_local=False, poll_interval=_POLL_S, fallback_to_soft=False)
     try:
         lock.acquire(timeout=timeout_s)
     except Timeout as error:

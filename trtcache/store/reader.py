@@ -23,6 +23,8 @@ from trtcache.values import hash_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trtcache.store.artifact import Admit
+
 Buffer: TypeAlias = "bytes | memoryview"
 
 MAP_FROM_BYTES = 1 << 20
@@ -37,31 +39,35 @@ class ArtifactFile:
     readable.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool = False, admit: Admit | None = None) -> None:
         """Open ``path``, check that it is a plain file that no other user can change, and read its header.
+
+        In a ``shared`` store the members of its group may have written it. ``admit`` says whether its signatures count,
+        before its header is parsed.
 
         Raises:
             FileNotFoundError: there is no such file.
             OSError: it cannot be opened or read.
             CorruptBlobError: it is not an artifact file, or a damaged one.
             FormatVersionError: it is an artifact file of another format.
+            UntrustedEntryError: ``admit`` refuses it.
         """
         self.path = path
         self._fd = _open(path)
         self.close = weakref.finalize(self, os.close, self._fd)
         try:
             self.stat = os.fstat(self._fd)
-            _check_stat(self.stat, str(path))
-            self.prelude, self.header = self._read_header()
+            _check_stat(self.stat, str(path), shared=shared)
+            self.prelude, self.header = self._read_header(admit)
         except BaseException:
             self.close()
             raise
 
-    def _read_header(self) -> tuple[Prelude, Header]:
+    def _read_header(self, admit: Admit | None) -> tuple[Prelude, Header]:
         raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
         prelude = parse_prelude(raw, self.stat.st_size, str(self.path))
         rest = self._read(PRELUDE_BYTES, prelude.members_from - PRELUDE_BYTES)
-        return prelude, parse_header(raw + rest, prelude, str(self.path))
+        return prelude, parse_header(raw + rest, prelude, str(self.path), admit)
 
     def touch(self) -> None:
         """Set the file's times to now, as a sign of use; a failure is of no consequence."""
@@ -170,8 +176,11 @@ def _open(path: Path) -> int:
         raise
 
 
-def _check_stat(found: os.stat_result, path: str) -> None:
+def _check_stat(found: os.stat_result, path: str, *, shared: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise CorruptBlobError(path, "file", "it is not a regular file")
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o022:
+    if found.st_nlink > 1:
+        raise CorruptBlobError(path, "file", "it has another name somewhere, a hard link, through which it can change")
+    owned = shared or found.st_uid in (os.geteuid(), 0)
+    if not owned or found.st_mode & (0o002 if shared else 0o022):
         raise CorruptBlobError(path, "file", "another user could have written it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.store.artifact import Header
-    from trtcache.store.disk import Stored
+    from trtcache.store.listing import Stored
 
 
 @dataclass(frozen=True, slots=True)

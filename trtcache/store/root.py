@@ -6,52 +6,63 @@ store: the marker is renamed into place complete, and everything else in the dir
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
-from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
+from platformdirs import user_cache_path
 
-MARKER: Final = "trtcache-store.json"
+from trtcache.errors import FormatVersionError, NotAStoreError
+from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
+from trtcache.store.marker import MARKER, STORE_FORMAT, format_of, read_marker, write_marker
+from trtcache.store.safety import check_safety
+from trtcache.values import hash_bytes
+
 TAG: Final = "CACHEDIR.TAG"
-STORE_FORMAT: Final = 1
 
 _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This is the cache of trtcache: everything in it can be built again.
 # For what cache directory tags are, see https://bford.info/cachedir/
 """
-_MAX_MARKER_BYTES = 4096
 _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 
 
-def prepare(root: Path, *, readonly: bool) -> bool:
-    """Make ``root`` a store if it is missing or empty, check it, and return whether it can be written.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A checked root: where it really is, whether this user may write to it, and whether it was declared shared."""
+
+    root: Path
+    writable: bool
+    shared: bool = False
+
+
+def prepare(root: Path, *, readonly: bool) -> Opened:
+    """Make ``root`` a store if it is missing or empty, and check it.
 
     Raises:
         NotAStoreError: it holds something else, or cannot be made or read.
         FormatVersionError: it is a store of a later format.
-        UnsafeStoreError: another user owns it or may write to it.
+        UnsafeStoreError: another user owns it or may write to it, and it was not declared shared.
     """
     try:
         if root.is_symlink() and not root.exists():
             raise NotAStoreError(str(root), f"it is a link to {root.readlink()}, which is not there")
         if not readonly:
-            _make(root)
-        if not root.exists():
-            return False
-        _check_owner(root, root.stat())
-        writable = not readonly and os.access(root, os.W_OK | os.X_OK, effective_ids=True)
-        _check_marker(root, writable=writable)
-        if writable and not (root / TAG).exists():
-            publish_bytes(root / TAG, _TAG_TEXT)
+            make_root(root)
+        real = root.resolve()  # a link on the way could lead elsewhere by the next call
+        if not real.exists():
+            return Opened(real, writable=False)
+        shared = check_safety(real)
+        writable = not readonly and os.access(real, os.W_OK | os.X_OK, effective_ids=True)
+        _check_marker(real, writable=writable)
+        if writable and not (real / TAG).exists():
+            publish_bytes(real / TAG, _TAG_TEXT)
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot be made or read ({error.strerror})") from error
-    return writable
+    return Opened(real, writable, shared)
 
 
 def is_store(root: Path) -> bool:
@@ -59,62 +70,43 @@ def is_store(root: Path) -> bool:
     return (root / MARKER).is_file()
 
 
-def _make(root: Path) -> None:
+def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
+    """Make a directory that is missing, and those above it, for this user alone.
+
+    Raises:
+        OSError: one cannot be made.
+    """
     if root.exists():
         return
     for missing in reversed([root, *(parent for parent in root.parents if not parent.exists())]):
         with suppress(FileExistsError):
             missing.mkdir(mode=0o700)
+            if missing != root and parents_mode != 0o700:
+                missing.chmod(parents_mode)
         sync_directory(missing.parent)
 
 
-def _check_owner(root: Path, found: os.stat_result) -> None:
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotAStoreError(str(root), "it is not a directory")
-    if found.st_uid not in (os.geteuid(), 0):
-        raise UnsafeStoreError(str(root), f"it belongs to user {found.st_uid}; name a directory of your own")
-    if found.st_mode & 0o022:
-        raise UnsafeStoreError(str(root), f"other users may write to it; run: chmod go-w {root}")
-
-
 def _check_marker(root: Path, *, writable: bool) -> None:
-    raw = _read_marker(root)
-    names = [] if raw is not None else os.listdir(root)  # noqa: PTH208  # names alone are wanted
+    found = read_marker(root)
+    names = [] if found else os.listdir(root)  # noqa: PTH208  # names alone are wanted
     if MARKER in names:
-        raw = _read_marker(root)  # another process has made the store meanwhile
-    if raw is not None:
-        _check_format(root, raw)
+        found = read_marker(root)  # another process has made the store meanwhile
+    if found is not None:
+        _check_format(root, found[0])
         return
     for name in names:
         if name != TAG and not name.startswith(TEMPORARY):
             raise NotAStoreError(str(root), f"it has no {MARKER} and holds {name!r}; name an empty directory")
     if writable:
-        publish_bytes(root / MARKER, b'{"format": %d}\n' % STORE_FORMAT)
-
-
-def _read_marker(root: Path) -> bytes | None:
-    try:
-        fd = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        return file.read(_MAX_MARKER_BYTES)
+        write_marker(root)
 
 
 def _check_format(root: Path, raw: bytes) -> None:
-    found = _format_of(raw)
+    found = format_of(raw)
     if found is None:
         raise NotAStoreError(str(root), f"its {MARKER} is damaged; remove that file if the directory is a cache")
     if found > STORE_FORMAT:
         raise FormatVersionError(str(root), found, STORE_FORMAT)
-
-
-def _format_of(raw: bytes) -> int | None:
-    try:
-        found = json.loads(raw)["format"]
-    except (KeyError, TypeError, ValueError):
-        return None
-    return found if type(found) is int and found > 0 else None
 
 
 def is_private(root: Path) -> bool:
@@ -144,3 +136,11 @@ def filesystem_type(path: Path) -> str:
         if below and len(point) >= len(best):
             best, found = point, source.split(" ")[0]
     return found
+
+
+def shared_index_root(root: Path) -> Path:
+    """Return the directory of this user's index of a shared store, made if it can be."""
+    path = user_cache_path("trtcache-indexes", appauthor=False) / hash_bytes(os.fsencode(root)).hex()[:32]
+    with suppress(OSError):
+        make_root(path)
+    return path

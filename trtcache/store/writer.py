@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +27,21 @@ from trtcache.store.artifact import (
     reserved_bytes,
 )
 from trtcache.store.compression import compressed_size, compressor
+from trtcache.store.signatures import LINE_BYTES, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trtcache.signing import SecretKey
 
 CHUNK_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
-def write_artifact(fd: int, draft: Draft) -> Header:
+def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Header:
     """Write ``draft`` to the empty file ``fd`` and return its header. Holds a few MiB, however large a member is.
 
-    Does not flush: the caller calls ``fsync``.
+    ``key`` signs the header. Does not flush: the caller calls ``fsync``.
 
     Raises:
         OSError: the file cannot be written.
@@ -47,7 +51,7 @@ def write_artifact(fd: int, draft: Draft) -> Header:
     header_bytes = reserved_bytes(draft)
     if header_bytes > MAX_HEADER_BYTES:
         raise HeaderSizeError(header_bytes, MAX_HEADER_BYTES)
-    end = PRELUDE_BYTES + header_bytes
+    end = PRELUDE_BYTES + header_bytes + (LINE_BYTES if key else 0)
     members = []
     for name, content in draft.contents.items():
         with _opened(content, draft.kind) as source:
@@ -56,7 +60,7 @@ def write_artifact(fd: int, draft: Draft) -> Header:
         end = member.end
     os.ftruncate(fd, end)  # a last member without bytes ends the file after its padding
     header = header_of(draft, tuple(members), end)
-    write_at(fd, encode_front(header, header_bytes), 0)
+    write_at(fd, encode_front(header, header_bytes, partial(sign, key) if key else None), 0)
     return header
 
 

@@ -1,0 +1,153 @@
+"""``trtcache trust``: make keys, and say whose signatures count."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.config import VARIABLES, Config
+from trtcache.config_file import read_settings, setting_name, settings_path, write_setting
+from trtcache.errors import SettingsError, did_you_mean
+from trtcache.trust import PublicKey, check_key_name, parse_keys
+from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trtcache.signing import SecretKey
+
+_KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
+
+
+@click.group(
+    epilog=examples("trtcache trust keygen ci-main", "trtcache trust add ci-main:3b6a...", "trtcache trust ls --json")
+)
+def trust() -> None:
+    """Make signing keys, and say whose signatures count.
+
+    Settings are written to trtcache.toml in your configuration folder ('trtcache config' says where). In a shared
+    store only entries count that a trusted key signed.
+    """
+
+
+@trust.command(epilog=examples("trtcache trust keygen ci-main", "trtcache trust keygen ci-pr --output ci-pr.secret"))
+@click.argument("name")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Only write the secret key to this file."
+)
+@session_options
+@pass_session
+def keygen(session: Session, name: str, output: Path | None) -> None:
+    """Make a key, and print its public half for others to trust.
+
+    The secret key goes to a file that you alone can read; unless --output says where, new entries are signed with it
+    from then on, and it counts for yourself.
+    """
+    from trtcache.signing import SecretKey
+
+    key = SecretKey.generate(name)
+    public = key.public
+    path = output or settings_path(os.environ).parent / "keys" / f"{name}.secret"
+    _write_key(key, path)
+    if output is None:
+        _add(public)
+        _set(_SIGNING_KEY, str(path))
+        note(f"new entries are signed with {path}")
+    if session.as_json:
+        print_json({"name": name, "public": str(public), "secret": str(path.absolute())})
+    else:
+        click.echo(str(public))
+
+
+@trust.command(
+    epilog=examples("trtcache trust add ci-main:3b6a...", "trtcache trust add ci-main:3b6a... --until 2027-01-31")
+)
+@click.argument("key", metavar="NAME:HEX")
+@click.option("--until", metavar="DATE", help="Let its signatures count to the end of this day (UTC).")
+@session_options
+@pass_session
+def add(session: Session, key: str, until: str | None) -> None:
+    """Let entries that this public key signed count."""
+    added = PublicKey.parse(key if until is None else f"{key}:{until}")
+    _add(added)
+    if session.as_json:
+        print_json({"added": str(added)})
+
+
+@trust.command(epilog=examples("trtcache trust rm ci-pr"))
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@session_options
+@pass_session
+def rm(session: Session, names: tuple[str, ...]) -> None:
+    """Let entries that these keys signed count no more. Nothing is deleted: they are misses, and built again."""
+    known = _in_file()
+    for name in names:
+        if name not in {key.name for key in known}:
+            raise SettingsError("key", f"{name!r}: {did_you_mean(name, [key.name for key in known])}")
+    _write([key for key in known if key.name not in names])
+    if session.as_json:
+        print_json({"removed": list(names)})
+
+
+@trust.command(epilog=examples("trtcache trust ls", "trtcache trust ls --json"))
+@session_options
+@pass_session
+def ls(session: Session) -> None:
+    """List the keys whose signatures count, and the one that new entries are signed with."""
+    config = session.config()
+    signing = _signing_key(config)
+    rows = [
+        (key.name, key.raw.hex(), key.until.isoformat() if key.until else "", "signs" if key.raw == signing else "")
+        for key in config.trust.keys
+    ]
+    if session.as_json:
+        fields = ("name", "key", "until", "signs")
+        print_json({"keys": [dict(zip(fields, (*row[:2], row[2] or None, bool(row[3])), strict=True)) for row in rows]})
+    elif on_terminal():
+        print_aligned(("NAME", "KEY", "UNTIL", "SIGNS"), rows)
+    else:
+        print_tsv(rows)
+
+
+def _signing_key(config: Config) -> bytes | None:
+    if config.trust.signing_key is None:
+        return None
+    from trtcache.signing import SecretKey
+
+    return SecretKey.read(config.trust.signing_key).public.raw
+
+
+def _write_key(key: SecretKey, path: Path) -> None:
+    check_key_name(key.name, "key")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        key.write(path)
+    except FileExistsError as error:
+        raise SettingsError("key", f"there is a key in {path} already; choose another name") from error
+
+
+def _in_file() -> list[PublicKey]:
+    found = read_settings(settings_path(os.environ), VARIABLES)
+    return list(parse_keys(found.get(_KEYS, ""), _KEYS))
+
+
+def _add(key: PublicKey) -> None:
+    known = _in_file()
+    for one in known:
+        if one.name == key.name and one.raw != key.raw:
+            raise SettingsError("key", f"there is another key called {key.name!r}; 'trtcache trust rm' it first")
+    _write([*(one for one in known if one.raw != key.raw), key])
+
+
+def _write(keys: Sequence[PublicKey]) -> None:
+    _set(_KEYS, [str(key) for key in keys])
+
+
+def _set(variable: str, value: str | list[str]) -> None:
+    write_setting(settings_path(os.environ), setting_name(variable), value)
+    if os.environ.get(variable):
+        note(f"{variable} is set in the environment, and comes before what was written to the file")

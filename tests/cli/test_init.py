@@ -1,0 +1,35 @@
+"""``trtcache init``: private and shared stores from the shell."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+
+def test_init_makes_a_private_store(run: Callable[..., Result], root: Path, tmp_path: Path) -> None:
+    """By default where the cache is, or at the path that is given; twice is no error."""
+    assert run("init").out == f"{root}\n"
+    assert run("init", "--json", tmp_path / "other").json == {"root": str(tmp_path / "other"), "shared": False}
+    assert run("init").code == 0
+    assert root.stat().st_mode & 0o7777 == 0o700
+
+
+def test_init_makes_a_shared_store(run: Callable[..., Result], tmp_path: Path) -> None:
+    """It is setgid, and a remark says what entries need there."""
+    done = run("init", "--shared", "--group", os.getgid(), tmp_path / "shared")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'shared'}\n")
+    assert "trtcache trust" in done.err
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o2770
+
+
+def test_init_says_what_is_missing(run: Callable[..., Result], root: Path) -> None:
+    """Sharing needs a group and a group sharing; a group that is not there is an impossible setting."""
+    for line in (["--shared"], ["--group", "root"]):
+        assert (run("init", *line).code, root.exists()) == (2, False)
+    assert run("init", "--shared", "--group", "no-such-group").code == 2

@@ -1,0 +1,216 @@
+"""A store of a group, used by two real users with any umask; and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.store.users import ALICE, BOB, GROUP, OUTSIDER, as_user, needs_root, public_directory
+from trtcache.cache import Cache
+from trtcache.config import Config
+from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
+from trtcache.store.catalog import counters, load_records
+from trtcache.store.disk import DiskStore
+from trtcache.store.marker import MARKER
+from trtcache.store.sharing import group_id, share
+from trtcache.trust import Trust
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from trtcache.store.entry import Entry
+
+KEY = CacheKey.of("test", {"n": 1})
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory for all users."""
+    with public_directory() as made:
+        yield made
+
+
+def built(root: Path, number: int) -> Entry:
+    """Get or build an entry, trusting all members."""
+    cache = Cache(config=Config(root, trust=Trust(required=False)))
+    return cache.get_or_build({"n": number}, lambda: b"engine %d" % number * 999, kind="test")
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> None:
+    """Import what children will need: as other users they may not be able to read this Python."""
+    store = DiskStore.open(tmp_path / "warm")
+    built(store.root, 1)
+    load_records(store)
+    counters(store)
+    store.sweep()
+
+
+@needs_root
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize(("first", "second"), [(0o077, 0o000), (0o022, 0o077), (0o000, 0o027)])
+def test_members_share_whatever_their_umask(public: Path, first: int, second: int) -> None:
+    """Two users take each other's entries, replace, pin, prune and list them; every mode is 2770 or 0660."""
+    root = public / "store"
+
+    def make() -> None:
+        share(root, GROUP)
+        assert built(root, 1).outcome == "built"
+
+    def use() -> None:
+        store = DiskStore.open(root)
+        assert (store.shared, store.writable, store.private) == (True, True, False)
+        assert built(root, 1).outcome == "hit"
+        assert built(root, 2).outcome == "built"
+        store.pin(KEY.digest)
+        store.quarantine(KEY.digest, "tried")
+        assert built(root, 1).outcome == "built"
+        assert {record.pinned for record in load_records(store)} == {False, True}
+        assert sum(tally.count for (_, event, _, _), tally in counters(store).items() if event == "put") == 3
+
+    def tend() -> None:
+        store = DiskStore.open(root)
+        store.unpin(KEY.digest)
+        assert built(root, 2).outcome == "hit"
+        assert store.remove(KEY.digest) > 0
+        assert store.sweep(temporary_s=-1, quarantine_s=-1) > 0
+
+    as_user(ALICE, make, umask=first)
+    as_user(BOB, use, umask=second)
+    as_user(ALICE, tend, umask=first)
+    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in [root, *root.rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o2770}
+    assert {mode for path, mode in modes.items() if path.is_file() and path.name != MARKER} == {0o660}
+    assert modes[root / MARKER] == 0o644
+    assert {path.lstat().st_gid for path in modes} == {GROUP}
+
+
+@needs_root
+def test_who_is_not_a_member_has_no_way_in(public: Path) -> None:
+    """Another user cannot even read a shared store, and is told so."""
+    as_user(ALICE, lambda: share(public / "store", GROUP))
+
+    def look() -> None:
+        with pytest.raises(NotAStoreError, match="Permission denied"):
+            DiskStore.open(public / "store")
+
+    as_user(OUTSIDER, look, group=0)
+
+
+@needs_root
+def test_only_its_owner_declares_a_store_shared(public: Path) -> None:
+    """A directory of another user is refused, and so is one that a member declared shared in its owner's place."""
+    root = public / "store"
+
+    def prepare() -> None:
+        root.mkdir()
+        os.chown(root, -1, GROUP)
+        root.chmod(0o2770)
+
+    def declare() -> None:
+        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}; name a directory of your own, or let"):
+            DiskStore.open(root)
+        (root / MARKER).write_text('{"format": 1, "shared": true}')
+        with pytest.raises(UnsafeStoreError, match="others than its owner could have written that"):
+            DiskStore.open(root)
+        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}, who alone can share it"):
+            share(root, GROUP)
+
+    def refuse() -> None:
+        with pytest.raises(UnsafeStoreError, match="others than its owner could have written that"):
+            DiskStore.open(root)
+
+    as_user(ALICE, prepare)
+    as_user(BOB, declare)
+    as_user(ALICE, refuse)
+
+
+@needs_root
+def test_a_group_that_one_is_not_in_is_named(public: Path) -> None:
+    """Only members can give a directory to a group."""
+
+    def make() -> None:
+        with pytest.raises(NotAStoreError, match="you are not in group 49999"):
+            share(public / "store", 49999)
+
+    as_user(ALICE, make)
+
+
+@pytest.mark.parametrize(("bits", "why"), [(0o2772, "chmod o-w"), (0o0770, "chmod g\\+s")])
+def test_a_shared_root_whose_mode_was_changed_is_refused(tmp_path: Path, bits: int, why: str) -> None:
+    """Open to all, or no longer setgid: the message has the command that helps."""
+    share(tmp_path / "store", os.getgid())
+    (tmp_path / "store").chmod(bits)
+    with pytest.raises(UnsafeStoreError, match=why):
+        DiskStore.open(tmp_path / "store")
+
+
+def test_sharing_twice_changes_nothing_and_a_private_store_is_not_shared(tmp_path: Path) -> None:
+    """A shared store is shared already; what is private, or holds anything else, is refused with what to do."""
+    share(tmp_path / "store", os.getgid())
+    built(tmp_path / "store", 1)
+    share(tmp_path / "store", os.getgid())
+    assert built(tmp_path / "store", 1).outcome == "hit"
+    DiskStore.open(tmp_path / "own")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    for name, why in (("own", "a private store already; name a new directory"), ("full", "holds 'thesis.tex'")):
+        with pytest.raises(NotAStoreError, match=why):
+            share(tmp_path / name, os.getgid())
+    assert built(tmp_path / "own", 1).outcome == "built"
+
+
+def test_a_group_is_a_name_or_a_number() -> None:
+    """A misspelt one is told."""
+    assert group_id("0") == group_id("root") == 0
+    with pytest.raises(SettingsError, match="no group 'rooot'"):
+        group_id("rooot")
+
+
+@pytest.mark.parametrize("bits", [0o777, 0o772])
+def test_a_directory_above_that_others_can_write_is_refused(tmp_path: Path, bits: int) -> None:
+    """They could put another directory in the store's place; a sticky one, as /tmp is, lets them not."""
+    DiskStore.open(tmp_path / "above" / "store")
+    (tmp_path / "above").chmod(bits)
+    with pytest.raises(UnsafeStoreError, match=r"above, in which it lies.*chmod \+t"):
+        DiskStore.open(tmp_path / "above" / "store")
+    (tmp_path / "above").chmod(bits | stat.S_ISVTX)
+    DiskStore.open(tmp_path / "above" / "store")
+
+
+@needs_root
+def test_a_directory_above_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Its owner can do there what he likes."""
+    DiskStore.open(tmp_path / "above" / "store")
+    os.chown(tmp_path / "above", ALICE, -1)
+    with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}"):
+        DiskStore.open(tmp_path / "above" / "store")
+
+
+@pytest.mark.parametrize("name", ["quarantine", "events", "locks", "pins", "entries"])
+def test_a_link_in_the_place_of_a_directory_leads_nowhere(tmp_path: Path, name: str) -> None:
+    """In a shared store nothing is written, swept or deleted through a link that a member put there."""
+    store_root, outside = tmp_path / "store", tmp_path / "outside"
+    share(store_root, os.getgid())
+    entry = built(store_root, 1)
+    outside.mkdir()
+    (outside / "canary").write_text("alive")
+    (outside / "canary").chmod(0o600)
+    os.utime(outside / "canary", (1, 1))
+    before = {path: path.stat().st_mtime_ns for path in [outside, *outside.iterdir()]}
+    (store_root / name).rename(tmp_path / "aside")
+    (store_root / name).symlink_to(outside)
+    store = DiskStore.open(store_root)
+    for number in (1, 2):
+        assert built(store_root, number).read() == b"engine %d" % number * 999
+    for work in (lambda: store.pin(entry.key.digest), lambda: store.quarantine(entry.key.digest, "x")):
+        with contextlib.suppress(OSError):
+            work()
+    store.sweep(temporary_s=-1, quarantine_s=-1)
+    assert {path: path.stat().st_mtime_ns for path in [outside, *outside.iterdir()]} == before

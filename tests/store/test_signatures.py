@@ -1,0 +1,325 @@
+"""The signature matrix: of all that an entry's signatures can be, one thing alone is loaded where they are required."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trtcache.cache import Cache
+from trtcache.config import Config
+from trtcache.errors import SettingsError, UntrustedWriterError
+from trtcache.signing import SecretKey
+from trtcache.store.artifact import _FIELDS, PRELUDE_BYTES, parse_prelude
+from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.entry import Entry
+from trtcache.store.signatures import LINE_BYTES, sign
+from trtcache.trust import PublicKey, Trust
+from trtcache.values import CacheKey, hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OURS, OTHER, EARLIER = (
+    SecretKey(name, bytes([number]) * 32) for number, name in enumerate(("ours", "other", "old"), 1)
+)
+KEY, ELSE = CacheKey.of("test", {"n": 1}), CacheKey.of("test", {"n": 2})
+NOW_NS = 1_800_000_000 * 10**9  # 2027-01-15
+
+
+@dataclass(frozen=True)
+class Front:
+    """The parts of a file before its members, and the rest: to be put together again, changed."""
+
+    version: int
+    header: bytes
+    block: bytes
+    members: bytes
+    members_from: int
+
+    @classmethod
+    def of(cls, raw: bytes) -> Front:
+        """Take a file apart."""
+        prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
+        body = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
+        block = raw[PRELUDE_BYTES + prelude.header_bytes : prelude.members_from]
+        return cls(prelude.version, body, block, raw[4096:], 4096)
+
+    def bytes(self) -> bytes:
+        """Put it together, with the digest that fits."""
+        total = self.members_from + len(self.members)
+        first = _FIELDS.pack(b"\x89TRTC\r\n\x1a", self.version, len(self.header), len(self.block), 0, total)
+        front = first + hash_bytes(first + self.header + self.block) + self.header + self.block
+        return front.ljust(self.members_from, b"\0") + self.members
+
+
+def signed(key: SecretKey | None, tmp_path: Path, which: CacheKey = KEY, *, content: bytes = b"engine") -> bytes:
+    """Return the file of an entry that a key signed."""
+    trust = Trust()
+    if key is not None:
+        path = tmp_path / f"{key.name}.secret"
+        path.unlink(missing_ok=True)
+        key.write(path)
+        trust = Trust(signing_key=path)
+    store = DiskStore.open(tmp_path / "made", trust=trust, clock_ns=lambda: NOW_NS)
+    store.put(which, {"artifact": content * 999}, kind="test")
+    return store.path(which.digest).read_bytes()
+
+
+def field(name: str, value: Any) -> Callable[[Front], Front]:
+    """Change one field of the header, and leave its signature."""
+
+    def change(front: Front) -> Front:
+        document = json.loads(front.header)
+        document[name] = value
+        body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        return replace(front, header=body.ljust(len(front.header)))
+
+    return change
+
+
+def _member(front: Front) -> Front:
+    document = json.loads(front.header)
+    document["members"][0]["name"] = "brtifact"
+    return replace(front, header=json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _block(change: Callable[[bytes], bytes]) -> Callable[[Front], Front]:
+    return lambda front: replace(front, block=change(front.block))
+
+
+def _by(key: SecretKey) -> Callable[[Front], Front]:
+    return lambda front: replace(front, block=sign(key, front.version, front.header))
+
+
+def _with(key: SecretKey) -> Callable[[Front], Front]:
+    def add(front: Front) -> Front:
+        lines = sorted([front.block, sign(key, front.version, front.header)])
+        return replace(front, block=b"".join(lines))
+
+    return add
+
+
+FORGED = {
+    "valid": (lambda front: front, None),
+    "valid beside another's": (_with(OTHER), None),
+    "unsigned": (_block(lambda _: b""), "unsigned"),
+    "by another key": (_by(OTHER), "unknown-key"),
+    "by an expired key": (_by(EARLIER), "expired-key"),
+    "another digit": (
+        _block(lambda block: block[:70] + (b"1" if block[70:71] == b"0" else b"0") + block[71:]),
+        "bad-signature",
+    ),
+    "all zero": (_block(lambda block: block[:65] + b"0" * 128 + b"\n"), "bad-signature"),
+    "another's under our key": (
+        lambda front: replace(front, block=front.block[:65] + _by(OTHER)(front).block[65:]),
+        "bad-signature",
+    ),
+    "of no version": (lambda front: replace(front, block=sign(OURS, 0, front.header)), "bad-signature"),
+    "of the header without its spaces": (
+        lambda front: replace(front, block=sign(OURS, 1, front.header.rstrip())),
+        "bad-signature",
+    ),
+    "cut short": (_block(lambda block: block[:-2]), "malformed"),
+    "twice": (_block(lambda block: block * 2), "malformed"),
+    "in capitals": (_block(bytes.upper), "malformed"),
+    "with more behind it": (_block(lambda block: block + b"x"), "malformed"),
+    "text": (_block(lambda _: b"trust me\n"), "malformed"),
+    "another name": (field("name", "bert"), "bad-signature"),
+    "another kind": (field("kind", "tesu"), "bad-signature"),
+    "another time": (field("created_ns", 1), "bad-signature"),
+    "another builder": (field("provenance", {"host": "ours"}), "bad-signature"),
+    "another duration": (field("build_s", 9.0), "bad-signature"),
+    "another member": (_member, "bad-signature"),
+    "another key document": (
+        field("key", {"digest": f"b3:{KEY.digest}", "document": ELSE.document}),
+        "bad-signature",
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Put a file where the entry of the key belongs, in a store of its own."""
+
+    def put(raw: bytes) -> Path:
+        store = DiskStore.open(tmp_path / "store")
+        path = store.path(KEY.digest)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(raw)
+        path.chmod(0o600)
+        return store.root
+
+    return put
+
+
+def trusting(root: Path, *keys: PublicKey, required: bool | None = True) -> DiskStore:
+    """Open a store for a reader who trusts these keys."""
+    return DiskStore.open(root, trust=Trust(required, keys), clock_ns=lambda: NOW_NS)
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_one_cell_alone_is_loaded(tmp_path: Path, place: Callable[[bytes], Path], name: str) -> None:
+    """Every other is a miss with its reason, stays where it is, and reaches nobody."""
+    forge, reason = FORGED[name]
+    root = place(forge(Front.of(signed(OURS, tmp_path))).bytes())
+    expired = replace(EARLIER.public, until=date(2027, 1, 14))
+    found = trusting(root, OURS.public, expired).get(KEY)
+    if reason is None:
+        assert isinstance(found, Entry)
+        assert found.read() == b"engine" * 999
+    else:
+        assert found == Miss(f"untrusted:{reason}")
+    assert DiskStore.open(root).path(KEY.digest).exists()
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_without_signatures_asked_for_they_are_ignored(
+    tmp_path: Path, place: Callable[[bytes], Path], name: str
+) -> None:
+    """What differs in its signatures alone is a hit then, and a header that was changed is what its digests say."""
+    forge, _ = FORGED[name]
+    root = place(forge(Front.of(signed(OURS, tmp_path))).bytes())
+    found = trusting(root, OURS.public, required=False).get(KEY)
+    assert isinstance(found, Entry) == (name != "another key document")
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ((), "unknown-key"),
+        ((OTHER.public,), "unknown-key"),
+        ((PublicKey("ours", OTHER.public.raw),), "unknown-key"),
+        ((replace(OURS.public, until=date(2027, 1, 14)),), "expired-key"),
+        ((PublicKey("zero", bytes(32)),), "unknown-key"),
+        ((replace(OURS.public, until=date(2027, 1, 15)),), None),
+        ((replace(OURS.public, until=date(2027, 1, 14)), OURS.public), None),
+    ],
+    ids=["none", "other", "removed", "expired", "zero", "last day", "renewed"],
+)
+def test_keys_that_do_not_count(
+    tmp_path: Path, place: Callable[[bytes], Path], keys: tuple[PublicKey, ...], reason: str | None
+) -> None:
+    """A key counts by its digits, not by its name, and to the end of its last day."""
+    found = trusting(place(signed(OURS, tmp_path)), *keys).get(KEY)
+    assert (found.reason if isinstance(found, Miss) else None) == (reason and f"untrusted:{reason}")
+
+
+def test_signed_entries_do_not_change_places(tmp_path: Path, place: Callable[[bytes], Path]) -> None:
+    """A sound signed entry under another key's name is damage, and so is its header before another's members."""
+    other = signed(OURS, tmp_path, ELSE)
+    assert trusting(place(other), OURS.public).get(KEY) == Miss("corrupt:key")
+    mixed = Front.of(signed(OURS, tmp_path)), Front.of(signed(OURS, tmp_path, ELSE, content=b"evil!!"))
+    root = place(replace(mixed[0], members=mixed[1].members).bytes())
+    assert trusting(root, OURS.public).get(KEY) == Miss("corrupt:member")
+
+
+def test_a_header_is_not_parsed_before_its_signature_counts(tmp_path: Path, place: Callable[[bytes], Path]) -> None:
+    """What nobody signed may be anything: it is no JSON that would cost time and memory."""
+    front = replace(Front.of(signed(OURS, tmp_path)), header=b"[" * 500)
+    assert trusting(place(front.bytes()), OURS.public).get(KEY) == Miss("untrusted:bad-signature")
+    assert trusting(place(front.bytes()), OURS.public, required=False).get(KEY) == Miss("corrupt:header")
+
+
+def test_the_block_is_what_the_document_says(tmp_path: Path) -> None:
+    """A reader made from docs/format.md alone checks the signature, and the length of a line is right."""
+    from blake3 import blake3  # what follows is meant to stand alone
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    front = Front.of(signed(OURS, tmp_path))
+    assert len(front.block) == LINE_BYTES == 194
+    public, _, signature = front.block.decode().rstrip("\n").partition(":")
+    message = b"trtcache entry signature 1\n" + blake3(b"\x01\0\0\0" + front.header).digest()
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), message)
+
+
+class Farm:
+    """One directory that jobs with different keys use."""
+
+    def __init__(self, root: Path, homes: Path) -> None:
+        self.root, self.homes = root, homes
+
+    def job(self, key: SecretKey | None, *trusted: SecretKey) -> Entry:
+        """Get or build the entry in a job that signs with a key and trusts others."""
+        path = None
+        if key is not None:
+            path = self.homes / key.name
+            if not path.exists():
+                key.write(path)
+        trust = Trust(True, tuple(one.public for one in trusted), path)
+        name = key.name if key else "nobody"
+        return Cache(config=Config(self.root, trust=trust)).get_or_build({"n": 1}, name.encode, kind="test")
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Farm:
+    """An empty one."""
+    (tmp_path / "homes").mkdir()
+    return Farm(tmp_path / "farm", tmp_path / "homes")
+
+
+def test_what_a_pull_request_built_first_is_not_what_main_runs(farm: Farm) -> None:
+    """Main builds its own in that place, and from then on both take that one: no job's entry blocks another's."""
+    main, pull = OURS, OTHER
+    assert farm.job(pull, pull, main).outcome == "built"
+    assert farm.job(pull, pull, main).outcome == "hit"
+    built = farm.job(main, main)
+    assert (built.outcome, built.reason, built.read()) == ("built", "untrusted:unknown-key", b"ours")
+    for again in (farm.job(main, main), farm.job(pull, pull, main)):
+        assert (again.outcome, again.read()) == ("hit", b"ours")
+
+
+@pytest.mark.parametrize("trusted", [(), (OURS,)], ids=["nobody", "ours"])
+def test_who_has_no_key_that_counts_stores_nothing(
+    farm: Farm, caplog: pytest.LogCaptureFixture, trusted: tuple[SecretKey, ...]
+) -> None:
+    """Such a process builds for itself, says so once, and leaves the entries of others alone."""
+    farm.job(OURS, OURS)
+    before = next(farm.root.rglob("*.trtc")).read_bytes()
+    found = farm.job(OTHER, *trusted)
+    assert (found.outcome, found.path is None) == (("hit", False) if trusted else ("built", True))
+    assert caplog.text.count("is not among the trusted keys; see 'trtcache trust'") == 1
+    assert farm.job(None).path is None
+    assert "no signing key is set" in caplog.text
+    assert next(farm.root.rglob("*.trtc")).read_bytes() == before
+    with pytest.raises(UntrustedWriterError, match="nothing is stored there"):
+        trusting(farm.root).put(KEY, {"artifact": b""}, kind="test")
+
+
+def test_a_key_file_that_others_read_is_refused(tmp_path: Path) -> None:
+    """And so is one that is not there, is a directory, or holds something else; none is shown."""
+    path = tmp_path / "key"
+    OURS.write(path)
+    path.chmod(0o640)
+    for change, why in (
+        (lambda: None, "run: chmod 600"),
+        (path.unlink, "trtcache trust keygen"),
+        (path.mkdir, "is not a file"),
+    ):
+        change()
+        with pytest.raises(SettingsError, match=why):
+            SecretKey.read(path)
+    for text in (f"ours:{'01' * 32}", f"trtcache-secret:ours:{'01' * 31}", "trtcache-secret:ours:xyz", ""):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        path.write_text(text)
+        path.chmod(0o600)
+        with pytest.raises(SettingsError, match="holds no secret key") as told:
+            SecretKey.read(path)
+        assert "01" * 31 not in str(told.value)
+    assert "01" * 31 not in repr(OURS)
+
+
+def test_without_its_library_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What asks for no signatures does without cryptography; what does says how to get it."""
+    OURS.write(tmp_path / "key")
+    monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.asymmetric", None)
+    DiskStore.open(tmp_path / "store", trust=Trust(keys=(PublicKey("a", os.urandom(32)),)))
+    for trust in (Trust(True, (PublicKey("a", os.urandom(32)),)), Trust(signing_key=tmp_path / "key")):
+        with pytest.raises(SettingsError, match=r"pip install 'trtcache\[signatures\]'"):
+            DiskStore.open(tmp_path / "store", trust=trust)

@@ -1,0 +1,80 @@
+"""Make a store that the members of a group share."""
+
+from __future__ import annotations
+
+import grp
+import os
+from typing import TYPE_CHECKING
+
+from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
+from trtcache.store.files import TEMPORARY
+from trtcache.store.folders import Folders
+from trtcache.store.marker import declares_shared, read_marker, write_marker
+from trtcache.store.root import TAG, make_root
+from trtcache.store.safety import check_safety
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
+_MODE = 0o2770
+
+
+def group_id(group: str) -> int:
+    """Return the number of a group, given by its name or number.
+
+    Raises:
+        SettingsError: there is no such group.
+    """
+    if group.isdecimal():
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError as error:
+        raise SettingsError("--group", f"there is no group {group!r}; 'groups' prints those that you are in") from error
+
+
+def share(root: Path, gid: int) -> None:
+    """Make ``root``, which is missing or empty, a store whose files every member of the group can use.
+
+    A store that is shared by this group already stays as it is; one that was cut off half-way is finished.
+
+    Raises:
+        NotAStoreError: it holds something, a private store for one, or cannot be made.
+        UnsafeStoreError: another user owns it, or may write to a directory above it.
+    """
+    try:
+        make_root(root, parents_mode=0o755)
+        root = root.resolve()
+        marker, found = read_marker(root), root.stat()
+        _check_content(root, marker[0] if marker else None)
+        if found.st_uid not in (os.geteuid(), 0):
+            raise UnsafeStoreError(str(root), f"it belongs to user {found.st_uid}, who alone can share it")
+        _give(root, gid)
+    except OSError as error:
+        raise NotAStoreError(str(root), f"it cannot be made a shared store ({error.strerror})") from error
+    check_safety(root)
+
+
+def _check_content(root: Path, marker: bytes | None) -> None:
+    if marker is not None and not declares_shared(marker):
+        raise NotAStoreError(str(root), "it is a private store already; name a new directory for the shared one")
+    if marker is None:
+        for path in root.iterdir():
+            if path.name != TAG and not path.name.startswith(TEMPORARY):
+                raise NotAStoreError(str(root), f"it holds {path.name!r}; name a new directory")
+
+
+def _give(root: Path, gid: int) -> None:
+    """Hand the directory to the group, last of all its right to write: nobody comes in between."""
+    try:
+        os.chown(root, -1, gid)
+    except PermissionError as error:
+        why = f"you are not in group {gid}, so you cannot give it a directory; ask a member, or root"
+        raise NotAStoreError(str(root), why) from error
+    root.chmod(0o2700)
+    write_marker(root, shared=True)
+    root.chmod(_MODE)
+    for name in _FOLDERS:
+        with Folders(root, shared=True).inside(name, make=True):
+            pass
