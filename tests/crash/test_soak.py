@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.effort import tries
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.torture
+
 SOAK = Path(__file__).with_name("soak.py")
-DURATION_S = float(os.environ.get("TRTCACHE_SOAK_S", "6"))
+PROCESSES, DURATION_S = tries(4, 8), float(tries(6, 600))
 
 
 def start(root: Path, seed: int, duration_s: float) -> subprocess.Popen[str]:
@@ -57,10 +61,10 @@ def root() -> Iterator[Path]:
         yield Path(directory) / "cache"
 
 
-def test_processes_that_are_killed_and_stopped_share_a_store(root: Path) -> None:
-    """Four processes put, get, prune and damage; whatever is served is right, and what is left is sound."""
+def test_processes_that_are_killed_and_stopped_share_a_store(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They put, get, prune, verify and damage; what is served is right, nothing grows, what is left is sound."""
     until_s = time.monotonic() + DURATION_S
-    processes = [start(root, seed, DURATION_S) for seed in range(4)]
+    processes = [start(root, seed, DURATION_S) for seed in range(PROCESSES)]
     killed = disturb(processes, root, until_s)
     outputs = [process.communicate(timeout=60) for process in processes]
     assert [
@@ -68,8 +72,14 @@ def test_processes_that_are_killed_and_stopped_share_a_store(root: Path) -> None
         for process, (_, errors) in zip(processes, outputs, strict=True)
         if process.returncode
     ] == []
-    assert int(outputs[0][0]) > 20
+    steps, files_early, kib_early, files_late, kib_late = json.loads(outputs[0][0])
+    assert steps > 20
     assert killed > 3
+    assert files_late <= files_early + 2
+    assert kib_late < kib_early + 20_000
+    with capsys.disabled():
+        shown = f"{steps} steps of one, {killed} killed, {files_early} then {files_late} files open"
+        sys.stdout.write(f"\n{PROCESSES} processes, {DURATION_S:.0f} s: {shown}, {kib_early} then {kib_late} KiB\n")
     store = DiskStore.open(root)
     records = load_records(store)
     assert {record.digest for record in records} == {stored.digest for stored in store.scan()}
