@@ -226,7 +226,7 @@ def build(
         entry: Entry | None
         if shortcut and found:
             entry, report = found.entry, shortcut.report(label, found)
-            file.check_weights(found.memo.whole)
+            file.check(found.memo.whole)
         else:
             program, load_s = _timed(file.program)
             request = request_of(program, (), None, None, backend, wanted, target, label)

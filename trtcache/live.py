@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.utils import _pytree as pytree
 
+    from trtcache.file_state import FileState
     from trtcache.values import Digest
 
 
@@ -78,6 +79,12 @@ class LiveProgram:
         if missing := sorted(set(names) - set(found)):
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return found
+
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Do nothing: nothing is to be read."""
+
+    def seen(self) -> None:
+        """Return None: there is no file."""
 
     def check(self, whole: Digest | None) -> None:
         """Do nothing: what is in memory is as it was."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.file_state import FileState
 from trtcache.keys.document import structure
 from trtcache.lowering.contents import Content
 from trtcache.lowering.entry_points import installed
@@ -94,6 +95,14 @@ class Source(Protocol):
         """Return weights by the program's names for them."""
         ...
 
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Begin whatever ``check`` will need: what is read had the digest ``whole`` when it was ``seen`` in a state."""
+        ...
+
+    def seen(self) -> FileState | None:
+        """Return the state of its file, if a file in that state is sure to have the digest ``whole``."""
+        ...
+
     def check(self, whole: Digest | None) -> None:
         """Make sure that what was read is sound, at the end; ``whole`` is as it was when the memo was made.
 
@@ -116,6 +125,7 @@ class Memo:
         in_spec, out_spec: how torch flattens the call's arguments and the program's output.
         whole: the digest of the whole file, weights and all: those of another have to be looked at. None for a program
             in memory, of which ``in_spec`` and ``out_spec`` are not written either.
+        seen: in what state the file was that has this digest, if its state tells that.
     """
 
     key: CacheKey
@@ -126,10 +136,11 @@ class Memo:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     whole: Digest | None
+    seen: FileState | None = None
 
     @classmethod
-    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None) -> Memo:
-        """Return the memo of a lowered program, its key, and the digest of the file that it came from, if any."""
+    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None) -> Memo:
+        """Return the memo of a lowered program, its key, and the digest and state of the file that it came from."""
         return cls(
             key=key,
             device=program.device,
@@ -139,6 +150,7 @@ class Memo:
             in_spec=program.in_spec,
             out_spec=program.out_spec,
             whole=whole,
+            seen=seen,
         )
 
     @classmethod
@@ -165,6 +177,7 @@ class Memo:
                 in_spec=in_spec,
                 out_spec=out_spec,
                 whole=None if specs else Digest(*written["whole"]),
+                seen=FileState.read(written["seen"]) if written.get("seen") else None,
             )
             nested: Any = key.document["parts"]
             if nested["structure"] != _structure(memo):
@@ -195,7 +208,8 @@ class Memo:
             specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
         except (TypeError, NotImplementedError) as error:
             raise ValueError(str(error)) from error
-        return {**specs, "whole": [self.whole.hex, self.whole.size_bytes]}
+        seen = self.seen.document() if self.seen else None
+        return {**specs, "whole": [self.whole.hex, self.whole.size_bytes], "seen": seen}
 
 
 def _structure(memo: Memo) -> object:

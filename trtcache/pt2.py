@@ -5,7 +5,8 @@ weight, and JSON configurations that say which weight is what part of which memb
 that is taken from it is taken from that mapping, so that a file which is replaced meanwhile is no matter.
 
 It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: it costs the same
-for a file of any size, and a retrained model has it too. That of the whole file is made by another thread meanwhile.
+for a file of any size, and a retrained model has it too. That of the whole file is made by another thread meanwhile,
+and not at all for one that the file system says to be as it was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import mmap
 import os
 import sys
 import threading
+import time
 import warnings
 import zipfile
 import zlib
@@ -28,11 +30,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trtcache.errors import ExportError
+from trtcache.file_state import FileState
 from trtcache.tracing import ALONE
 from trtcache.values import Digest, encode, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from trtcache.values import Json
@@ -99,20 +102,22 @@ class ProgramFile:
     specs: ClassVar[None] = None
     forward: ClassVar[None] = None
 
-    def __init__(self, path: Path) -> None:
-        """Open and map a file, and begin to hash it.
+    def __init__(self, path: Path, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        """Open and map a file, and begin to bring it into memory.
 
         Raises:
             ExportError: there is no such file, or it is no exported program; the message says what to do.
         """
         self.path = path
+        self._clock_ns = clock_ns
+        self._known = False
         _check_name(path)
         with ExitStack() as stack:
             self._open(stack)
             self._bytes = memoryview(self._memory)
             self._hashing = _Hashing(self._memory)
             self._hashing.start()
-            stack.callback(self._hashing.join)
+            stack.callback(self._hashing.end)
             self._members = self._directory()
             self.digest = self._program_digest()
             stack.pop_all()
@@ -123,7 +128,7 @@ class ProgramFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._hashing.join()
+        self._hashing.end()
         self._file.close()
 
     @property
@@ -134,13 +139,28 @@ class ProgramFile:
     @property
     def whole(self) -> Digest:
         """The digest of all its bytes, for which it may have to wait."""
-        self._hashing.join()
-        return self._hashing.digest
+        return self._hashing.result()
+
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Begin to hash the file, unless it is as it was ``seen`` when it had the digest ``whole``."""
+        self._known = whole is not None and seen == self._state
+        if not self._known:
+            self._hashing.begin()
+
+    def seen(self) -> FileState | None:
+        """Return by what the file is known as the one of its digest; None if it could change and look the same."""
+        state = self._state
+        if not state.settled(self._opened_ns):
+            now_ns = self._clock_ns()
+            if not state.settled(now_ns) or Digest.of(self._bytes) != self.whole:
+                return None
+        return state if FileState.of(self._file.fileno()) == state else None
 
     def _open(self, stack: ExitStack) -> None:
         try:
+            self._opened_ns = self._clock_ns()
             self._file = stack.enter_context(self.path.open("rb", buffering=0))
-            self._before = _state(self._file.fileno())
+            self._before, self._state = _state(self._file.fileno()), FileState.of(self._file.fileno())
             self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
         except FileNotFoundError as error:
             hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
@@ -164,7 +184,8 @@ class ProgramFile:
         Raises:
             ExportError: a weight is damaged, or the file was written to.
         """
-        self.check_weights(whole)
+        if not self._known:
+            self.check_weights(whole)
         self.check_unchanged()
 
     def check_weights(self, whole: Digest | None) -> None:
@@ -193,7 +214,7 @@ class ProgramFile:
         Raises:
             ExportError: a member is damaged, or torch does not read the file.
         """
-        self._hashing.join()  # what is written to the file from here on shows in a second digest
+        _ = self.whole  # what is written to the file from here on shows in a second digest
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)
@@ -423,13 +444,32 @@ def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
 
 
 class _Hashing(threading.Thread):
-    """Hashes a mapped file meanwhile: its pages are then in memory as well when the weights in it are first used."""
-
-    digest: Digest
+    """Brings a mapped file into memory, where the weights in it are first used, and hashes it if somebody asks."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         super().__init__(name="trtcache-hashing", daemon=True)
         self._memory = memory
+        self._decided = threading.Event()
+        self._wanted = False
+        self._digest: Digest | None = None
+
+    def begin(self) -> None:
+        """Hash it as soon as it is in memory."""
+        self._wanted = True
+        self._decided.set()
+
+    def end(self) -> None:
+        """Wait until nobody reads it any more."""
+        self._decided.set()
+        self.join()
+
+    def result(self) -> Digest:
+        """Return its digest, for which this may have to wait."""
+        self.begin()
+        self.join()
+        if self._digest is None:  # it had ended without one
+            self._digest = Digest.of(memoryview(self._memory))
+        return self._digest
 
     def run(self) -> None:
         """Bring the pages in and hash them; both let other threads run."""
@@ -439,7 +479,9 @@ class _Hashing(threading.Thread):
             for at in range(0, size_bytes, _POPULATED_BYTES):
                 step = min(_POPULATED_BYTES, size_bytes - at)
                 madvise(ctypes.c_void_p(start + at), ctypes.c_size_t(step), _POPULATE_READ)
-        self.digest = Digest.of(memoryview(self._memory))
+        self._decided.wait()
+        if self._wanted:
+            self._digest = Digest.of(memoryview(self._memory))
 
 
 class _Complaint(logging.Filter):

@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from trtcache.memo import KIND, MEMBER, Memo, Source, memo_key
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.signature import CallSignature
+from trtcache.store.root import is_local
 from trtcache.values import CacheKey, canonical
 from trtcache.weights import fit
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
+    from trtcache.file_state import FileState
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
@@ -113,6 +116,7 @@ class Shortcut:
         except (ValueError, KeyError) as error:
             self._reject(kept, f"it cannot be followed: {error}")
             return None
+        self._source.expect(memo.whole, memo.seen)
         self._kept = kept
         memo_s = self._key_s + time.perf_counter() - start
         entry = self._cache.peek(memo.key)
@@ -216,7 +220,7 @@ class Shortcut:
             return
         if self._kept is not None:
             kept = Memo.read(bytes(self._kept.read(MEMBER)), self._source.specs)
-            if replace(kept, whole=memo.whole).write() == data:
+            if replace(kept, whole=memo.whole, seen=memo.seen).write() == data:
                 return
             self._reject(self._kept, "it disagrees with what lowering gives")
         self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=program.name)
@@ -233,13 +237,18 @@ class Shortcut:
             raise ValueError(f"it runs on {program.device}, and its weights are on {self._source.device}")
         if foreign := sorted(set(_foreign(exported, self._settings.operator_versions))):
             raise ValueError(f"what its operators {', '.join(foreign)} compute is not in it")
-        memo = Memo.of(program, key, self._source.whole)
+        memo = Memo.of(program, key, self._source.whole, seen=self._seen())
         if memo.whole is None and "frozen" in parts_of(key):
             raise ValueError("an engine has values of its weights in it, which are not looked at")
         for name, tensor in self._source.tensors([name for names in memo.names for name in names]).items():
             if not self._is_one(tensor, program.state[name]):
                 raise ValueError(f"weight {name} is read otherwise than torch does")
         return memo
+
+    def _seen(self) -> FileState | None:
+        """Return by what state its file is known again: none of a file system whose clock is another machine's."""
+        seen = self._source.seen()
+        return seen if seen and is_local(Path(self._source.label)) else None
 
     def _is_one(self, tensor: torch.Tensor, lowered: torch.Tensor) -> bool:
         """Say whether a weight is the one that was lowered: the very same, or in a file one of the same bytes."""

@@ -116,7 +116,12 @@ def is_private(root: Path) -> bool:
     except OSError:
         return False
     owned = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    return owned and filesystem_type(root) in _LOCAL
+    return owned and is_local(root)
+
+
+def is_local(path: Path) -> bool:
+    """Return whether ``path`` is on a file system of this machine alone."""
+    return filesystem_type(path) in _LOCAL
 
 
 def filesystem_type(path: Path) -> str:
