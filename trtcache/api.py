@@ -16,7 +16,7 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
-from trtcache.compiling import compile_exported, entries_for, graph_of, report_of
+from trtcache.compiling import compile_exported, entries_for, graph_of, report_of, requests_of
 from trtcache.compiling import compile_request as compile_request
 from trtcache.errors import CanonicalizationError, PartitionError
 from trtcache.onnx.file import is_onnx
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
+    from trtcache.partition.outline import Outline
     from trtcache.runtime import CompiledModule, Report
     from trtcache.store.entry import Entry
     from trtcache.values import CacheKey
@@ -314,6 +315,31 @@ def key(
     if isinstance(made, CanonicalizationError):
         raise made
     return made
+
+
+def outline(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    backend: str = "auto",
+    settings: Settings | Mapping[str, object] | None = None,
+    name: str | None = None,
+) -> Outline:
+    """Return in which parts ``compile`` would run a program, for people; nothing is built.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        PartitionError: the settings want one engine, and something would stay in torch.
+        SettingsError: a setting is unknown, or there are example inputs for a program that has its own.
+    """
+    from trtcache.partition.outline import outlined
+
+    request = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), None, name)
+    keys = {number: part.key for number, part in requests_of(request).items()}
+    return outlined(request.program, request.division, request.backend.name, keys)
 
 
 def described(

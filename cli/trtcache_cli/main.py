@@ -32,6 +32,7 @@ COMMANDS = {
     "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
     "diff": ("trtcache_cli.diff:diff", "Say how two entries differ."),
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),
+    "partition": ("trtcache_cli.partition:partition", "Show which nodes go to an engine, and what stays in torch."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),

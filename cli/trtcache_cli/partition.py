@@ -1,0 +1,99 @@
+"""``trtcache partition``: which nodes of a program go to an engine, which stay in torch, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache_cli.build import BackendType, read_settings
+from trtcache_cli.output import note, print_json, printable
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.partition.outline import Outline, PartOutline
+
+_SHOWN = 8
+
+
+@click.command(
+    epilog=examples(
+        "trtcache partition model.pt2",
+        "trtcache partition model.pt2 --setting 'torch_executed_ops=[\"aten.softmax\"]' --svg parts.svg",
+        "trtcache partition model.pt2 --nodes",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.pt2")
+@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who would build the engines.")
+@click.option(
+    "settings",
+    "--setting",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the build, by dotted name. Repeatable.",
+)
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the parts into this file.")
+@click.option("--nodes", is_flag=True, help="List every node of each part.")
+@session_options
+@pass_session
+def partition(
+    session: Session, file: Path, backend: str, settings: tuple[str, ...], svg: Path | None, nodes: bool
+) -> None:
+    """Show in which parts an exported program is run: which nodes go to an engine, and what stays in torch and why.
+
+    Nothing is built and no cache is needed.
+    """
+    given = read_settings(settings)
+    if svg is not None and not svg.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
+    from trtcache import api  # imports torch
+
+    outline = api.outline(file, backend=backend, settings=given)
+    if svg is not None:
+        from trtcache.partition.picture import svg as drawn
+
+        svg.write_text(drawn(outline), encoding="utf-8")
+        note(f"drew {svg}")
+    if session.as_json:
+        print_json(outline.document())
+        return
+    for line in _lines(outline, nodes):
+        click.echo(printable(line))
+
+
+def _lines(outline: Outline, nodes: bool) -> Iterator[str]:
+    torch_parts = len(outline.parts) - outline.engines
+    what = (
+        "one engine"
+        if not torch_parts and outline.engines == 1
+        else f"{outline.engines} engines, {torch_parts} in torch"
+    )
+    yield f"{outline.name}: {what}, for {outline.backend}"
+    why = {one.node: one.why for one in outline.left}
+    for number, part in enumerate(outline.parts):
+        yield from _part(number, part, why, nodes)
+
+
+def _part(number: int, part: PartOutline, why: dict[str, str], nodes: bool) -> Iterator[str]:
+    kind = f"engine {part.key[:12]}" if part.key else "engine" if part.engine else "torch"
+    after = ", ".join("the inputs" if source < 0 else f"part {source}" for source, _ in part.after)
+    weights = f", {part.weights} weights" if part.engine else ""
+    yield f"part {number}: {kind}, {len(part.nodes)} operators{weights}, from {after or 'nothing'}"
+    if nodes:
+        for name, operator in part.nodes:
+            yield f"  {name}: {operator}" + (f" ({why[name]})" if name in why else "")
+        return
+    if part.engine:
+        shown = [f"{count} x {operator}" for operator, count in part.operators]
+    else:
+        reasons: dict[tuple[str, str], int] = {}
+        for name, operator in part.nodes:
+            place = (operator, why.get(name, ""))
+            reasons[place] = reasons.get(place, 0) + 1
+        shown = [f"{n} x {operator}" + (f" ({reason})" if reason else "") for (operator, reason), n in reasons.items()]
+    yield from (f"  {line}" for line in shown[:_SHOWN])
+    if len(shown) > _SHOWN:
+        yield f"  {len(shown) - _SHOWN} more kinds; --nodes lists all"
