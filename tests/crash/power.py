@@ -98,7 +98,7 @@ def explore(shim: Shim, disk: Disk, directory: Path, name: str, most: int) -> tu
     with disk.mounted() as root:
         _, calls, status = run_child(shim, NEVER, scenario, root)
     wrong = [] if status == NOT_REACHED else [f"left alone it ends with {status}"]
-    points = list(points_of(name, calls + 1, most))
+    points = sorted({*points_of(name, calls + 1, most), calls + 1})
     for point in points:
         begin(disk, template, scenario)
         with disk.mounted() as root:

@@ -67,6 +67,12 @@ def second_put(root: Path, ack: Ack) -> None:
         ack("two")
 
 
+def put_alone(root: Path, ack: Ack) -> None:
+    """Put an entry and no row of the index, whose flush would take the entry's name along to the disk."""
+    DiskStore.open(root).put(key_of("two"), {"artifact": content_of("two")}, kind="test")
+    ack("two")
+
+
 def replace_entry(root: Path, ack: Ack) -> None:
     """Build an entry again and put it in place of the old one."""
     if fetch(root, "one:new", recache=True):
@@ -158,6 +164,7 @@ OLD = ("old-1", "old-2", "old-3")
 SCENARIOS = {
     "first put": Scenario(first_put, wanted=("one",)),
     "second put": Scenario(second_put, before=("one",), wanted=("two",)),
+    "put alone": Scenario(put_alone, before=("one",), wanted=("two",)),
     "replace": Scenario(replace_entry, before=("one",), wanted=("one:new",)),
     "several members": Scenario(several_members, before=("one",), wanted=("many",)),
     "put that prunes": Scenario(put_that_prunes, before=OLD, wanted=("two",), may_go=OLD[:2], pin=OLD[2]),

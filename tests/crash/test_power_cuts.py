@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.torture
 
 HERE = Path(__file__).parent
-CUT = ["first put", "second put", "replace", "put that prunes", "prune", "pin", "unpin", "rebuild index"]
+CUT = ["first put", "second put", "put alone", "replace", "put that prunes", "prune", "pin", "unpin", "rebuild index"]
 UNSYNCED = "renamed unsynced"
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from trtcache.store.files import TemporaryFile, delete, publish_bytes, sweep
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
@@ -26,6 +24,23 @@ def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
     os.fstat(other)
     os.close(other)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_file_whose_close_fails_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system may say only at the close that the disk was full: the old file stays."""
+    publish_bytes(tmp_path / "marker", b"old")
+    close = os.close
+
+    def full(fd: int) -> None:
+        regular = Path(f"/proc/self/fd/{fd}").is_file()
+        close(fd)
+        if regular:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", full)
+    with pytest.raises(OSError, match="quota"):
+        publish_bytes(tmp_path / "marker", b"new")
+    assert (tmp_path / "marker").read_bytes() == b"old"
 
 
 def test_a_small_file_replaces_another_in_one_step(tmp_path: Path) -> None:

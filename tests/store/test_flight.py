@@ -41,6 +41,28 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
+def test_a_clock_that_is_set_ends_no_wait(tmp_path: Path) -> None:
+    """A waiter whose machine's clock jumps by ten years to and fro waits as long as it was told to, and no less."""
+    holder = holder_of(tmp_path / "lock")
+    code = (
+        "import itertools, pathlib, sys, time\n"
+        "now, jump = time.time, itertools.cycle((0.0, 3e8))\n"
+        "time.time = lambda: now() + next(jump)\n"
+        "from trtcache.store.flight import flight\n"
+        "print('waits', flush=True)\n"
+        "with flight(pathlib.Path(sys.argv[1]), 'k', timeout_s=30, notice_every_s=0.05):\n"
+        "    print('held', flush=True)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "waits\n"
+        time.sleep(0.3)
+        end(holder)
+        said, errors = waiter.communicate()
+    assert (said, errors) == ("held\n", "")
+
+
 def test_threads_are_excluded(tmp_path: Path) -> None:
     """Of eight threads, never two are in the body at once."""
     inside, most = [0], [0]
