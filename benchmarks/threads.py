@@ -19,6 +19,8 @@ def measure(folder: Path, rounds: int) -> Samples:
     figures = [child(PROCESS, "throughput", environment=environment) for _ in range(rounds)]
     for one in figures:
         one["runners_ratio"] = one["two_runners_per_s_count"] / one["one_runner_per_s_count"]
+        one["processes_ratio"] = one["two_processes_per_s_count"] / one["one_runner_per_s_count"]
         one["loader_ratio"] = one["two_threads_by_the_loader_per_s_count"] / one["one_runner_per_s_count"]
-        one["memory_ratio"] = one["added_bytes"] / one["weights_bytes"]
-    return gathered([*figures, child(PROCESS, "answers", environment=environment)])
+    memory = child(PROCESS, "memory", environment=environment)
+    memory["memory_ratio"] = memory["added_bytes"] / memory["weights_bytes"]
+    return gathered([*figures, memory, child(PROCESS, "answers", environment=environment)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,45 +15,91 @@ import trtcache
 from benchmarks.timing import timed
 
 WIDTH, DEPTH, ROWS = 1024, 12, 64
-CALLS = 160
+CALLS, TURNS = 160, 3
 CHECKED_CALLS, CALLERS = 10_000, 8
 
 
 def main() -> None:
-    """Measure throughput, or memory, or compare answers."""
+    """Measure throughput, or memory, or compare answers, or call when told to."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    figures = {"throughput": throughput, "answers": answers}[sys.argv[1]]()
-    print(json.dumps(figures))
+    if sys.argv[1] == "when_told":
+        when_told()
+    else:
+        print(json.dumps({"throughput": throughput, "memory": memory, "answers": answers}[sys.argv[1]]()))
 
 
 def throughput() -> dict[str, float]:
-    """Return calls in a second of one and two threads, by torch's loader and by runners, and the memory of runners."""
-    model, x = _model(WIDTH, DEPTH), torch.randn(ROWS, WIDTH)
-    module = trtcache.compile(model, (x,))
+    """Return calls in a second of one and two threads, by torch's loader and by runners, and of two processes."""
+    x = torch.randn(ROWS, WIDTH)
+    module = trtcache.compile(_model(WIDTH, DEPTH), (x,))
     module(x)
     with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as threads:
         list(threads.map(module, [x] * 8))
         loader_s = [timed(lambda: list(threads.map(module, [x] * CALLS)))[1] for _ in range(2)]
-    before = _own_bytes()
-    with module.runners(1, intra=1) as one, module.runners(2, intra=1) as two:
+    with module.runners(1, intra=1) as one, module.runners(2, intra=1) as two, Others() as others:
         list(one.map([x] * 8)), list(two.map([x] * 8))
-        added = _own_bytes() - before
-        one_s, two_s, used_s = [], [], 0.0
-        for _ in range(3):
+        one_s, two_s, others_s, used_s = [], [], [], 0.0
+        for _ in range(TURNS):
             one_s.append(timed(lambda: list(one.map([x] * CALLS)))[1])
             used_s -= time.process_time()
             two_s.append(timed(lambda: list(two.map([x] * CALLS)))[1])
             used_s += time.process_time()
-    weights = sum(tensor.nbytes for tensor in model.state_dict().values())
+            others_s.append(others.call())
     return {
         "one_runner_per_s_count": CALLS / min(one_s),
         "two_runners_per_s_count": CALLS / min(two_s),
         "two_threads_by_the_loader_per_s_count": CALLS / min(loader_s),
+        "two_processes_per_s_count": CALLS / min(others_s),
         "cores_used_ratio": used_s / sum(two_s),
-        "weights_bytes": weights,
-        "added_bytes": added,
     }
+
+
+def memory() -> dict[str, float]:
+    """Return what two runners add to the memory of a process: buffers of MKL's, as large as a layer, and no weights."""
+    model, x = _model(2 * WIDTH, DEPTH), torch.randn(ROWS, 2 * WIDTH)
+    module = trtcache.compile(model, (x,))
+    module(x)
+    before = _own_bytes()
+    with module.runners(2, intra=1) as two:
+        list(two.map([x] * 8))
+        added = _own_bytes() - before
+    return {"weights_bytes": sum(one.nbytes for one in model.state_dict().values()), "added_bytes": added}
+
+
+class Others:
+    """Two processes that make half of the calls each, at once: what the machine gives two threads at the most."""
+
+    def __enter__(self) -> Others:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.threads_process", "when_told"]
+        pipe = subprocess.PIPE
+        self._processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+        self.call()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._processes:
+            one.communicate()
+
+    def call(self) -> float:
+        """Return the seconds until both have made their calls."""
+        began_s = time.perf_counter()
+        for one in self._processes:
+            print(CALLS // 2, file=one.stdin, flush=True)
+        for one in self._processes:
+            assert one.stdout is not None  # it is a pipe
+            one.stdout.readline()
+        return time.perf_counter() - began_s
+
+
+def when_told() -> None:
+    """Make as many calls as each line says, and answer with a line."""
+    x = torch.randn(ROWS, WIDTH)
+    module = trtcache.compile(_model(WIDTH, DEPTH), (x,))
+    for line in sys.stdin:
+        for _ in range(int(line)):
+            module(x)
+        print(line, end="", flush=True)
 
 
 def answers() -> dict[str, float]:

@@ -6,13 +6,14 @@ import os
 import re
 import warnings
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch.export.graph_signature import InputKind
 
-from trtcache.errors import ExportError, SettingsError
+from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.tracing import ALONE
 
 if TYPE_CHECKING:
@@ -35,6 +36,47 @@ _OTHERWISE = "give the torch.nn.Module that it was made from"
 
 
 _OF_OTHERS = (".pt2", ".onnx")  # these are not opened to find out
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What an argument is to be: a tensor of this shape and dtype, or the number that is the only size."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+def example_arguments(model: torch.jit.ScriptModule, examples: Mapping[str, Example]) -> tuple[Any, ...]:
+    """Return arguments for a module, by their names; tensors are zeros, and what has a default may be left out.
+
+    Raises:
+        SettingsError: an argument is missing, unknown, or nothing that an example can be of.
+    """
+    forward: Any = model.forward
+    arguments = forward.schema.arguments[1:]
+    names = [one.name for one in arguments]
+    for name in examples:
+        if name not in names:
+            raise SettingsError(f"argument {name}", did_you_mean(name, names))
+    return tuple(_example(one, examples.get(one.name)) for one in arguments)
+
+
+def _example(argument: Any, given: Example | None) -> Any:
+    if given is None:
+        if argument.has_default_value():
+            return argument.default_value
+        raise SettingsError(f"argument {argument.name}", f"a TorchScript file has no sizes; say {argument.name}=SIZES")
+    kind = argument.type.kind()
+    if kind == "TensorType":
+        dtype = getattr(torch, given.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise SettingsError(f"argument {argument.name}", f"{given.dtype!r} is no dtype, such as float32 or int64")
+        return torch.zeros(given.shape, dtype=dtype)
+    numbers: dict[str, type] = {"IntType": int, "FloatType": float, "BoolType": bool}
+    if kind not in numbers or len(given.shape) != 1:
+        expected = "one number" if kind in numbers else "given in Python: trtcache.compile(...)"
+        raise SettingsError(f"argument {argument.name}", f"it is of type {argument.type}, and has to be {expected}")
+    return numbers[kind](given.shape[0])
 
 
 def script_of(model: object) -> torch.jit.ScriptModule | None:

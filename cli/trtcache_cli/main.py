@@ -43,6 +43,7 @@ COMMANDS = {
     "trust": ("trtcache_cli.trust:trust", "Make signing keys, and say whose signatures count."),
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
     "threads": ("trtcache_cli.threads:threads", "Show how many threads calls get, and who said so."),
+    "tune": ("trtcache_cli.tune:tune", "Measure calls over numbers of threads and runners, and name the best."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
     "doctor": ("trtcache_cli.doctor:doctor", "Find out what works on this machine."),
     "selftest": ("trtcache_cli.selftest:selftest", "Try a kind of engine on this machine, and write a report."),

@@ -1,4 +1,4 @@
-"""``--shape``: sizes for what an ONNX file leaves open."""
+"""``--shape``: sizes for what a file leaves open."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtcache.onnx.ports import Sizes
+    from trtcache.torchscript import Example
 
 shape_option = click.option(
     "shapes",
     "--shape",
     multiple=True,
     metavar="INPUT=SIZES",
-    help="Sizes that an ONNX file leaves open: x=8x128, or least:usual:most as in x=1:8:32x128. Repeatable.",
+    help="Sizes that a file leaves open: x=8x128; for ONNX least:usual:most as in x=1:8:32x128; for TorchScript with "
+    "a dtype, ids=8x128,int64. Repeatable.",
 )
 
 
@@ -39,6 +41,28 @@ def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
         least, usual, most = zip(*bounds, strict=True)
         found[name] = Sizes(least, usual, most)
     return found
+
+
+def read_examples(written: Sequence[str]) -> dict[str, Example]:
+    """Return what each argument is to be from ``INPUT=SIZES`` or ``INPUT=SIZES,DTYPE`` lines, with no size that varies.
+
+    Raises:
+        click.BadParameter: as ``read_shapes``, or a size varies.
+    """
+    if not written:
+        return {}
+    from trtcache.torchscript import Example  # imports torch
+
+    parts = [line.partition(",") for line in written]
+    found = read_shapes([sizes for sizes, _, _ in parts])
+    for line, sizes in zip(written, found.values(), strict=True):
+        if sizes.least != sizes.most:
+            raise _wrong(line, "has sizes that vary, where there is one call; say x=8x128")
+    dtypes = [dtype for _, _, dtype in parts]
+    return {
+        name: Example(sizes.usual, dtype or "float32")
+        for (name, sizes), dtype in zip(found.items(), dtypes, strict=True)
+    }
 
 
 def _bounds(text: str, line: str) -> tuple[int, int, int]:

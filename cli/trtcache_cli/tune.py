@@ -1,0 +1,230 @@
+"""``trtcache tune``: latency and throughput of a program over numbers of threads and of runners."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache.errors import InputError
+from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
+from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import read_examples, shape_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from trtcache.runtime import CompiledModule
+    from trtcache.torchscript import Example
+    from trtcache.tuning import Cell
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+class NumbersType(click.ParamType[tuple[int, ...]]):
+    """Numbers from 1, with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, each once."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+            self.fail(f"{value!r} is not numbers from 1 with commas, such as 1,2,4", param, ctx)
+        return tuple(dict.fromkeys(map(int, parts)))
+
+
+@click.command(
+    epilog=examples(
+        "trtcache tune model.pt2",
+        "trtcache tune model.pt2 --threads 1,2,4 --runners 1,2,4 -o tune.png",
+        "trtcache tune model.pt2 --shape input_ids=8x128 --json",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
+@click.option("--threads", type=NumbersType(), help="Intra-op threads of a call; by default 1, 2, 4 ... to the cores.")
+@click.option("--runners", type=NumbersType(), help="Calls at once; by default 1, 2, 4 ... to the cores.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=3.0, show_default=True, help="Per cell."
+)
+@click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
+@click.option("--backend", default="auto", show_default=True, help="Whose engine is measured.")
+@shape_option
+@session_options
+@pass_session
+def tune(
+    session: Session,
+    file: Path,
+    threads: tuple[int, ...] | None,
+    runners: tuple[int, ...] | None,
+    seconds: float,
+    calls: int | None,
+    output: Path | None,
+    backend: str,
+    shapes: tuple[str, ...],
+) -> None:
+    """Measure how fast calls are with how many threads and how many runners, and name the best.
+
+    FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. It is compiled, which
+    builds its engine unless the cache has it. A cell of the grid is so many intra-op threads for each call, and so many
+    calls at once; with one runner they are plain calls one after the other. Cells take turns, each after calls that do
+    not count. What would need more threads than there are cores is skipped.
+    """
+    given = read_examples(shapes)
+    if output is not None:
+        _check_output(output)
+    from trtcache import tuning  # imports torch
+    from trtcache.thread_counts import cores
+
+    available = cores()
+    steps = tuple(number for number in (1, 2, 4, 8, 16, 32, 64) if number <= available)
+    cells = tuning.grid(threads or steps, runners or steps, cores=available)
+    if all(cell.skipped for cell in cells):
+        raise click.UsageError(f"no cell is left: {cells[0].skipped}; give fewer --threads or --runners")
+    module, args, kwargs = _compiled(session, file, backend, given)
+    effort = tuning.Effort(seconds, calls)
+    with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as told:
+        tuning.measure(module, args, kwargs, cells, effort=effort, told=told)
+    why_not = _why_not(module, cells)
+    if output is not None:
+        from trtcache_cli.tune_plot import draw
+
+        draw(cells, output, title=file.name)
+    if session.as_json:
+        print_json(_document(file, module, cells, why_not, output, available))
+    else:
+        _print(cells, why_not)
+
+
+def _check_output(output: Path) -> None:
+    from importlib.util import find_spec
+
+    if output.suffix not in _PICTURES:
+        raise click.BadParameter(f"{output.name} ends in none of {', '.join(_PICTURES)}", param_hint="--output")
+    if not output.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    if find_spec("matplotlib") is None:
+        raise click.BadParameter("drawing needs matplotlib: pip install 'trtcache[plot]'", param_hint="--output")
+
+
+def _compiled(
+    session: Session, file: Path, backend: str, given: dict[str, Example]
+) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
+    """Compile the program, and make arguments for it."""
+    from trtcache import api
+    from trtcache.cache import Cache
+    from trtcache.onnx.file import is_onnx
+    from trtcache.runtime.sample import sample
+    from trtcache.torchscript import example_arguments, script_of
+
+    if is_onnx(file):
+        raise click.UsageError(
+            f"{file} is an ONNX file, whose plan runs on a GPU; numbers of threads decide little there"
+        )
+    script, cache = script_of(file), Cache(config=session.config())
+    with working(f"compiling {file.name}, unless it is in the cache"):
+        if script is None:
+            module = api.compile(file, backend=backend, cache=cache)
+        else:
+            arguments = example_arguments(script, given)
+            module = api.compile(script, arguments, backend=backend, cache=cache, name=file.stem)
+    shapes = {} if script is not None else {name: one.shape for name, one in given.items()}
+    try:
+        args, kwargs = sample(module._interface, module._call, shapes)
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--shape") from error
+    return module, args, kwargs
+
+
+@contextmanager
+def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
+    """Show a bar, the cell and the time that is left, on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        note(f"measuring {what}")
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(what, total=turns)
+
+        def told(cell: Cell) -> None:
+            progress.update(task, advance=1, description=f"{what}: threads {cell.threads}, runners {cell.runners}")
+
+        yield told
+
+
+def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:
+    """Return why runners do not run side by side; empty where they do, or where there is one."""
+    if all(cell.runners == 1 for cell in cells if not cell.skipped):
+        return ""
+    with module.runners(2, intra=1) as two:
+        return two.report.why_not
+
+
+def _print(cells: Sequence[Cell], why_not: str) -> None:
+    from trtcache.tuning import busiest, fastest
+
+    best = {id(fastest(cells)): ["latency"]}
+    best.setdefault(id(busiest(cells)), []).append("throughput")
+    if on_terminal():
+        rows = [_row(cell, ", ".join(best.get(id(cell), ()))) for cell in cells]
+        print_aligned(("THREADS", "RUNNERS", "CALLS", "MEDIAN", "P95", "CALLS/S", "BEST FOR"), rows)
+    else:
+        print_tsv(_fields(cell, ",".join(best.get(id(cell), ()))) for cell in cells)
+    if why_not:
+        note(f"runners do not run side by side: {why_not}")
+    for what, cell in (("latency", fastest(cells)), ("throughput", busiest(cells))):
+        note(f"best for {what}: trtcache.threads(intra={cell.threads}, inter={cell.runners})")
+
+
+def _row(cell: Cell, best: str) -> tuple[str, ...]:
+    numbers = str(cell.threads), str(cell.runners)
+    if cell.skipped:
+        return (*numbers, "", "", "", "", f"skipped: {cell.skipped}")
+    times = _milliseconds(cell.median_s), _milliseconds(cell.p95_s)
+    return (*numbers, str(len(cell.latencies_s)), *times, f"{cell.calls_per_s:.1f}", best)
+
+
+def _milliseconds(duration_s: float) -> str:
+    return f"{duration_s * 1e3:.4g} ms"
+
+
+def _fields(cell: Cell, best: str) -> tuple[object, ...]:
+    if cell.skipped:
+        return cell.threads, cell.runners, 0, None, None, None, f"skipped: {cell.skipped}"
+    return cell.threads, cell.runners, len(cell.latencies_s), cell.median_s, cell.p95_s, cell.calls_per_s, best
+
+
+def _document(
+    file: Path, module: CompiledModule, cells: Sequence[Cell], why_not: str, output: Path | None, cores: int
+) -> dict[str, Any]:
+    from trtcache.tuning import busiest, fastest
+
+    return {
+        "file": str(file),
+        "backend": module.report.backend,
+        "cores": cores,
+        "cells": [_cell(cell) for cell in cells],
+        "best_latency": _cell(fastest(cells)),
+        "best_throughput": _cell(busiest(cells)),
+        "side_by_side": not why_not,
+        "why_not": why_not,
+        "output": str(output) if output else None,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    numbers = {"threads": cell.threads, "runners": cell.runners, "skipped": cell.skipped}
+    if cell.skipped:
+        return {**numbers, "calls": 0, "median_s": None, "p95_s": None, "calls_per_s": None}
+    found = {"median_s": cell.median_s, "p95_s": cell.p95_s, "calls_per_s": cell.calls_per_s}
+    return {**numbers, "calls": len(cell.latencies_s), **found}
