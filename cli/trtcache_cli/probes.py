@@ -159,6 +159,8 @@ def _opened(root: Path, *, readonly: bool) -> Check:
 def _permissions(root: Path) -> Check:
     found = root.stat()
     text = f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}"
+    if found.st_mode & stat.S_ISGID and found.st_mode & 0o020:
+        return Check("permissions", "ok", f"{text}, group {found.st_gid}: shared; who counts there: trtcache trust ls")
     if found.st_mode & 0o077:
         return Check(
             "permissions", "missing", f"{text}: not private", f"large engines are copied, not mapped; chmod 700 {root}"

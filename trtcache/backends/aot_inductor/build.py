@@ -13,6 +13,7 @@ from torch import fx
 
 from trtcache.backends.aot_inductor.loader import open_loader
 from trtcache.backends.aot_inductor.patterns import without_attention_patterns
+from trtcache.backends.aot_inductor.scratch import reclaim
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.visibility import is_view
@@ -35,6 +36,11 @@ _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
     "x86-64-v4": {"cpp.march": "x86-64-v4", "cpp.simdlen": 512},
 }
 
+# What others load says nothing of who built it: line tables have the path of every header and of Inductor's folder, and
+# the sources that lie beside the library begin with the whole command line of the compiler.
+_WITHOUT_PATHS: dict[str, Option] = {"aot_inductor.enable_line_tables": False}
+_SOURCES = (".cpp", ".cu", ".h")
+
 
 def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
     """Return the file of a new package in ``folder``.
@@ -47,12 +53,14 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     from torch._inductor.package.package import package_aoti
 
     check_options(settings.inductor)
+    reclaim()
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
         with quiet(), without_attention_patterns():
-            files = aot_compile(module, examples, options=options)
-            package = package_aoti(str(folder / "engine.pt2"), {"model": files})  # type: ignore[dict-item]  # a list
+            files: Any = aot_compile(module, examples, options=options)
+            kept = [without_paths(file, folder) for file in files if not str(file).endswith(_SOURCES)]
+            package = package_aoti(str(folder / "engine.pt2"), {"model": kept})
     except Exception as error:
         raise BuildError("aot_inductor", _explained(error)) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
@@ -85,20 +93,46 @@ def check_options(options: Mapping[str, Option]) -> None:
     Raises:
         SettingsError: it has not; the message has the nearest one.
     """
-    from torch._inductor import config
-
-    known = list(config._config)  # type: ignore[attr-defined]  # installed by torch.utils._config_module
+    known = known_options()
     for name in options:
         if name not in known:
             near = ", ".join(map(repr, difflib.get_close_matches(name, known, n=3))) or "see torch._inductor.config"
             raise SettingsError(f"settings.inductor[{name!r}]", f"Inductor has no such option; did you mean {near}?")
 
 
+def without_paths(file: Any, folder: Path) -> Any:
+    """Return a library's copy in ``folder`` without the names of this machine's folders; any other file as it is.
+
+    They are in it as C++'s ``__FILE__``, for messages. Names of the same length take their places, and the end of each
+    path stays: by that, kernels of a GPU are found in the package. Inductor hands no option on to the compiler.
+    """
+    path = Path(str(file))
+    if path.suffix != ".so":
+        return file
+    content = path.read_bytes()
+    homes = {Path(torch.__file__).parents[1], path.parents[1]}
+    for home in sorted(homes | {one.resolve() for one in homes}, key=lambda one: -len(str(one))):
+        name = os.fsencode(home)
+        content = content.replace(name + b"/", b"/" + b"_" * (len(name) - 1) + b"/")
+    copy = folder / path.name
+    copy.write_bytes(content)
+    return str(copy)
+
+
+def known_options() -> list[str]:
+    """Return the names of Inductor's options."""
+    from torch._inductor import config
+
+    return list(config._config)  # type: ignore[attr-defined]  # installed by torch.utils._config_module
+
+
 def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
     # With one thread Inductor writes code that has no parallel loop at all, whoever runs it later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
-    return {**threads, **settings.inductor, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
+    quiet_options = {name: value for name, value in _WITHOUT_PATHS.items() if name in known_options()}
+    chosen = {**threads, **quiet_options, **settings.inductor}
+    return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
 
 
 def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import ctypes
 import io
+import itertools
 import os
-import tempfile
 import threading
 import weakref
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.backends.aot_inductor.scratch import scratch
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+_NUMBERS = itertools.count()
 
 _CREATE = "AOTInductorModelContainerCreateWithDevice"
 _SHARE = "AOTInductorModelContainerUpdateUserManagedConstantBufferPairs"
@@ -66,14 +68,14 @@ class Library:
         content = _library_in(package)
         if not hasattr(torch._C._aoti, "alloc_tensors_by_stealing_from_void_ptrs"):
             raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
-        # A path of its own for each: the dynamic linker knows libraries by path.
-        with tempfile.TemporaryDirectory(prefix="trtcache-", ignore_cleanup_errors=True) as folder:
-            file = Path(folder) / "engine.so"
-            try:
+        try:
+            with scratch() as folder:
+                # A path that this process has not used before: the dynamic linker knows libraries by path.
+                file = folder / f"engine-{os.getpid()}-{next(_NUMBERS)}.so"
                 file.write_bytes(content)
                 self.functions = ctypes.CDLL(str(file))
-            except OSError as error:
-                raise IncompatibleEngineError("package", f"its library cannot be loaded: {error}") from error
+        except OSError as error:
+            raise IncompatibleEngineError("package", f"its library cannot be loaded: {error}") from error
         if absent := [name for name in _NEEDED if not hasattr(self.functions, name)]:
             raise IncompatibleEngineError("package", f"its library has no {', '.join(absent)}")
 

@@ -8,8 +8,10 @@ results. So nothing in this file hands out a loader before every constant is set
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import shutil
 import tempfile
 import threading
 import weakref
@@ -20,6 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache.backends.aot_inductor.mapped import engine_libraries, unpacked_folder
+from trtcache.backends.aot_inductor.scratch import claim, scratch
 from trtcache.errors import IncompatibleEngineError
 
 if TYPE_CHECKING:
@@ -52,35 +56,71 @@ class Package:
     def open(self) -> Any:
         """Return a new loader with no constants set.
 
-        The file is in memory where the kernel has that: writing to a disk took 5 ms of a load of 10 ms, and a process
-        that is killed leaves nothing behind. torch unpacks it to a folder of its own, whose path is never used again:
-        the dynamic linker knows libraries by path, and a recycled one silently gives the previous engine.
+        The file is in memory where the kernel has that, and sealed: nobody can change what was verified any more, and
+        writing to a disk took 5 ms of a load of 10 ms. torch unpacks it to a folder of its own, which is removed when
+        the library is loaded, or on a GPU, whose kernels are read later, claimed while the loader lives.
 
         Raises:
             IncompatibleEngineError: torch cannot load the package.
         """
         try:
             with _memory_file(self._content) as path:
-                return open_loader(path, self.device)
+                return _open_new(path, self.device)
         except (RuntimeError, OSError) as error:
             log.debug("a package in memory cannot be loaded (%s); trying a file", error)
-        with tempfile.TemporaryDirectory(prefix="trtcache-", ignore_cleanup_errors=True) as folder:
-            file = Path(folder) / "engine.pt2"
-            try:
+        try:
+            with scratch() as folder:
+                file = folder / "engine.pt2"
                 file.write_bytes(self._content)
-                return open_loader(str(file), self.device)
-            except (RuntimeError, OSError) as error:
-                raise IncompatibleEngineError("package", f"torch cannot load it: {error}") from error
+                return _open_new(str(file), self.device)
+        except (RuntimeError, OSError) as error:
+            raise IncompatibleEngineError("package", f"torch cannot load it: {error}") from error
+
+
+def _open_new(path: str, device: torch.device) -> Any:
+    """Return a loader whose library is none that this process had before.
+
+    Raises:
+        RuntimeError: torch cannot load the package.
+        IncompatibleEngineError: the dynamic linker gives a library of before.
+    """
+    with _OPENING:  # so that what appears meanwhile is this one's
+        for _ in range(_ATTEMPTS):
+            before = engine_libraries()
+            loader = open_loader(path, device)
+            after = engine_libraries()
+            if before is None or after is None:
+                return loader
+            if added := after - before:
+                _tidy(loader, {library for _, library in added}, device)
+                return loader
+    raise IncompatibleEngineError("package", "the dynamic linker gives a library that was loaded before")
+
+
+def _tidy(loader: Any, libraries: set[str], device: torch.device) -> None:
+    """Remove the folder that torch unpacked a library to, or claim it while the loader lives.
+
+    Nothing is done where the library of another thread could be meant, which used torch's own loader meanwhile.
+    """
+    folders = {unpacked_folder(library, Path(tempfile.gettempdir())) for library in libraries}
+    if len(folders) != 1 or (folder := folders.pop()) is None:
+        return
+    if device.type == "cpu":
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(OSError):
+        weakref.finalize(loader, os.close, claim(folder))
 
 
 @contextmanager
 def _memory_file(content: bytes | memoryview) -> Iterator[str]:
     if not hasattr(os, "memfd_create"):
         raise OSError("this kernel has no files in memory")
-    descriptor = os.memfd_create("engine.pt2", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("engine.pt2", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
         yield f"/proc/self/fd/{descriptor}"
 
 
@@ -208,4 +248,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+_OPENING = threading.Lock()
+_ATTEMPTS = 3
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used

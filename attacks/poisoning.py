@@ -1,0 +1,43 @@
+"""A pull-request job puts its own code under the key that ``main`` will ask for next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, file_of, key_of, served
+from trtcache.store.artifact import PRELUDE_BYTES, parse_prelude
+from trtcache.store.disk import Miss
+
+EVIL = b"evil code of a pull request " * 300
+
+
+def attack(folder: Path) -> str:
+    """Come first with an own signature, with none, and with ``main``'s of another entry; then stand in its way."""
+    stage = Stage.set(folder)
+    own = stage.put(stage.open(PULL, PULL, MAIN), 1, EVIL).read_bytes()
+    signed_by_main = stage.put(stage.main(), 2).read_bytes()
+    unsigned = _with_block(own, b"")
+    stolen = _with_block(own, _block(signed_by_main))
+    renamed = _with_block(own, MAIN.public.raw.hex().encode() + _block(own)[64:])
+    reasons = []
+    for raw in (own, unsigned, stolen, renamed):
+        stage.plant(1, raw)
+        found = stage.main().get(key_of(1))
+        if not isinstance(found, Miss):
+            raise Succeeded("main was given the pull request's code")
+        reasons.append(found.reason.removeprefix("untrusted:"))
+    stage.put(stage.main(), 1)
+    if served(stage.main(), 1) != engine_of(1):
+        raise Succeeded("main was kept from its own entry")
+    return f"main took none of four files ({', '.join(reasons)}), and its own replaced the last"
+
+
+def _block(raw: bytes) -> bytes:
+    prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
+    return raw[prelude.members_from - prelude.signatures_bytes : prelude.members_from]
+
+
+def _with_block(raw: bytes, block: bytes) -> bytes:
+    prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
+    header = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
+    return file_of(header, block, raw[-(-prelude.members_from // 4096) * 4096 :])
