@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.torture, pytest.mark.no_cover]
 
-CONTENTS = {"artifact": random.Random(0).randbytes(700) + bytes(800), "weights.json": b'{"w": 1}' * 9}
+CONTENTS = {
+    "artifact": random.Random(0).randbytes(700) + bytes(800),  # compressed, which has a checksum of its own
+    "stored": random.Random(1).randbytes(600),
+    "weights.json": b'{"w": 1}' * 9,
+}
 
 
 @pytest.fixture(autouse=True)
