@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.outline import Outline
     from trtcache.runtime import CompiledModule, Report
-    from trtcache.store.entry import Entry
     from trtcache.values import CacheKey
 
 T = TypeVar("T")
@@ -185,7 +184,7 @@ def prepare(
 
 
 def build(
-    path: str | os.PathLike[str],
+    model: torch.export.ExportedProgram | str | os.PathLike[str],
     *,
     backend: str = "auto",
     settings: Settings | Mapping[str, object] | None = None,
@@ -195,7 +194,7 @@ def build(
     output: Path | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Put the engine of a program's file into the cache if it is not there, and write it to ``output`` as well.
+    """Put the engine of a program or its file into the cache if it is not there, and write it to ``output`` as well.
 
     The engine is not loaded: it may be for another machine. It has no weights in it, unless the settings say so.
     ``inputs`` are sizes for what an ONNX file leaves open, by name, as ``compile`` takes them.
@@ -213,36 +212,63 @@ def build(
     logs.start(os.environ)
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
-    if is_onnx(path):
+    if is_onnx(model):
         from trtcache.onnx import door
 
         return door.build_file(
-            Path(path), inputs, cache=store, backend=backend, settings=wanted, target=target, name=name, output=output
+            Path(model), inputs, cache=store, backend=backend, settings=wanted, target=target, name=name, output=output
         )
-    refuse_examples(Path(path).name, (), inputs, None)
-    with ProgramFile(Path(path)) as file, tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        file_s, label = time.perf_counter() - start, name or file.path.stem
-        shortcut = Shortcut.of(file, backend=backend, settings=wanted, target=target, cache=store)
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        if isinstance(model, torch.export.ExportedProgram):
+            request = request_of(model, (), inputs, None, backend, wanted, target, name)
+            report = _build_request(request, store, Path(folder), output)
+        else:
+            refuse_examples(Path(model).name, (), inputs, None)
+            report = _build_file(Path(model), store, Path(folder), backend, wanted, target, name, output)
+    report.compile_s = time.perf_counter() - start
+    log.info("%s", report)
+    return report
+
+
+def _build_file(
+    path: Path,
+    cache: Cache,
+    folder: Path,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
+    output: Path | None,
+) -> Report:
+    start = time.perf_counter()
+    with ProgramFile(path) as file:
+        file_s, label = time.perf_counter() - start, name or path.stem
+        shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
         found = shortcut.find() if shortcut else None
-        entry: Entry | None
         if shortcut and found:
-            entry, report = found.entry, shortcut.report(label, found)
+            report = shortcut.report(label, found)
             file.check(found.memo.whole)
+            if output is not None:
+                found.entry.write(ENGINE, output)
         else:
             program, load_s = _timed(file.program)
-            request = request_of(program, (), None, None, backend, wanted, target, label)
-            if output is not None and not request.division.is_whole:
-                why = "a file has one; leave the output out"
-                raise PartitionError(label, why, in_words(request.division.left))
-            report = report_of(request)
-            entry = next(iter(entries_for(request, store, Path(folder), report)), None)
+            request = request_of(program, (), None, None, backend, settings, target, label)
+            report = _build_request(request, cache, folder, output)
             report.export_s += load_s
             if shortcut:
                 shortcut.keep(program, request.program, request.key, load_s + request.took_s)
-        if output is not None and entry is not None:
-            entry.write(ENGINE, output)
-    report.file_s, report.compile_s = file_s, time.perf_counter() - start
-    log.info("%s", report)
+    report.file_s = file_s
+    return report
+
+
+def _build_request(request: Request, cache: Cache, folder: Path, output: Path | None) -> Report:
+    if output is not None and not request.division.is_whole:
+        why = "a file has one; leave the output out"
+        raise PartitionError(request.program.name, why, in_words(request.division.left))
+    report = report_of(request)
+    entry = next(iter(entries_for(request, cache, folder, report)), None)
+    if output is not None and entry is not None:
+        entry.write(ENGINE, output)
     return report
 
 

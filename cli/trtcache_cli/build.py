@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from trtcache.quantities import format_duration
 from trtcache_cli.output import note, print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import read_shapes, shape_option
+from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +45,7 @@ class BackendType(click.ParamType[str]):
         "trtcache build model.pt2",
         "trtcache build model.pt2 -o engine.pt2 --target x86-64-v3",
         "trtcache build model.pt2 --setting inductor.max_autotune=true",
+        "trtcache build model.pt --shape x=8x128 --shape ids=8x128,int64",
         "trtcache build model.onnx --target sm_89 --shape x=1:8:32x128 -o model.plan",
     )
 )
@@ -75,27 +76,30 @@ def build(
 ) -> None:
     """Build the engine of a program in a file and put it into the cache; one that is there is not built again.
 
-    FILE: an exported program (.pt2), or an ONNX file (.onnx), which TensorRT and TensorRT-RTX build.
+    FILE: an exported program (.pt2), an ONNX file (.onnx), which TensorRT and TensorRT-RTX build, or a TorchScript file
+    with a --shape for each argument.
 
     A later compile of the same file, or of any model of the same architecture, is a hit. The engine has no weights in
     it: who runs it puts its own in. A plan of TensorRT-RTX has, and is a hit for a model with the same ones.
     """
-    given, inputs = read_settings(settings), read_shapes(shapes)
+    given = read_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
     from trtcache import api  # imports torch
     from trtcache.cache import Cache
+    from trtcache_cli.programs import opened
 
+    program, inputs = opened(file, shapes)
     with _progress(file.name):
         report = api.build(
-            file,
+            program,
             backend=backend,
             settings=given,
             target=target,
             cache=Cache(config=session.config()),
-            name=name,
+            name=name or file.stem,
             output=output,
             inputs=inputs,
         )

@@ -1,4 +1,4 @@
-"""``trtcache lower``: the lowered graph of an exported program, and what each pass changed."""
+"""``trtcache lower``: the lowered graph of a program, and what each pass changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from trtcache.errors import did_you_mean
 from trtcache_cli.output import note, print_json, printable_lines
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
     from trtcache.lowering.pipeline import PassRun
@@ -22,19 +23,21 @@ if TYPE_CHECKING:
         "trtcache lower model.pt2 --show all",
     )
 )
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.pt2")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option("--backend", default="auto", show_default=True, help="The backend that it is lowered for.")
 @click.option("--show", metavar="PASS", help="Print what this pass changes as a diff, with its seconds; all for each.")
+@shape_option
 @session_options
 @pass_session
-def lower(session: Session, file: Path, backend: str, show: str | None) -> None:
-    """Show the lowered graph of an exported program: a line for each node, in the order of the key.
+def lower(session: Session, file: Path, backend: str, show: str | None, shapes: tuple[str, ...]) -> None:
+    """Show the lowered graph of a program: a line for each node, in the order of the key.
 
-    Nothing is built and no cache is needed.
+    FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
+    cache is needed.
     """
     from trtcache_cli.programs import lowered  # imports torch
 
-    program = lowered(file, backend)
+    program = lowered(file, backend, shapes)
     runs = chosen(program.runs, show)
     if session.as_json:
         document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}

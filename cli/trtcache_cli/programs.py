@@ -1,15 +1,19 @@
-"""Exported programs from files, for the commands that lower them."""
+"""Programs from files, for the commands that build or lower them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trtcache import api
-from trtcache.errors import CanonicalizationError
+from trtcache.errors import CanonicalizationError, SettingsError
+from trtcache.torchscript import converted, example_arguments, script_of
+from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from torch.export import ExportedProgram
 
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
@@ -17,7 +21,21 @@ if TYPE_CHECKING:
     from trtcache.values import CacheKey
 
 
-def lowered(path: Path, backend: str) -> LoweredProgram:
+def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:
+    """Return what the API is to be given for a file: a TorchScript file's program, or the path, with sizes for it.
+
+    Raises:
+        ExportError: a TorchScript file cannot be read or converted.
+        SettingsError: its arguments are not those that the shapes say.
+        click.BadParameter: a shape is written otherwise.
+    """
+    script = script_of(path)
+    if script is None:
+        return path, read_shapes(shapes)
+    return converted(script, example_arguments(script, read_examples(shapes)), None, None), {}
+
+
+def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
     """Return the lowered program in a file; its ``runs`` have what each pass changed.
 
     Raises:
@@ -25,15 +43,18 @@ def lowered(path: Path, backend: str) -> LoweredProgram:
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
-    return api.lower(path, backend=backend, trace=True)
+    program, inputs = opened(path, shapes)
+    if inputs:
+        raise SettingsError("--shape", f"{path.name} has sizes of its own; it is for TorchScript files here")
+    return api.lower(program, backend=backend, name=path.stem, trace=True)
 
 
 def asked(
-    path: Path, backend: str, target: str | None, inputs: Mapping[str, Sizes]
+    path: Path, backend: str, target: str | None, shapes: Sequence[str]
 ) -> tuple[CacheKey | None, StoredGraph | None, str]:
     """Return the key that ``compile`` would ask for, the graph, and if there can be no key why.
 
-    ``inputs`` are sizes for what an ONNX file leaves open.
+    ``shapes`` are sizes for what the file leaves open.
 
     Raises:
         ExportError: the file holds no program that can be lowered.
@@ -42,7 +63,8 @@ def asked(
         SettingsError: the target is unknown.
     """
     try:
-        key, graph = api.described(path, backend=backend, target=target, inputs=inputs)
+        program, inputs = opened(path, shapes)
+        key, graph = api.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

@@ -12,7 +12,7 @@ from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
-from trtcache_cli.shapes import read_shapes, shape_option
+from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
@@ -30,12 +30,13 @@ _FILES = frozenset({".onnx", ".pt2"})
 def why(session: Session, subject: str, backend: str, target: str | None, shapes: tuple[str, ...]) -> None:
     """Say why there is no entry for a program, or what made a second entry of one.
 
-    KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2) or an ONNX
-    file (.onnx), of which nothing is built: whether it would hit, and if not what differs from the nearest entry.
+    KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), an ONNX
+    file (.onnx) or a TorchScript file, of which nothing is built: whether it would hit, and if not what differs from
+    the nearest entry.
     """
     store = session.store()
     path = Path(subject)
-    is_file = path.suffix in _FILES
+    is_file = path.suffix in _FILES or path.is_file()
     document = _of_file(store, path, backend, target, shapes) if is_file else _of_entry(store, subject)
     found = document.pop("found")
     if session.as_json:
@@ -57,7 +58,7 @@ def _of_entry(store: DiskStore, key: str) -> dict[str, Any]:
 def _of_file(store: DiskStore, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     from trtcache_cli.programs import asked  # imports torch
 
-    key, graph, reason = asked(path, backend, target, read_shapes(shapes))
+    key, graph, reason = asked(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
     if store.path(key.digest).exists():
