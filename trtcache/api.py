@@ -22,7 +22,16 @@ from trtcache.errors import CanonicalizationError, PartitionError
 from trtcache.onnx.file import is_onnx
 from trtcache.partition.division import in_words
 from trtcache.pt2 import ProgramFile
-from trtcache.request import Model, device_kind, exported_of, lowered, opened, refuse_examples, request_of
+from trtcache.request import (
+    Model,
+    collector_paused,
+    device_kind,
+    exported_of,
+    lowered,
+    opened,
+    refuse_examples,
+    request_of,
+)
 from trtcache.request import Request as Request
 from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
@@ -144,8 +153,9 @@ def _compile_file(
     with ProgramFile(path) as file:
         file_s = time.perf_counter() - start
         refuse_examples(path.name, *examples)
-        shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
-        module = shortcut.compiled(name or path.stem) if shortcut else None
+        with collector_paused():
+            shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
+            module = shortcut.compiled(name or path.stem) if shortcut else None
         if module is None:
             program, load_s = _timed(file.program)
             request = request_of(program, (), None, None, backend, settings, target, name or path.stem)

@@ -7,7 +7,7 @@ an artifact never holds, the model's own names.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
@@ -77,15 +77,12 @@ class Executable:
             document = json.loads(bytes(entry.read(INTERFACE)))
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
-            interface = _interface(document, recipes)
+            _check_names(document, names, entry)
+            interface = _interface(document, recipes, names)
             constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
-        if len(names) != len(interface.slots):
-            raise IncompatibleEngineError(
-                entry.key.digest, f"it has {len(interface.slots)} slots, and names are known for {len(names)}"
-            )
-        return cls(_named(interface, names), device, constants, known, sources)
+        return cls(interface, device, constants, known, sources)
 
 
 def _check(document: Mapping[str, Any], entry: Entry) -> None:
@@ -109,8 +106,19 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
             raise IncompatibleEngineError(entry.key.digest, f"its {name} are not those of its key")
 
 
-def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json]) -> Interface:
-    slots = tuple(_slot(index, one) for index, one in enumerate(document["slots"]))
+def _check_names(document: Mapping[str, Any], names: Sequence[Sequence[str]], entry: Entry) -> None:
+    """Compare the slots of an interface with those that names are known for.
+
+    Raises:
+        IncompatibleEngineError: there are more or fewer.
+    """
+    if len(names) != len(document["slots"]):
+        found = f"it has {len(document['slots'])} slots, and names are known for {len(names)}"
+        raise IncompatibleEngineError(entry.key.digest, found)
+
+
+def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]) -> Interface:
+    slots = tuple(_slot(index, *one) for index, one in enumerate(zip(document["slots"], names, strict=True)))
     shapes = document["weights"]
     if sorted(recipes) != sorted(f"w{index}" for index in range(len(shapes))):
         raise ValueError("the weight map names other weights than the interface")
@@ -141,10 +149,10 @@ def _result(written: Sequence[Any]) -> Result:
     return Result(kind, target, _value(value), None if layout is None else tuple(layout))
 
 
-def _slot(index: int, written: Mapping[str, Any]) -> Slot:
+def _slot(index: int, written: Mapping[str, Any], names: Sequence[str]) -> Slot:
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
     flags = {"mutated": written["mutated"], "transient": written["transient"]}
-    return Slot(index, written["dtype"], shape, stride, written["device"], **flags)
+    return Slot(index, written["dtype"], shape, stride, written["device"], tuple(names), **flags)
 
 
 def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequence[Slot]) -> EngineWeight:
@@ -152,12 +160,6 @@ def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequenc
     used = tuple(slots[int(number)] for number in dict.fromkeys(sources(made)))
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
     return EngineWeight(index, made, written["dtype"], shape, stride, written["device"], used)
-
-
-def _named(interface: Interface, names: Sequence[Sequence[str]]) -> Interface:
-    slots = tuple(replace(slot, names=tuple(own)) for slot, own in zip(interface.slots, names, strict=True))
-    weights = tuple(replace(one, slots=tuple(slots[slot.index] for slot in one.slots)) for one in interface.weights)
-    return replace(interface, slots=slots, weights=weights)
 
 
 def _value(written: object) -> object:

@@ -17,8 +17,19 @@ if TYPE_CHECKING:
 
 LEVEL = 3
 _STEP_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 16
+"""What is given to the decompressor at once: it copies what it does not use, again for each step.
+
+All at once, 460 KB that become 2 MB took 2.9 ms, in memory that was touched before; in pieces 1.7 (2 virtual cores).
+"""
 _HUGE_PAGE_BYTES = 1 << 21
 _HUGE_FROM_BYTES = 1 << 20
+_SMALL_WINDOW_LOG = 18
+_SMALL_WINDOW_BYTES = 1 << 24
+"""Up to this size content is compressed within a window of 256 KiB, all of which a reader's memory has to hold.
+
+A package of 2 MB became 2 % larger by it, and its reader had 220 page faults instead of 570: 2.2 ms and 3.1.
+"""
 _MAX_WINDOW_LOG = 23  # 8 MiB: the window that every zstd decoder must accept (RFC 8878, 3.1.1.1.2)
 
 
@@ -41,6 +52,8 @@ def compressor(size_bytes: int) -> Compressor:
         zstd.CompressionParameter.checksum_flag: 1,
         zstd.CompressionParameter.content_size_flag: 1,
     }
+    if size_bytes <= _SMALL_WINDOW_BYTES:
+        options[zstd.CompressionParameter.window_log] = _SMALL_WINDOW_LOG
     made = zstd.ZstdCompressor(options=options)
     made.set_pledged_input_size(size_bytes)
     return made
@@ -77,16 +90,18 @@ def decompress(data: Buffer, size_bytes: int) -> memoryview:
 def _fill(plain: memoryview, data: Buffer) -> int:
     """Decompress the one frame in ``data`` into memory; return its size, or another if it is not alone or too long."""
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
-    decompressor, done = zstd.ZstdDecompressor(options=options), 0
+    decompressor, done, given = zstd.ZstdDecompressor(options=options), 0, 0
     while not decompressor.eof:
-        if not data and decompressor.needs_input:
+        piece = data[given : given + _PIECE_BYTES] if decompressor.needs_input else b""
+        if not piece and decompressor.needs_input:
             return -1
-        chunk = decompressor.decompress(data, max_length=_STEP_BYTES)
+        given += len(piece)
+        chunk = decompressor.decompress(piece, max_length=_STEP_BYTES)
         if done + len(chunk) > len(plain):
             return -1
         plain[done : done + len(chunk)] = chunk
-        done, data = done + len(chunk), b""
-    return -1 if decompressor.unused_data else done
+        done += len(chunk)
+    return -1 if decompressor.unused_data or given < len(data) else done
 
 
 def _memory(size_bytes: int) -> memoryview:
