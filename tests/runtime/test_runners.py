@@ -20,7 +20,7 @@ from trtcache.runtime.runners import Runners, RunnersReport, report_on, side_by_
 from trtcache.thread_counts import InForce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -40,15 +40,16 @@ def expected(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 def test_calls_from_many_threads_have_their_own_answers(module: trtcache.CompiledModule) -> None:
-    """400 calls of 8 threads, each with its own input, are bit by bit what the module answered alone."""
+    """10,000 calls of 8 threads, each with its own input, are bit by bit what the module answered alone."""
     inputs = [torch.randn(3, 4) for _ in range(50)]
     alone = [module(x) for x in inputs]
     with module.runners(2, intra=1) as runners, ThreadPoolExecutor(8) as callers:
 
         def call_all(_: int) -> bool:
-            futures = [runners.submit(x) for x in inputs]
+            futures = [runners.submit(x) for x in inputs * 25]
             return all(
-                all(map(torch.equal, future.result(60), before)) for future, before in zip(futures, alone, strict=True)
+                all(map(torch.equal, future.result(60), before))
+                for future, before in zip(futures, alone * 25, strict=True)
             )
 
         assert runners.report.side_by_side
@@ -91,6 +92,32 @@ def test_a_call_that_raises_takes_nothing_from_the_others(module: trtcache.Compi
         assert len(list(runners.map([X] * 10))) == 10
     with pytest.raises(RunError, match="closed"):
         runners.submit(X)
+
+
+def test_map_takes_items_as_outputs_are_taken(module: trtcache.CompiledModule) -> None:
+    """A few for each runner are ahead; what is left when nobody wants more is not called."""
+    taken: list[int] = []
+
+    def items() -> Iterator[torch.Tensor]:
+        for number in range(100):
+            taken.append(number)
+            yield X * number
+
+    with module.runners(2) as runners:
+        answers = runners.map(items())
+        assert len(taken) == 8
+        assert torch.equal(next(answers)[0], module(X * 0)[0])
+        assert torch.equal(next(answers)[0], module(X)[0])
+        assert len(taken) == 10
+        answers.close()  # type: ignore[attr-defined]  # it is a generator
+        assert [one[0].shape for one in runners.map([])] == []
+        failing = runners.map([X, X[:2], X])
+        next(failing)
+        with pytest.raises(InputError):
+            next(failing)
+        left = runners.map([X] * 20)
+    with pytest.raises(RunError, match="closed"):
+        list(left)
 
 
 def test_more_runners_make_room_in_the_same_engine(module: trtcache.CompiledModule) -> None:

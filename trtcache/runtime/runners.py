@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from trtcache import thread_counts
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from trtcache.thread_counts import InForce
 
 log = logging.getLogger(__name__)
+
+_AHEAD = 4
+"""Calls that ``map`` has submitted beyond the one whose outputs are taken, for each runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +101,25 @@ class Runners:
     def map(self, *arguments: Iterable[Any]) -> Iterator[Any]:
         """Return the outputs of a call for each item, in order; with several iterables, of calls with one of each.
 
+        Items are taken as outputs are: a few for each runner are ahead, so that they may be more than fit into memory.
+
         Raises:
             RunError: ``close`` was called. An error of a call is raised in its place.
         """
-        return self._open_pool().map(self._call, *arguments)
+        items = zip(*arguments, strict=False)  # as Python's own map
+        ahead = deque(self.submit(*item) for item in islice(items, _AHEAD * self.report.runners))
+        self._open_pool()
+        return self._in_order(ahead, items)
+
+    def _in_order(self, ahead: deque[Future[Any]], items: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+        try:
+            while ahead:
+                answer = ahead.popleft().result()
+                ahead.extend(self.submit(*item) for item in islice(items, 1))
+                yield answer
+        finally:
+            for one in ahead:
+                one.cancel()
 
     def close(self) -> None:
         """Take no more calls, and wait for those that were submitted."""
