@@ -42,7 +42,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     config = Config.from_environ(environ)
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
     trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
-    assert config == Config(Path("/c"), 5 * 10**9, **switches, log="1", trust=trust)
+    assert config == Config(Path("/c"), 5 * 10**9, 1, **switches, log="1", trust=trust)
 
 
 def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:

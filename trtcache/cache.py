@@ -359,8 +359,7 @@ class Cache:
             record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
             write_rows(store.index_root, put=[record])
             store.sweep()
-            if self.config.max_size_bytes is not None:
-                prune_after_put(store, self.config.max_size_bytes, keep=[digest])
+            prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
             _logger.warning("the index of %s is left behind: %s", store.root, error)
 

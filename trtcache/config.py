@@ -21,6 +21,7 @@ DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 VARIABLES = {
     "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
     "TRTCACHE_MAX_SIZE": "prune after a put that makes the cache larger than this (default: 20GB; 0: no limit)",
+    "TRTCACHE_MAX_ENTRIES": "prune after a put that makes the cache have more entries than this (default: 0: no limit)",
     "TRTCACHE_DISABLE": "1: neither read nor write the cache; always build",
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
@@ -37,10 +38,11 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How a cache is to be used. ``max_size_bytes`` is None for no limit."""
+    """How a cache is to be used. ``max_size_bytes`` and ``max_entries`` are None for no limit."""
 
     root: Path
     max_size_bytes: int | None = DEFAULT_MAX_SIZE_BYTES
+    max_entries: int | None = None
     disable: bool = False
     readonly: bool = False
     recache: bool = False
@@ -61,6 +63,7 @@ class Config:
         return cls(
             root=Path(root).expanduser().absolute() if root else default_root(),
             max_size_bytes=size_bytes or None,
+            max_entries=_count(environ, "TRTCACHE_MAX_ENTRIES") or None,
             disable=_flag(environ, "TRTCACHE_DISABLE"),
             readonly=_flag(environ, "TRTCACHE_READONLY"),
             recache=_flag(environ, "TRTCACHE_RECACHE"),
@@ -82,6 +85,13 @@ def _trust(environ: Mapping[str, str]) -> Trust:
 def default_root() -> Path:
     """Return the cache directory for a user who named none: ``$XDG_CACHE_HOME/trtcache``."""
     return user_cache_path("trtcache", appauthor=False)
+
+
+def _count(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name, "").strip() or "0"
+    if not text.isdecimal():
+        raise SettingsError(name, f"{text!r} is no number of entries")
+    return int(text)
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

@@ -53,6 +53,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     values: dict[str, str | int | bool | None] = {
         "TRTCACHE_DIR": str(found.root),
         "TRTCACHE_MAX_SIZE": found.max_size_bytes,
+        "TRTCACHE_MAX_ENTRIES": found.max_entries,
         "TRTCACHE_DISABLE": found.disable,
         "TRTCACHE_READONLY": found.readonly,
         "TRTCACHE_RECACHE": found.recache,
@@ -80,4 +81,6 @@ def _text(setting: Setting) -> str:
         return str(int(setting.value))
     if setting.variable == "TRTCACHE_MAX_SIZE":
         return "no limit" if setting.value is None else format_size(int(setting.value))
+    if setting.variable == "TRTCACHE_MAX_ENTRIES" and setting.value is None:
+        return "no limit"
     return str(setting.value)

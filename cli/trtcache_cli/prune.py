@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,13 @@ from trtcache.quantities import parse_duration, parse_size
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import parse_filters
 from trtcache.store.gc import plan_prune
+from trtcache_cli.output import note
 from trtcache_cli.removal import carry_out
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+
+if TYPE_CHECKING:
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.record import Record
 
 
 @click.command(
@@ -19,9 +25,12 @@ from trtcache_cli.session import Session, examples, filter_option, pass_session,
         "trtcache prune --max-size 10GB --dry-run",
         "trtcache prune --unused-for 30d -y",
         "trtcache prune --filter 'kind=tensorrt,size>1GB' --older-than 7d",
+        "trtcache prune --stale-toolchain --dry-run",
     )
 )
 @click.option("--max-size", metavar="SIZE", help="Evict until the cache is no larger, such as 10GB.")
+@click.option("--max-entries", metavar="COUNT", type=click.IntRange(0), help="Evict until there are no more entries.")
+@click.option("--stale-toolchain", is_flag=True, help="Evict what no version that is installed here can use.")
 @click.option("--older-than", metavar="TIME", help="Evict what was built longer ago, such as 30d.")
 @click.option("--unused-for", metavar="TIME", help="Evict what was not used for so long, such as 7d.")
 @filter_option
@@ -32,29 +41,43 @@ from trtcache_cli.session import Session, examples, filter_option, pass_session,
 def prune(
     session: Session,
     max_size: str | None,
+    max_entries: int | None,
+    stale_toolchain: bool,
     older_than: str | None,
     unused_for: str | None,
     filters: tuple[str, ...],
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Evict entries; pinned ones stay. Without a limit, TRTCACHE_MAX_SIZE is the limit.
+    """Evict entries; pinned ones stay. Without a limit, TRTCACHE_MAX_SIZE and TRTCACHE_MAX_ENTRIES are the limits.
 
-    To come below a size, what saves the least time of building per byte and was not used for long goes first. A
-    filter limits which entries may go; alone, all that match go. Without a terminal, -y is needed.
+    To come below a size or a number, what saves the least time of building per byte and was not used for long goes
+    first. A filter limits which entries may go; alone, all that match go. Without a terminal, -y is needed.
     """
     config = session.config()
     now_ns = time.time_ns()
     size_bytes = None if max_size is None else parse_size(max_size, "--max-size")
-    if (max_size, older_than, unused_for) == (None, None, None) and not filters:
-        size_bytes = config.max_size_bytes
+    if (max_size, max_entries, older_than, unused_for) == (None,) * 4 and not filters and not stale_toolchain:
+        size_bytes, max_entries = config.max_size_bytes, config.max_entries
     store = session.store() if dry_run else session.writable_store("prune")
+    records = load_records(store)
     plan = plan_prune(
-        load_records(store),
+        records,
         now_ns=now_ns,
         max_size_bytes=size_bytes,
+        max_entries=max_entries,
+        useless=_stale(store, records) if stale_toolchain else None,
         older_than_s=None if older_than is None else parse_duration(older_than, "--older-than"),
         unused_for_s=None if unused_for is None else parse_duration(unused_for, "--unused-for"),
         where=parse_filters(filters, now_ns=now_ns) if filters else None,
     )
     carry_out(session, store, plan, dry_run=dry_run, yes=yes)
+
+
+def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:
+    from trtcache.staleness import Staleness  # torch
+
+    found = Staleness.of(store, records)
+    for kind, why in sorted(found.unjudged.items()):
+        note(f"entries of {kind} are kept: {why}")
+    return dict.fromkeys(found.stale, "stale-toolchain")

@@ -186,7 +186,7 @@ def test_an_index_that_cannot_be_written_does_not_keep_the_files(
 def test_a_put_below_the_limit_prunes_nothing(store: DiskStore) -> None:
     """The common case reads the directory only."""
     fill(store, 2)
-    assert prune_after_put(store, 10**9) == 0
+    assert prune_after_put(store, 10**9, None) == 0
     assert not (store.root / INDEX_NAME).exists()
 
 
@@ -194,7 +194,7 @@ def test_a_put_above_the_limit_prunes_to_nine_tenths(store: DiskStore) -> None:
     """There is room for some more puts afterwards, the cheapest entries are gone, and the new one is kept."""
     digests = fill(store, 10)
     each_bytes = store.stored(digests[0]).file_bytes
-    prune_after_put(store, 9 * each_bytes, keep=[digests[0]])
+    prune_after_put(store, 9 * each_bytes, None, keep=[digests[0]])
     assert {stored.digest for stored in store.scan()} == {digests[0], *digests[3:]}
 
 
@@ -202,14 +202,14 @@ def test_one_process_prunes_at_a_time(store: DiskStore) -> None:
     """Where another prunes already, a put goes on at once."""
     fill(store, 3)
     with hold(store.root / "locks" / "prune.lock", timeout_s=0):
-        assert prune_after_put(store, 1) == 0
-    assert prune_after_put(store, 1) > 0
+        assert prune_after_put(store, 1, None) == 0
+    assert prune_after_put(store, 1, None) > 0
 
 
 def _prune_all(root: Path) -> None:
     from trtcache.store.disk import DiskStore
 
-    prune_after_put(DiskStore.open(root), 0)
+    prune_after_put(DiskStore.open(root), 0, None)
 
 
 def test_processes_that_prune_together_leave_a_sound_store(store: DiskStore) -> None:
@@ -230,3 +230,25 @@ def test_removing_nothing_makes_no_index(store: DiskStore) -> None:
     """An empty plan costs nothing."""
     assert remove(store, []) == 0
     assert not (store.root / INDEX_NAME).exists()
+
+
+def test_a_limit_of_entries_takes_those_of_least_worth() -> None:
+    """Ten entries and a limit of four: the six of least worth go, less those that go for another reason."""
+    records = [record(number, build_s=float(number)) for number in range(10)]
+    assert evicted(*records, max_entries=4) == [(number, "max-entries") for number in range(6)]
+    gone = evicted(*records, max_entries=4, useless={records[9].digest: "stale-toolchain"})
+    assert gone == [(9, "stale-toolchain"), *((number, "max-entries") for number in range(5))]
+
+
+def test_useless_entries_alone_go_alone() -> None:
+    """Without another limit only they go, and a pinned one stays."""
+    one, pinned, other = record(1), replace(record(2), pinned=True), record(3)
+    useless = dict.fromkeys((one.digest, pinned.digest), "stale-toolchain")
+    assert evicted(one, pinned, other, useless=useless) == [(1, "stale-toolchain")]
+
+
+def test_a_put_beyond_the_number_prunes_below_it(store: DiskStore) -> None:
+    """Eleven entries and a limit of ten: nine are left."""
+    fill(store, 11)
+    assert prune_after_put(store, None, 10) > 0
+    assert len(list(store.scan())) == 9

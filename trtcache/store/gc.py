@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trtcache.errors import IndexUnavailableError, LockTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.filters import Predicate
@@ -116,17 +116,19 @@ def plan_prune(
     *,
     now_ns: int,
     max_size_bytes: int | None = None,
+    max_entries: int | None = None,
     older_than_s: float | None = None,
     unused_for_s: float | None = None,
+    useless: Mapping[str, str] | None = None,
     where: Predicate | None = None,
     keep: Collection[str] = (),
 ) -> PrunePlan:
     """Return which of ``records`` to evict.
 
-    ``where`` limits which entries may go; given alone it means all of those. Entries built longer ago than
-    ``older_than_s`` or not used for ``unused_for_s`` go first; then, while the rest is larger than
-    ``max_size_bytes``, the entry of least :func:`worth`. Pinned entries and the digests in ``keep`` always stay, even
-    if the rest is then too large.
+    ``where`` limits which entries may go; given alone it means all of those. Entries of ``useless`` (a reason for each
+    digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` go first; then, while
+    the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry of least :func:`worth`. Pinned
+    entries and the digests in ``keep`` always stay, even if the rest is then too large.
     """
     everything = tuple(records)
     candidates = [
@@ -134,14 +136,21 @@ def plan_prune(
         for record in everything
         if not record.pinned and record.digest not in keep and (where is None or where(record))
     ]
-    limits = (max_size_bytes, older_than_s, unused_for_s)
+    limits = (max_size_bytes, max_entries, older_than_s, unused_for_s, useless)
     if where is not None and all(limit is None for limit in limits):
         return _plan(everything, [Eviction(record, "filter") for record in candidates])
-    evict = _expired(candidates, now_ns, older_than_s, unused_for_s)
+    evict = [Eviction(record, useless[record.digest]) for record in candidates if useless and record.digest in useless]
+    rest = [record for record in candidates if not useless or record.digest not in useless]
+    evict += _expired(rest, now_ns, older_than_s, unused_for_s)
+    gone_bytes = sum(one.record.file_bytes for one in evict)
+    excess_bytes, excess = 0, 0
     if max_size_bytes is not None:
-        total_bytes = sum(record.file_bytes for record in everything)
-        evict += _least_worth(candidates, evict, now_ns, total_bytes - max_size_bytes)
-    return _plan(everything, evict)
+        excess_bytes = sum(record.file_bytes for record in everything) - gone_bytes - max_size_bytes
+    if max_entries is not None:
+        excess = len(everything) - len(evict) - max_entries
+    gone = {one.record.digest for one in evict}
+    rest = [record for record in rest if record.digest not in gone]
+    return _plan(everything, [*evict, *_least_worth(rest, now_ns, excess_bytes, excess)])
 
 
 def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
@@ -161,21 +170,20 @@ def _expired(
     return evict
 
 
-def _least_worth(candidates: list[Record], already: list[Eviction], now_ns: int, excess_bytes: int) -> list[Eviction]:
-    gone = {one.record.digest for one in already}
-    excess_bytes -= sum(one.record.file_bytes for one in already)
-    evict = []
+def _least_worth(candidates: list[Record], now_ns: int, excess_bytes: int, excess: int) -> list[Eviction]:
+    evict: list[Eviction] = []
     for record in sorted(candidates, key=lambda one: (worth(one, now_ns=now_ns), one.used_ns, one.digest)):
-        if excess_bytes <= 0:
+        if excess_bytes <= 0 and excess <= len(evict):
             break
-        if record.digest not in gone:
-            evict.append(Eviction(record, "max-size"))
-            excess_bytes -= record.file_bytes
+        evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
+        excess_bytes -= record.file_bytes
     return evict
 
 
-def prune_after_put(store: DiskStore, max_size_bytes: int, *, keep: Collection[str] = ()) -> int:
-    """Prune to 90 % of the limit if the store is larger than it, and return the bytes freed.
+def prune_after_put(
+    store: DiskStore, max_size_bytes: int | None, max_entries: int | None, *, keep: Collection[str] = ()
+) -> int:
+    """Prune to 90 % of a limit if the store is beyond it, and return the bytes freed.
 
     Below the limit this costs one scan of the directory and imports no SQLAlchemy. ``keep`` names what was just put,
     which would otherwise be built again at once. One process at a time: where another prunes, this returns 0.
@@ -184,14 +192,23 @@ def prune_after_put(store: DiskStore, max_size_bytes: int, *, keep: Collection[s
         OSError: a file cannot be removed.
         StoreError: the entries cannot be listed.
     """
-    if sum(stored.file_bytes for stored in store.scan()) <= max_size_bytes:
+    sizes_bytes = [stored.file_bytes for stored in store.scan()]
+    large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes
+    many = max_entries is not None and len(sizes_bytes) > max_entries
+    if not large and not many:
         return 0
     from trtcache.store.catalog import load_records
 
     try:
         with store.housekeeping():
             records = load_records(store)
-            limit_bytes = int(max_size_bytes * LOW_WATER)
-            return plan_prune(records, now_ns=time.time_ns(), max_size_bytes=limit_bytes, keep=keep).execute(store)
+            plan = plan_prune(
+                records,
+                now_ns=time.time_ns(),
+                max_size_bytes=int(max_size_bytes * LOW_WATER) if max_size_bytes is not None and large else None,
+                max_entries=int(max_entries * LOW_WATER) if max_entries is not None and many else None,
+                keep=keep,
+            )
+            return plan.execute(store)
     except LockTimeoutError:
         return 0
