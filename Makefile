@@ -68,6 +68,7 @@ check: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy -p benchmarks
+	$(BIN)/mypy -p attacks
 	$(BIN)/lint-imports
 
 format: $(READY)  ## format and fix what can be fixed

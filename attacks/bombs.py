@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attacks.stage import MAIN, Stage, Succeeded, file_of, key_of
-from trtcache.store.compression import zstd
+from trtcache.store.compression import compressor
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.trust import Trust
 from trtcache.values import hash_bytes
@@ -36,7 +36,8 @@ def attack(folder: Path) -> str:
 
 
 def _bombs() -> Iterator[tuple[str, bytes]]:
-    large = zstd.compress(bytes(_BOMB_BYTES), 19)
+    frame = compressor(_BOMB_BYTES)
+    large = frame.compress(bytes(_BOMB_BYTES)) + frame.flush()
     yield "a frame of more than its header says", _entry(large, 4096)
     yield "a frame of 10,000 times its size", _entry(large, _BOMB_BYTES)
     yield "deep JSON", file_of(b"[" * (16 << 20))
