@@ -106,6 +106,14 @@ The first model above. `tune`'s own code and a plain loop take turns in each pro
 threads of a script that call the module. Latencies are medians of calls.
 """
 
+_STORE = """\
+## The store
+
+One artifact that does not compress, in memory before and after, on the disk of temporary files. Ours hashes and flushes what
+it puts and verifies what it gets; plain files and zstd (level 3) flush and verify nothing; `diskcache` does neither. The
+ways take turns; what was put is still in the system's own memory when it is read.
+"""
+
 _SLACK_BYTES = 1 << 20  # what Python itself takes meanwhile
 
 
@@ -307,6 +315,37 @@ def _tune(figures: Figures) -> str:
     return "\n".join([_TUNE, _table(header, rows), _table(("promise", "found", "promised", "kept"), kept)])
 
 
+def _store(figures: Figures) -> str:
+    ways = {"ours": "ours", "diskcache": "`diskcache`", "plain": "plain file", "zstd": "zstd"}
+    rows = []
+    for label in ("1 KB", "2 MB", "100 MB", "1 GB"):
+        for what in ("put", "get"):
+            rows.append((f"{what} {label}", *(_span(figures[f"{label}.{way}.{what}_s"]) for way in ways)))
+    get_s, hash_s = _median(figures, "1 GB.ours.get_s"), _median(figures, "1 GB.plain.get_and_hash_s")
+    few_s, many_s = _median(figures, "hit_of_1000_s"), _median(figures, "hit_of_3000_s")
+    four, eight = (_median(figures, f"processes_{count}_per_cpu_s_count") for count in (4, 8))
+    together = [f"{_median(figures, f'processes_{count}_per_s_count'):.0f}" for count in (1, 4, 8)]
+    read = f"get of 1 GB, of the speed of reading and hashing a plain file ({_seconds(hash_s)})"
+    kept = [
+        Promise(read, f"{hash_s / get_s:.0%}", "at least 70 %", hash_s >= 0.7 * get_s),
+        Promise(
+            f"a hit of 100,000 entries ({_seconds(many_s)}), of one of 1,000 ({_seconds(few_s)})",
+            f"{many_s / few_s:.2f}x",
+            "0.8x to 1.2x",
+            0.8 <= many_s / few_s <= 1.2,
+        ),
+        Promise(
+            "gets of 2 MB in a CPU second of one of 8 processes, of one of 4",
+            f"{eight / four:.2f}x",
+            "0.9x",
+            eight >= 0.9 * four,
+        ),
+    ]
+    processes = f"1, 4 and 8 processes together get {', '.join(together)} entries of 2 MB in a second.\n"
+    promised = _table(("promise", "found", "promised", "kept"), (promise.row for promise in kept))
+    return "\n".join([_STORE, _table(("", *ways.values()), rows), processes, promised])
+
+
 def _footprint(figures: Figures) -> str:
     import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
     rows = [
@@ -325,6 +364,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "keys": _keys,
     "threads": _threads,
     "tune": _tune,
+    "store": _store,
     "ls": _ls,
     "footprint": _footprint,
     "plan": _plan,
