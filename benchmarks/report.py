@@ -109,9 +109,9 @@ threads of a script that call the module. Latencies are medians of calls.
 _STORE = """\
 ## The store
 
-One artifact that does not compress, in memory before and after, on the disk of temporary files. Ours hashes and flushes what
-it puts and verifies what it gets; plain files and zstd (level 3) flush and verify nothing; `diskcache` does neither. The
-ways take turns; what was put is still in the system's own memory when it is read.
+One artifact that does not compress, in memory before and after, on the disk of temporary files. Ours hashes and flushes
+what it puts and verifies what it gets; plain files and zstd (level 3) flush and verify nothing; `diskcache` does
+neither. The ways take turns; what was put is still in the system's own memory when it is read.
 """
 
 _SLACK_BYTES = 1 << 20  # what Python itself takes meanwhile
@@ -317,12 +317,13 @@ def _tune(figures: Figures) -> str:
 
 def _store(figures: Figures) -> str:
     ways = {"ours": "ours", "diskcache": "`diskcache`", "plain": "plain file", "zstd": "zstd"}
-    rows = []
-    for label in ("1 KB", "2 MB", "100 MB", "1 GB"):
-        for what in ("put", "get"):
-            rows.append((f"{what} {label}", *(_span(figures[f"{label}.{way}.{what}_s"]) for way in ways)))
+    rows = [
+        (f"{what} {label}", *(_span(figures[f"{label}.{way}.{what}_s"]) for way in ways))
+        for label in ("1 KB", "2 MB", "100 MB", "1 GB")
+        for what in ("put", "get")
+    ]
     get_s, hash_s = _median(figures, "1 GB.ours.get_s"), _median(figures, "1 GB.plain.get_and_hash_s")
-    few_s, many_s = _median(figures, "hit_of_1000_s"), _median(figures, "hit_of_3000_s")
+    few_s, many_s = _median(figures, "hit_of_1000_s"), _median(figures, "hit_of_100000_s")
     four, eight = (_median(figures, f"processes_{count}_per_cpu_s_count") for count in (4, 8))
     together = [f"{_median(figures, f'processes_{count}_per_s_count'):.0f}" for count in (1, 4, 8)]
     read = f"get of 1 GB, of the speed of reading and hashing a plain file ({_seconds(hash_s)})"
@@ -337,7 +338,7 @@ def _store(figures: Figures) -> str:
         Promise(
             "gets of 2 MB in a CPU second of one of 8 processes, of one of 4",
             f"{eight / four:.2f}x",
-            "0.9x",
+            "at least 0.9x",
             eight >= 0.9 * four,
         ),
     ]
