@@ -19,7 +19,7 @@ ENTRIES = 8
 
 
 def take(root: str, started: float, results: multiprocessing.Queue[tuple[int, float]]) -> None:
-    """Get one entry after another for some seconds, from a moment on; report how many, and the CPU seconds they took."""
+    """Get one entry after another for some seconds, from a moment on; report how many, and their CPU seconds."""
     store = DiskStore.open(root)
     keys = [CacheKey.of("benchmark", {"n": number}) for number in range(ENTRIES)]
     time.sleep(max(0.0, started - time.time()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from blake3 import blake3
@@ -15,13 +14,14 @@ from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 _CHUNK_BYTES = 1 << 20
 
 
 def content_of(size_bytes: int) -> bytes:
     """Return bytes that do not compress, as weights and most plans do not."""
-    return random.Random(size_bytes).randbytes(size_bytes)
+    return random.Random(size_bytes).randbytes(size_bytes)  # noqa: S311  # no secret
 
 
 class Way(Protocol):
