@@ -27,6 +27,7 @@ SUBJECTS = {
     "threads": "throughput, memory and answers of runners (about 2 min)",
     "tune": "trtcache tune beside measurements by hand (about 3 min)",
     "store": "puts and gets beside diskcache, plain files and zstd (needs 8 GB; about 6 min)",
+    "partition": "four parts built one after the other and side by side (about 8 min)",
     "ls": "trtcache ls of 10,000 entries",
     "footprint": "import time and size of an install",
     "refit": "memory of refits, and of 3 GB in and out of the store (needs 8 GB; about 3 min)",

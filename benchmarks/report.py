@@ -114,6 +114,13 @@ what it puts and verifies what it gets; plain files and zstd (level 3) flush and
 neither. The ways take turns; what was put is still in the system's own memory when it is read.
 """
 
+_PARTITION = """\
+## Parts built side by side
+
+Four encoders that meet in an operator that stays in torch: four engines, built one after the other in one process, or
+two at once, each time in a new process with empty caches. Export and lowering are not in it; starting processes is.
+"""
+
 _SLACK_BYTES = 1 << 20  # what Python itself takes meanwhile
 
 
@@ -347,6 +354,19 @@ def _store(figures: Figures) -> str:
     return "\n".join([_STORE, _table(("", *ways.values()), rows), processes, promised])
 
 
+def _partition(figures: Figures) -> str:
+    one, two = _median(figures, "one_s"), _median(figures, "two_s")
+    ratio = _median(figures, "build_ratio")
+    kept = Promise("two processes, of one", f"{ratio:.2f}x", "at least 1.5x", ratio >= 1.5)
+    return "\n".join(
+        [
+            _PARTITION,
+            _table(("way", "seconds"), [("one after the other", f"{one:.1f}"), ("two at once", f"{two:.1f}")]),
+            _table(("promise", "found", "promised", "kept"), [kept.row]),
+        ]
+    )
+
+
 def _footprint(figures: Figures) -> str:
     import_s, install_bytes = _median(figures, "import_s"), _median(figures, "install_bytes")
     rows = [
@@ -366,6 +386,7 @@ SECTIONS: Mapping[str, Callable[[Figures], str]] = {
     "threads": _threads,
     "tune": _tune,
     "store": _store,
+    "partition": _partition,
     "ls": _ls,
     "footprint": _footprint,
     "plan": _plan,

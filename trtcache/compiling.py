@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends.members import ENGINE, members_of
+from trtcache.building.at_once import built_at_once
 from trtcache.errors import BuildError, CanonicalizationError, FrozenWeightsError, IncompatibleEngineError
 from trtcache.learned import learning
 from trtcache.live import LiveProgram
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.protocol import Engine
+    from trtcache.building.at_once import Elsewhere
     from trtcache.cache import Cache
     from trtcache.keys.stored import StoredGraph
     from trtcache.request import Exported, Model, Request
@@ -112,10 +114,12 @@ def _in_parts(
     division, program = request.division, request.program
     engines: dict[int, Engine] = {}
     failed: dict[int, str] = {}
-    for number, part in requests_of(request).items():
+    parts = requests_of(request)
+    found = built_at_once(parts, cache, folder, entry_for)
+    for number, part in parts.items():
         own = weights_of(division, number, weights)
         try:
-            engines[number], one = _engine(part, cache, folder, own)
+            engines[number], one = _engine(part, cache, folder, own, found.get(number))
         except BuildError as error:
             if not _may_stay_in_torch(request, error):
                 raise
@@ -154,8 +158,13 @@ def entries_for(request: Request, cache: Cache, folder: Path, report: Report) ->
         BuildError: a build failed.
     """
     entries = []
-    for part in requests_of(request).values():
-        entry, why = entry_for(part, cache, folder)
+    parts = requests_of(request)
+    found = built_at_once(parts, cache, folder, entry_for)
+    for number, part in parts.items():
+        known = found.get(number)
+        if isinstance(known, BuildError):
+            raise known
+        entry, why = known or entry_for(part, cache, folder)
         report.partitions.append(partition_of(part, entry, why, 0.0))
         entries.append(entry)
     report.left = request.division.left
@@ -177,11 +186,21 @@ def report_of(request: Request) -> Report:
 
 
 def _engine(
-    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor]
+    request: Request,
+    cache: Cache,
+    folder: Path,
+    weights: Mapping[str, torch.Tensor],
+    found: tuple[Entry, str] | BuildError | None = None,
 ) -> tuple[Engine, PartitionReport]:
-    """Return a live engine, from the cache or built, and the report on it."""
+    """Return a live engine, from the cache or built, and the report on it; ``found`` is what is known of it already.
+
+    Raises:
+        BuildError: the build failed.
+    """
+    if isinstance(found, BuildError):
+        raise found
     second = _second_choice(request, cache)
-    entry, why = (second, "") if second else entry_for(request, cache, folder)
+    entry, why = found or ((second, "") if second else entry_for(request, cache, folder))
     start = time.perf_counter()
     try:
         engine = _load(request, entry, weights, cache)
@@ -208,7 +227,7 @@ def partition_of(request: Request, entry: Entry, why: str, load_s: float) -> Par
     return partition(key, entry, weights=weights, load_s=load_s, why=why)
 
 
-def entry_for(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
+def entry_for(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere | None = None) -> tuple[Entry, str]:
     """Return the entry, and if it had to be built why there was none.
 
     Where the caller left open whether an engine takes other weights and it cannot take all, that is an engine of these
@@ -221,7 +240,7 @@ def entry_for(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]
     if frozen := _frozen_before(request, cache):
         return frozen, ""
     try:
-        return _entry_of(request, cache, folder)
+        return _entry_of(request, cache, folder, elsewhere)
     except FrozenWeightsError as error:
         alone = frozen_request(request)
         if alone is None:
@@ -242,12 +261,15 @@ def _frozen_before(request: Request, cache: Cache) -> Entry | None:
     return cache.peek(alone.key)
 
 
-def _entry_of(request: Request, cache: Cache, folder: Path) -> tuple[Entry, str]:
+def _entry_of(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere | None = None) -> tuple[Entry, str]:
     program = request.program
 
     def build() -> dict[str, bytes | Path]:
         log.info("building %s for %s", program.name, request.label)
-        made = request.backend.build(program, request.settings, request.target, folder)
+        made = elsewhere(request, folder) if elsewhere else None
+        if made is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            made = request.backend.build(program, request.settings, request.target, folder)
         if isinstance(request.key, CanonicalizationError):
             return {ENGINE: made.engine, **made.members}
         return {**members_of(program, request.records, made.engine), **made.members}

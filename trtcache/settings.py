@@ -37,8 +37,8 @@ IN_THE_GRAPH = frozenset({"torch_executed_modules", "torch_executed_ops", "min_b
 AFTER_THE_KEY = frozenset({"require_full_compilation", "on_build_failure"})
 """Fields that say what becomes of a program that has no engine, or not one for all of it."""
 
-AT_RUN_TIME = frozenset({"threads"})
-"""Fields that say how engines run and not what they are: code is always built for any number of threads."""
+AT_RUN_TIME = frozenset({"threads", "build_processes"})
+"""Fields that say how engines run or are built, not what they are: code is built for any number of threads."""
 
 AUTOCASTS = ("fp16", "bf16")
 
@@ -70,6 +70,8 @@ class Settings:
         require_full_compilation: whether a program that is not one engine is an error, which names what would stay in
             torch.
         on_build_failure: ``raise``, or ``torch``: a part whose engine cannot be built stays in torch, with a warning.
+        build_processes: how many parts of a program are built at once, each in a process with its share of the cores;
+            by default as many as there are cores.
         autocast: ``fp16`` or ``bf16``: the precision in which matrix products and convolutions of a float32 program
             are computed, and what lies between; norms, softmax and sums stay in float32, and results keep their dtypes.
         autocast_exclude: operators that ``autocast`` leaves as they are, by name (``aten.convolution``).
@@ -86,6 +88,7 @@ class Settings:
     min_block_size: int = 1
     require_full_compilation: bool = False
     on_build_failure: str = "raise"
+    build_processes: int | None = None
     autocast: str | None = None
     autocast_exclude: Collection[str] = ()
     tensorrt: TensorRTSettings = field(default_factory=TensorRTSettings)
@@ -125,6 +128,9 @@ class Settings:
         size = self.min_block_size
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise SettingsError("settings.min_block_size", f"{size!r} is no number of operators from 1")
+        count = self.build_processes
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise SettingsError("settings.build_processes", f"{count!r} is no number of processes from 1")
         if not isinstance(self.require_full_compilation, bool):
             raise SettingsError("settings.require_full_compilation", f"{self.require_full_compilation!r} is no boolean")
         if self.on_build_failure not in ON_BUILD_FAILURE:

@@ -28,6 +28,7 @@ LEFT_OUT = {
     "torch_executed_ops": "marks nodes, and an engine has none that is marked",
     "min_block_size": "decides which nodes an engine has, and they are in its graph's digest",
     "require_full_compilation": "decides whether there is an engine at all",
+    "build_processes": "says how many parts are built at once",
     "on_build_failure": "decides what becomes of a part that has no engine",
     "threads": "says how engines run; their code is built for any number of threads",
 }

@@ -9,6 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
+from trtcache import api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ def division(
     model: nn.Module, args: tuple[Any, ...], backend: str, settings: Mapping[str, Any], **more: Any
 ) -> Division:
     """Return how a model is divided."""
-    return trtcache.api.prepare(model, args, backend=backend, settings=trtcache.Settings.of(settings), **more).division
+    return api.prepare(model, args, backend=backend, settings=trtcache.Settings.of(settings), **more).division
 
 
 def kinds(found: Division) -> list[str]:

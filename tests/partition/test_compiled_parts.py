@@ -13,6 +13,7 @@ from torch import nn
 import trtcache
 from tests.backends.interpreter import Interpreter
 from tests.partition.parts import SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
+from trtcache import api
 from trtcache.errors import BuildError, BuildForbiddenError, PartitionError
 
 if TYPE_CHECKING:
@@ -222,10 +223,10 @@ def test_build_puts_every_engine_into_the_cache(interpreter: str, tmp_path: Path
     """One file takes one engine, so an output is refused."""
     path = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(Twice(), (X,)), path)
-    report = trtcache.api.build(path, backend=interpreter, cache=tmp_path / "c")
+    report = api.build(path, backend=interpreter, cache=tmp_path / "c")
     assert [one.outcome for one in report.partitions] == ["built"] * 2
     assert [one.outcome for one in compiled(Twice(), (X,), interpreter, tmp_path / "c").report.partitions] == [
         "hit"
     ] * 2
     with pytest.raises(PartitionError, match="a file has one"):
-        trtcache.api.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
+        api.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")

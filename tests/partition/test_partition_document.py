@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,9 +45,15 @@ def test_the_python_of_the_document_runs(
 
 
 @pytest.mark.slow
-def test_packages_are_hits_in_a_second_process(engines: Path, run_python: RunPython) -> None:
-    """With a batch that varies across the cuts."""
-    module = trtcache.compile(Attention(), inputs(3), dynamic_shapes=dynamic(), cache=engines, settings=SOFTMAX)
+def test_packages_are_hits_in_a_second_process(
+    engines: Path, run_python: RunPython, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a batch that varies across the cuts; other processes have built them, whose programs have the same keys."""
+    settings = {**SOFTMAX, "build_processes": 2}
+    with caplog.at_level(logging.INFO):
+        module = trtcache.compile(Attention(), inputs(3), dynamic_shapes=dynamic(), cache=engines, settings=settings)
+    assert "built in this process" not in caplog.text
+    assert "it is built here" not in caplog.text
     for batch in (2, 9):
         given = inputs(batch)
         torch.testing.assert_close(module(*given), Attention()(*given), rtol=1e-5, atol=1e-5)

@@ -31,6 +31,7 @@ class Capabilities:
         refit: whether an engine takes other weights without a rebuild.
         unpack: operators that lowering takes apart (``trtcache.lowering.unpack``).
         bakes_weights: whether an artifact may have values of weights in it (``Backend.frozen``).
+        builds_elsewhere: whether another process can build, which has the program and no values of weights.
     """
 
     devices: frozenset[str]
@@ -38,6 +39,7 @@ class Capabilities:
     refit: bool
     unpack: frozenset[str] = frozenset()
     bakes_weights: bool = False
+    builds_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

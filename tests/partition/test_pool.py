@@ -1,0 +1,100 @@
+"""Processes that build: what they cannot do is done here, their errors are ours, and none is left behind."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import trtcache
+from tests.backends.interpreter import Interpreter
+from tests.partition.parts import SOFTMAX, Attention, inputs
+from trtcache import api
+from trtcache.backends.aot_inductor.backend import AotInductor
+from trtcache.building import pool as pools
+from trtcache.building.pool import Pool
+from trtcache.errors import BuildError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.request import Request
+
+ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
+
+
+@pytest.fixture
+def request_() -> Request:
+    """A request for a package."""
+    return api.prepare(Attention(), inputs(3), backend="aot_inductor")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Let the pool's processes run other code than the worker."""
+    start = subprocess.Popen
+
+    def other(_: Any, **more: Any) -> Any:
+        return start([sys.executable, "-S", "-c", code], **more)
+
+    monkeypatch.setattr(pools.subprocess, "Popen", other)
+
+
+def test_an_error_of_the_builder_is_a_build_error(
+    request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what it said."""
+    answering(monkeypatch, ANSWERING.format(answer='{"error": "no compiler"}'))
+    with Pool(1, 1) as pool, pytest.raises(BuildError, match="building aot_inductor failed: no compiler"):
+        pool.build(request_, tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    "code", [ANSWERING.format(answer='{"unlike": "its key is another"}'), "import sys; sys.stdin.readline()"]
+)
+def test_what_another_process_cannot_build_is_built_here(
+    request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """One that makes another key, and one that dies."""
+    answering(monkeypatch, code)
+    with Pool(1, 1) as pool:
+        assert pool.build(request_, tmp_path / "one") is None
+
+
+def test_processes_end_with_the_pool(request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they are doing when an interrupt comes."""
+    answering(monkeypatch, "import time; time.sleep(600)")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pools, "_asked", interrupt)
+    with pytest.raises(KeyboardInterrupt), Pool(1, 1) as pool:
+        pool.build(request_, tmp_path / "one")
+    assert [process.returncode for process in pool._all] == [-signal.SIGKILL]
+
+
+def test_a_backend_of_this_process_alone_builds_here(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process has another key for it, says so, and the answers are right all the same."""
+    able = replace(Interpreter.capabilities, builds_elsewhere=True)
+    monkeypatch.setattr(Interpreter, "capabilities", able)
+    settings = {**SOFTMAX, "build_processes": 2}
+    with caplog.at_level(logging.INFO):
+        module = trtcache.compile(Attention(), inputs(3), backend=interpreter, cache=tmp_path, settings=settings)
+    assert "building 2 parts in 2 processes" in caplog.text
+    assert caplog.text.count("is built in this process: another one cannot make it") == 2
+    given = inputs(3)
+    torch.testing.assert_close(module(*given), Attention()(*given))
+
+
+def test_packages_can_be_built_elsewhere() -> None:
+    """It needs no values of weights."""
+    assert AotInductor.capabilities.builds_elsewhere
+    assert not AotInductor.capabilities.bakes_weights

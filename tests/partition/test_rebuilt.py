@@ -1,0 +1,77 @@
+"""A program that is rebuilt from what an artifact keeps of it has the key that it had, and answers alike."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tests.keys.architectures import called
+from tests.partition.parts import Attention, dynamic, inputs
+from trtcache import api
+from trtcache.backends.aot_inductor.build import unlifted
+from trtcache.backends.members import members_of
+from trtcache.building.rebuilt import rebuilt
+from trtcache.request import keyed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.lowering import LoweredProgram
+
+ROWS = Dim("rows", min=2, max=9)
+
+
+class Folded(nn.Module):
+    """A convolution with a BatchNorm, whose weights are made by recipes, and a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.table = torch.arange(4.0)[:, None, None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.bn(self.conv(x)) + self.table
+        return made.split(2, 1)[1][:, :, 1:-1].to(torch.float64) * 2.5
+
+
+class Sized(nn.Module):
+    """Arithmetic on sizes that vary."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows, columns = x.shape
+        return (x.reshape(-1) * y.repeat(rows)[: rows * columns]).view(columns, rows).sum(0) / (rows + columns // 2)
+
+
+CASES: dict[str, tuple[nn.Module, tuple[Any, ...], Any]] = {
+    "attention": (Attention(), inputs(3), dynamic()),
+    "folded": (Folded().eval(), (torch.randn(2, 3, 8, 8),), ({0: ROWS},)),
+    "sized": (Sized(), (torch.randn(4, 6), torch.randn(6)), ({0: ROWS}, None)),
+    "bert": (*called("bert"), None),
+    "lstm": (nn.LSTM(4, 5, batch_first=True), (torch.randn(2, 3, 4),), None),
+}
+
+
+def _operators(program: LoweredProgram) -> list[str]:
+    return [str(node.target) for node in unlifted(program)[0].graph.nodes if node.op == "call_function"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_key_is_the_same(name: str, tmp_path: Path) -> None:
+    """And so is the graph that a builder gets of it."""
+    model, args, shapes = CASES[name]
+    given = api.prepare(model, args, dynamic_shapes=shapes, backend="aot_inductor")
+    program = given.program
+    members = members_of(program, given.records, tmp_path)
+    kept = {name: content for name, content in members.items() if isinstance(content, bytes)}
+    how: Any = {"pipeline": program.pipeline, "hints": [None] * len(program.symbols.order), "device": program.device}
+    again = rebuilt(kept, name="again", **how)
+    assert _operators(again) == _operators(program)
+    request = keyed(again, given.backend, given.settings, given.target, time.perf_counter())
+    found, expected = (getattr(one, "document", {})["parts"] for one in (request.key, given.key))
+    differing = {"structure", "layouts"}  # whole programs have these, and parts have none
+    assert {name for name, part in expected.items() if found[name] != part} <= differing

@@ -1,0 +1,1 @@
+"""Builds parts of a program side by side, each in a process of its own."""
