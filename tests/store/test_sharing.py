@@ -132,6 +132,26 @@ def test_only_its_owner_declares_a_store_shared(public: Path) -> None:
 
 
 @needs_root
+@pytest.mark.usefixtures("imported")
+def test_a_store_that_another_user_planted_runs_nothing(public: Path) -> None:
+    """Declared shared for a group that both are in, it is a store; but its entries count for nobody unasked."""
+    root = public / "store"
+
+    def plant() -> None:
+        share(root, GROUP)
+        Cache(config=Config(root, trust=Trust(required=False))).get_or_build({"n": 1}, lambda: b"evil", kind="test")
+
+    def ask() -> None:
+        before = {path: path.lstat().st_mtime_ns for path in root.rglob("*.trtc")}
+        entry = Cache(config=Config(root)).get_or_build({"n": 1}, lambda: b"own", kind="test")
+        assert (entry.outcome, entry.reason, entry.read()) == ("built", "untrusted:unsigned", b"own")
+        assert {path: path.lstat().st_mtime_ns for path in root.rglob("*.trtc")} == before
+
+    as_user(ALICE, plant)
+    as_user(BOB, ask)
+
+
+@needs_root
 def test_a_group_that_one_is_not_in_is_named(public: Path) -> None:
     """Only members can give a directory to a group."""
 

@@ -85,13 +85,14 @@ def _open_new(path: str, device: torch.device) -> Any:
         IncompatibleEngineError: the dynamic linker gives a library of before.
     """
     with _OPENING:  # so that what appears meanwhile is this one's
+        if not _SEEN:
+            _SEEN.update(engine_libraries())
         for _ in range(_ATTEMPTS):
-            before = engine_libraries()
             loader = open_loader(path, device)
-            after = engine_libraries()
-            if before is None or after is None:
-                return loader
-            if added := after - before:
+            loaded = engine_libraries()  # a millisecond, so once for each load
+            added = loaded - _SEEN
+            if added or not loaded:
+                _SEEN.update(added)
                 _tidy(loader, {library for _, library in added}, device)
                 return loader
     raise IncompatibleEngineError("package", "the dynamic linker gives a library that was loaded before")
@@ -249,6 +250,7 @@ def _wait(device: torch.device) -> None:
 
 
 _OPENING = threading.Lock()
+_SEEN: set[tuple[str, str]] = set()
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used

@@ -14,12 +14,12 @@ _INSIDE = b"/data/aotinductor/"
 _GONE = " (deleted)"
 
 
-def engine_libraries() -> frozenset[tuple[str, str]] | None:
-    """Return the device and inode of each engine's library, with its path; None where the kernel does not tell."""
+def engine_libraries() -> frozenset[tuple[str, str]]:
+    """Return the device and inode of each engine's library, with its path; none where the kernel does not tell."""
     try:
         lines = _MAPS.read_bytes().splitlines()
     except OSError:
-        return None
+        return frozenset()
     found = (line.decode(errors="replace").split(maxsplit=5) for line in lines if _INSIDE in line)
     return frozenset((f"{device} {inode}", path.removesuffix(_GONE)) for _, _, _, device, inode, path in found)
 
