@@ -263,6 +263,17 @@ def test_branches_and_loops_by_sizes_and_numbers_are_taken_as_the_examples_say(i
     assert torch.equal(trtcache.compile(script, (x,), backend=interpreter, cache=engines)(x), script(x))
 
 
+def test_sizes_that_a_trace_computed_with_tensors_are_numbers(interpreter: str, engines: Path) -> None:
+    """Those of a GRU's first state and of attention's heads."""
+    x = torch.randn(3, 2, 8)
+    for model, inputs in ((nn.GRU(8, 4, 2, bidirectional=True), (x,)), (nn.MultiheadAttention(8, 2).eval(), (x, x, x))):
+        traced = torch.jit.trace(model, inputs)  # type: ignore[no-untyped-call]
+        module = trtcache.compile(traced, inputs, backend=interpreter, cache=engines)
+        other = [torch.randn(3, 2, 8) for _ in inputs]
+        found, expected = module(*other), traced(*other)
+        assert all(torch.allclose(one, two, atol=1e-6) for one, two in zip(found, expected, strict=True))
+
+
 def test_what_a_module_keeps_is_the_compiled_modules_own(interpreter: str, engines: Path) -> None:
     """It begins with what the module had, goes on from call to call, leaves the module alone, and is set by a refit."""
     script = torch.jit.script(Swaps())
@@ -333,5 +344,13 @@ def test_a_torchscript_module_needs_example_inputs_and_keeps_their_sizes(interpr
     script = torch.jit.script(nn.Linear(2, 2))
     with pytest.raises(SettingsError, match="no example inputs; give some"):
         trtcache.compile(script, backend=interpreter)
+    with pytest.raises(SettingsError, match="args: Linear: too many positional arguments"):
+        trtcache.compile(script, (torch.ones(2), 2), backend=interpreter)
+    with pytest.raises(
+        ExportError, match=r'Linear cannot be exported: at "return F.linear.*it does not take these example inputs'
+    ):
+        trtcache.compile(script, (torch.ones(3, 3),), backend=interpreter)
+    with pytest.raises(ExportError, match="GRU cannot be exported: it has no method of the name forward"):
+        trtcache.compile(torch.jit.script(nn.GRU(2, 2)), (torch.ones(2, 2),), backend=interpreter)
     with pytest.raises(SettingsError, match="has the sizes of its examples"):
         trtcache.key(script, (torch.ones(2, 2),), dynamic_shapes=({0: torch.export.Dim("b")},), backend=interpreter)

@@ -21,6 +21,7 @@ _UNSEEN = "prim::data"
 
 _MADE = frozenset({"aten::tensor", "aten::as_tensor"})
 _TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
+_NUMBER = "prim::NumToTensor"
 _READ = "prim::tolist"
 _PRINTED = "prim::Print"
 _DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
@@ -33,15 +34,19 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
     """Return the graph of a module's ``forward`` with all that it calls in it; the module's own stays as it is.
 
     Raises:
-        ExportError: it reads or makes tensors in a way that no tracer sees.
+        ExportError: it has no ``forward``, or reads or makes tensors in a way that no tracer sees.
     """
-    forward: Any = module.forward
+    forward: Any = getattr(module, "forward", None)
+    if forward is None:  # as of torch.jit.script(nn.LSTM(...)), which has several
+        raise ExportError(module.original_name, f"it has no method of the name forward; {_GIVE}")
     graph = forward.inlined_graph
     torch._C._jit_pass_inline_fork_wait(graph)
     torch._C._jit_pass_constant_propagation(graph)
     for node in list(_nodes(graph)):
         kind = node.kind()
-        if kind == _UNSEEN:
+        if kind == _NUMBER:
+            _keep_value(graph, node)
+        elif kind == _UNSEEN:
             node.output().replaceAllUsesWith(node.inputsAt(0))
         elif kind == _PRINTED:
             node.destroy()
@@ -89,6 +94,17 @@ def _nodes(block: Any) -> Iterator[Any]:
 
 def _is_tensor(value: Any) -> bool:
     return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
+
+
+def _keep_value(graph: Any, node: Any) -> None:
+    """Let a tensor that is made of a size keep its value: traced modules compute sizes with tensors.
+
+    ``aten::lift_fresh`` is how torch's tracers know a constant.
+    """
+    lifted = graph.create("aten::lift_fresh", [node.output()], 1)
+    lifted.insertAfter(node)
+    node.output().replaceAllUsesWith(lifted.output())
+    lifted.replaceInput(0, node.output())
 
 
 def _name_tensors(graph: Any, node: Any) -> None:

@@ -23,7 +23,7 @@ _MARK = "/constants.pkl"
 """The member that only a TorchScript archive has."""
 
 _HERE = "<--- HERE"
-_REASON = re.compile(r"[\w.]+: ")
+_REASON = re.compile(r"[\w.]+: +\S")
 _VALUES = ("DataDependent", "GuardOnDataDependent")
 _LOOP = "prim::Loop: it loops by values of tensors; write it with a fixed number of steps"
 _ADVICE = {
@@ -118,7 +118,8 @@ def converted(
     Branches and loops are taken as numbers, flags and sizes of these inputs, and attributes of the module, say.
 
     Raises:
-        SettingsError: sizes are to vary, which TorchScript's interpreter does not follow; or there are no inputs.
+        SettingsError: sizes are to vary, which TorchScript's interpreter does not follow, or these are not its
+            arguments.
         ExportError: it needs values of tensors, or changes an attribute to something else; the message says where and
             what to do.
     """
@@ -137,7 +138,9 @@ def converted(
         script = Script(model)
         try:
             script.run_without_values(*given)
-        except (RuntimeError, torch.jit.Error, TypeError) as error:
+        except TypeError as error:
+            raise SettingsError("args", f"{name}: {error}") from error
+        except (RuntimeError, torch.jit.Error) as error:
             raise ExportError(name, _explained(error)) from error
         program = export(Scripted(script), *given, None)
     _refuse_second_uses(program, name)
@@ -162,13 +165,13 @@ def _explained(error: Exception) -> str:
     """Return where TorchScript's interpreter was, what went wrong, and what to do."""
     lines = str(error).splitlines() or [type(error).__name__]
     marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
-    if not marks:
-        return f"{lines[0].strip()}: {_OTHERWISE}"
-    where = lines[marks[-1] - 1].strip()
-    why = next((line for line in lines[marks[-1] :] if _REASON.match(line)), "")
-    told = f'at "{where}"'
+    where = lines[marks[-1] - 1].strip() if marks else ""
+    reasons = (line for line in lines[marks[-1] if marks else 0 :] if _REASON.match(line))
+    why = next(reasons, "it does not take these example inputs")
+    told = f'at "{where}"' if where else "in code without source"
     if any(one in why for one in _VALUES):
-        return f"{told}: {_ADVICE.get(where.split(maxsplit=1)[0], _OF_VALUES)}"
+        advice = _ADVICE.get(where.split(" ", 1)[0], _OF_VALUES)
+        return f"{told}: {advice}"
     if isinstance(error, torch.jit.Error):
         return f"{told}: it raises {why.removeprefix('builtins.')} for these example inputs; give such as it takes"
     return f"{told}: {why}: {_OTHERWISE}"

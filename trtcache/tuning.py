@@ -5,6 +5,7 @@ A *cell* is one pair of numbers. Cells take turns, so that other work on the mac
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 import time
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 ROUNDS = 3
 """Turns that a cell has."""
 
-_WARM_SHARE, _WARM_CALLS = 0.2, 2
-"""Of a turn's seconds, and at least for each runner: what is run before and not counted."""
+_WARM_SHARE = 0.2
+"""How much of a turn is run before it, and is not counted."""
+
+_LEAST_CALLS = 2
+"""However long a call takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Effort:
     @property
     def warm_up(self) -> Effort:
         """What comes before it uncounted."""
-        return Effort(self.seconds * _WARM_SHARE, None if self.calls is None else 1)
+        return Effort(self.seconds * _WARM_SHARE, None if self.calls is None else math.ceil(self.calls * _WARM_SHARE))
 
 
 @dataclass(slots=True)
@@ -175,4 +179,4 @@ def _timed(call: Callable[[], object], effort: Effort, callers: int) -> tuple[li
 def _is_done(effort: Effort, calls: int, took_s: float) -> bool:
     if effort.calls is not None:
         return calls >= effort.calls
-    return calls >= _WARM_CALLS and took_s >= effort.seconds
+    return calls >= _LEAST_CALLS and took_s >= effort.seconds
