@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import trtcache
+from tests.models import Affine
 from trtcache.backends.aot_inductor import loader
 from trtcache.backends.aot_inductor.build import without_paths
 from trtcache.backends.aot_inductor.loader import Package, _memory_file
@@ -31,19 +32,13 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 
 
-class Doubled(torch.nn.Module):
-    """The smallest package: one operation and no weight."""
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return twice the value."""
-        return value * 2
+X = torch.randn(3, 4)
 
 
 @pytest.fixture(scope="module")
 def package(engines: Path) -> bytes:
-    """The bytes of its package, built once for the session."""
-    key = trtcache.key(Doubled(), (torch.ones(3),), backend="aot_inductor")
-    trtcache.compile(Doubled(), (torch.ones(3),), backend="aot_inductor", cache=engines)
+    """The bytes of a small package, which is built once for the session."""
+    key = trtcache.compile(Affine(), (X,), cache=engines).report.partitions[0].key
     entry = Cache(engines).get(key)
     assert entry is not None
     return bytes(entry.read("engine"))
@@ -59,13 +54,16 @@ def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_load_leaves_nothing_in_the_temporary_directory(package: bytes, own_tmp: Path) -> None:
+def test_a_load_leaves_nothing_in_the_temporary_directory(package: bytes, own_tmp: Path, engines: Path) -> None:
     """The folder that torch unpacks to is gone while its library runs, so a kill later leaves nothing either."""
     before = engine_libraries()
     opened = Package(package, CPU).open()
     assert list(own_tmp.iterdir()) == []
     assert len(engine_libraries() - before) == 1
-    assert torch.equal(opened.run([torch.ones(3)])[0], torch.full((3,), 2.0))
+    module = trtcache.compile(Affine(2.0), (X,), cache=engines)
+    assert list(own_tmp.iterdir()) == []
+    torch.testing.assert_close(module(X), Affine(2.0)(X))
+    assert set(opened.get_constant_fqns()) == {"w0", "w1", "w2"}
 
 
 @pytest.mark.slow
