@@ -13,8 +13,8 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from trtcache.config import Config
     from trtcache_cli.probes import Check
 
 _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
@@ -31,7 +31,7 @@ def doctor(session: Session, quick: bool) -> int:
     """
     config = session.config()
     checks = []
-    for check in examine(config.root, readonly=config.readonly, quick=quick):
+    for check in examine(config, quick=quick):
         checks.append(check)
         if not session.as_json:
             _print(check)
@@ -41,14 +41,15 @@ def doctor(session: Session, quick: bool) -> int:
     return 0 if sound else 1
 
 
-def examine(root: Path, *, readonly: bool, quick: bool) -> Iterator[Check]:
+def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     """Yield every check, the slow one last."""
     yield probes.interpreter()
     yield from probes.distributions()
     compiler, gpu = probes.compiler(), probes.gpu()
     yield from (compiler, gpu)
     yield from probes.backends(has_gpu=gpu.status == "ok", has_compiler=compiler.status == "ok")
-    yield from probes.store(root, readonly=readonly)
+    yield from probes.store(config.root, readonly=config.readonly)
+    yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
     if not quick and probes.installed(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
         note("building a tiny package in a child process; --quick leaves this out")

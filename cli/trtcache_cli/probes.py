@@ -15,10 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from trtcache.errors import TrtcacheError
+from trtcache.errors import SettingsError, TrtcacheError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trtcache.trust import Trust
 
 Status: TypeAlias = Literal["ok", "missing", "bad"]
 
@@ -175,6 +177,28 @@ def _filesystem(root: Path) -> Check:
     if found in _NETWORK:
         return Check("file system", "missing", found, "a network file system: engines are copied, never mapped")
     return Check("file system", "ok", found)
+
+
+def signatures(root: Path, trust: Trust) -> list[Check]:
+    """Return whose entries count in a store that asks for signatures, or that could do with asking."""
+    from trtcache.store.disk import DiskStore
+
+    name = "signatures"
+    try:
+        opened = DiskStore.open(root, readonly=True, trust=trust)
+    except SettingsError as error:
+        return [Check(name, "bad", str(error))]
+    except TrtcacheError:
+        return []  # told as the cache directory's
+    if not opened.admission.required:
+        if not opened.shared:
+            return []
+        advice = "unset TRTCACHE_SIGNATURES, and trust keys: trtcache trust add NAME:HEX"
+        return [Check(name, "missing", "off: whoever can write there can make you run his code", advice)]
+    if not trust.keys:
+        advice = "trtcache trust add NAME:HEX, or trtcache trust keygen NAME"
+        return [Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)]
+    return [Check(name, "ok", f"required, of {', '.join(key.name for key in trust.keys)}")]
 
 
 def temporary_directory() -> Check:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.store.sharing import share
 from trtcache_cli import probes
 
 if TYPE_CHECKING:
@@ -62,6 +63,28 @@ def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) ->
     found = {check.name: check for check in probes.store(root, readonly=False)}
     assert found["permissions"].status == "missing"
     assert f"chmod 700 {root}" in found["permissions"].advice
+
+
+def test_whose_signatures_count_is_told(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shared store: nobody's, somebody's, or none are asked for; a key that cannot be read has to be put right."""
+    root = tmp_path / "shared"
+    share(root, os.getgid())
+    told = []
+    for variable, value in (
+        ("TRTCACHE_DIR", str(root)),
+        ("TRTCACHE_TRUSTED_KEYS", f"ci:{'ab' * 32}"),
+        ("TRTCACHE_SIGNATURES", "off"),
+    ):
+        monkeypatch.setenv(variable, value)
+        told.append([row[1:3] for row in run("doctor", "--quick").rows if row[0] == "signatures"])
+    assert told == [
+        [["missing", "required, and no key is trusted: every entry is a miss"]],
+        [["ok", "required, of ci"]],
+        [["missing", "off: whoever can write there can make you run his code"]],
+    ]
+    assert "shared" in next(row[2] for row in run("doctor", "--quick").rows if row[0] == "permissions")
 
 
 def test_a_read_only_store_is_told_as_such(put: Callable[..., str], root: Path) -> None:

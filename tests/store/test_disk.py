@@ -221,12 +221,16 @@ def put_special(path: Path, kind: str) -> None:
     elif kind == "directory":
         path.mkdir()
         (path / "inside").write_bytes(b"x")
+    elif kind == "hard link":
+        target = path.with_suffix(".elsewhere")
+        target.write_bytes(b"canary")
+        path.hardlink_to(target)
     else:
         path.write_bytes(b"engine")
         path.chmod(0o666)
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "writable by others"])
+@pytest.mark.parametrize("kind", ["link", "hard link", "fifo", "directory", "writable by others"])
 def test_what_is_not_a_plain_file_of_ours_is_a_miss(store: DiskStore, key: CacheKey, kind: str) -> None:
     """A link, FIFO, directory or foreign file in an entry's place is moved away, and the entry can be put again."""
     path = store.put(key, CONTENTS, kind="test").path
@@ -235,7 +239,7 @@ def test_what_is_not_a_plain_file_of_ours_is_a_miss(store: DiskStore, key: Cache
     assert store.get(key) == Miss("corrupt:file")
     store.put(key, CONTENTS, kind="test")
     assert hit(store, key).read() == CONTENTS["artifact"]
-    if kind == "link":
+    if "link" in kind:
         assert path.with_suffix(".elsewhere").read_bytes() == b"canary"
     store.sweep(quarantine_s=-1)
     assert list((store.root / "quarantine").iterdir()) == []
