@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,7 +18,7 @@ from trtcache.errors import BuildError, CanonicalizationError, FrozenWeightsErro
 from trtcache.learned import learning
 from trtcache.live import LiveProgram
 from trtcache.partition.dividing import everything_in_torch, in_torch
-from trtcache.request import collector_paused, frozen_request, keyed, request_for
+from trtcache.request import collector_paused, exported_of, frozen_request, keyed, request_for
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.schedule import Plan, Schedule, weights_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trtcache.building.at_once import Elsewhere
     from trtcache.cache import Cache
     from trtcache.keys.stored import StoredGraph
+    from trtcache.lowering.interface import Interface
     from trtcache.request import Exported, Model, Request
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 def compile_exported(
     exported: Exported, model: Model, *, cache: Cache, settings: Settings, target: str | None
 ) -> CompiledModule:
-    """Compile an exported program: by a memo without lowering it if there is one, which the next time there is.
+    """Compile an exported program; ``report.compile_s`` is left to the caller.
 
     Raises:
         ExportError: an operator cannot be decomposed, or no engine takes something in the program.
@@ -55,18 +56,90 @@ def compile_exported(
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
     """
-    live = LiveProgram(exported.program, exported.name, _forward(model))
-    with collector_paused():
-        shortcut = Shortcut.of(live, backend=exported.backend.name, settings=settings, target=target, cache=cache)
-        module = shortcut.compiled(exported.name) if shortcut else None
-    if module is not None:
-        module.report.export_s = exported.export_s
+    return Compilation(exported, model, cache=cache, settings=settings, target=target).module()
+
+
+def begin(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    *,
+    dynamic_shapes: Any,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    cache: Cache,
+    name: str,
+) -> Compilation:
+    """Export a model and begin to compile it, for a door that looks at its interface before it goes on.
+
+    Raises:
+        ExportError: the model cannot be exported.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        SettingsError: a setting or the target is unknown.
+    """
+    exported = exported_of(model, args, None, dynamic_shapes, backend, settings, name)
+    return Compilation(exported, model, cache=cache, settings=settings, target=target)
+
+
+class Compilation:
+    """The compiling of an exported program in two steps: what it is found to be, and a module.
+
+    It goes by a memo, without lowering, if there is one; if not, the next time there is.
+    """
+
+    def __init__(
+        self, exported: Exported, model: Model, *, cache: Cache, settings: Settings, target: str | None
+    ) -> None:
+        """Find the program's engine by a memo, or lower the program.
+
+        Raises:
+            ExportError: an operator cannot be decomposed, or no engine takes something in the program.
+            BackendUnavailableError: the backend cannot run here.
+            SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
+        """
+        self._exported, self._model, self._cache = exported, model, cache
+        live = LiveProgram(exported.program, exported.name, _forward(model))
+        with collector_paused():
+            shortcut = Shortcut.of(live, backend=exported.backend.name, settings=settings, target=target, cache=cache)
+            self._module = shortcut.compiled(exported.name) if shortcut else None
+        self._shortcut = shortcut
+        self._request = None if self._module else request_for(exported, settings, target)
+
+    @property
+    def interface(self) -> Interface:
+        """What goes into the program and comes out of it, and its weights."""
+        if self._module is not None:
+            return self._module.interface
+        assert self._request is not None  # noqa: S101  # there is one of both
+        interface: Interface = self._request.program.interface
+        return interface
+
+    @property
+    def keyless(self) -> CanonicalizationError | None:
+        """Why a program that is one engine has no key, if it has none."""
+        request = self._request
+        if request is None or not request.division.is_whole or isinstance(request.key, CacheKey):
+            return None
+        return request.key
+
+    def module(self) -> CompiledModule:
+        """Return the compiled module; ``report.compile_s`` is left to the caller.
+
+        Raises:
+            BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no
+                hit.
+            BuildError: the build failed.
+        """
+        request, exported = self._request, self._exported
+        if self._module is not None:
+            self._module.report.export_s = exported.export_s
+            return self._module
+        assert request is not None  # noqa: S101  # there is one of both
+        module = compile_request(request, self._cache, self._model)
+        if self._shortcut:
+            took_s = request.took_s - exported.export_s
+            self._shortcut.keep(exported.program, request.program, request.key, took_s)
         return module
-    request = request_for(exported, settings, target)
-    module = compile_request(request, cache, model)
-    if shortcut:
-        shortcut.keep(exported.program, request.program, request.key, request.took_s - exported.export_s)
-    return module
 
 
 def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:

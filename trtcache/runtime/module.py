@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trtcache.backends.protocol import Engine
+    from trtcache.lowering.interface import Interface
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.given import Weights
     from trtcache.runtime.refitting import Refitted
@@ -75,6 +76,11 @@ class CompiledModule:
         self.examples = Examples()
         self.threads = Threads()
         self._operator = EngineCall.of(self._interface, self)
+
+    @property
+    def interface(self) -> Interface:
+        """What goes into the engine and comes out of it, and its weights."""
+        return self._interface
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.

@@ -287,3 +287,20 @@ def test_reports_tell_what_was_done(compile_model: CompileModel, caplog: pytest.
     assert text.partition("\n")[2] in caplog.text
     torch_compile.clear_reports()
     assert torch_compile.reports() == ()
+
+
+@pytest.mark.parametrize("model", [Broken(), Counting()], ids=["breaks", "changes weights"])
+def test_a_graph_that_was_compiled_before_is_not_lowered(compile_model: CompileModel, model: nn.Module) -> None:
+    """Another program with it goes by memos, and answers and changes its weights as eager torch does."""
+    model.eval()
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        compile_model(copy.deepcopy(model))(x)
+        torch._dynamo.reset()
+        torch_compile.clear_reports()
+        eager, again = copy.deepcopy(model), copy.deepcopy(model)
+        run = compile_model(again)
+        for _ in range(2):
+            assert difference(eager(x), run(x)) is None
+    assert {report.route for one in torch_compile.reports() for report in one.engines} == {"memo"}
+    assert difference(eager.state_dict(), again.state_dict()) is None

@@ -12,8 +12,8 @@ import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
-from trtcache import api
-from trtcache.errors import CanonicalizationError, ExportError, InputError
+from trtcache.compiling import begin
+from trtcache.errors import ExportError, InputError
 from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.cache import Cache
+    from trtcache.compiling import Compilation
     from trtcache.integrations.dynamo.arguments import Arguments
     from trtcache.integrations.dynamo.options import Options
     from trtcache.integrations.dynamo.reports import GraphReport
+    from trtcache.lowering.interface import Interface
     from trtcache.runtime import CompiledModule
 
 log = logging.getLogger(__name__)
@@ -63,12 +65,12 @@ class Workshop:
         """
         return GraphEngine(self, call)
 
-    def prepare(self, arguments: Arguments, call: Sequence[Any]) -> tuple[api.Request, fx.GraphModule]:
-        """Lower the graph as a module with the weights of a call in it."""
+    def prepare(self, arguments: Arguments, call: Sequence[Any]) -> Compilation:
+        """Begin to compile the graph as a module with the weights of a call in it."""
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         with remarks_aside(log):
-            request = api.prepare(
+            return begin(
                 flat,
                 # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
                 # And as an engine gets them: with what torch has put off, conjugating and negating, done.
@@ -77,9 +79,9 @@ class Workshop:
                 backend=self.options.backend,
                 settings=self.options.settings,
                 target=self.options.target,
+                cache=self.cache,
                 name=self._label(arguments, call),
             )
-        return request, flat
 
     def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
         """Return the graph's name, and the numbers that the engine is made for."""
@@ -98,16 +100,18 @@ class GraphEngine:
     def __init__(self, workshop: Workshop, call: Sequence[Any]) -> None:
         """Make the engine for a call, with that call's weights."""
         self._workshop = workshop
-        self._arguments, request, flat = _prepared(workshop, call)
+        self._arguments, compilation = _prepared(workshop, call)
         self.numbers = self._arguments.numbers
         self._results = read_results(workshop.graph_module, self._arguments)
         self._lends = bool(self._results.lent)
-        self.fixed = _fixed(workshop.placeholders, self._arguments, request)
-        results = request.program.interface.results
+        interface = compilation.interface
+        self.fixed = _fixed(workshop.placeholders, self._arguments, interface)
         self._changed = frozenset(
-            self._arguments.inputs[one.target] for one in results if one.kind == "input" and one.target is not None
+            self._arguments.inputs[one.target]
+            for one in interface.results
+            if one.kind == "input" and one.target is not None
         )
-        self._first: tuple[api.Request, fx.GraphModule] | None = (request, flat)
+        self._first: Compilation | None = compilation
         self._instances = Instances(self._arguments.weights, self._made, workshop.report)
         self._instances.find(call)
         self._first = None
@@ -136,8 +140,8 @@ class GraphEngine:
     def _made(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
         with _outside_of_dynamo():
-            request, flat = self._first or self._workshop.prepare(self._arguments, call)
-            module = api.compile_request(request, self._workshop.cache, flat)
+            compilation = self._first or self._workshop.prepare(self._arguments, call)
+            module = compilation.module()
         report = module.report
         report.compile_s = time.perf_counter() - start
         self._workshop.report.engines.append(report)
@@ -145,40 +149,40 @@ class GraphEngine:
         return module
 
 
-def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.Request, fx.GraphModule]:
-    """Return what the arguments are, and the lowered graph; once more if calls turn out to change weights.
+def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
+    """Return what the arguments are, and the graph as far as it is known; once more if calls change weights.
 
     Raises:
         ExportError: the graph cannot be lowered.
         CanonicalizationError: the graph has no key.
     """
     with _outside_of_dynamo():
-        arguments, request, flat = _lowered(workshop, call)
-        if changed := _changed(arguments, request, call):
+        arguments, compilation = _begun(workshop, call)
+        if changed := _changed(arguments, compilation.interface, call):
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(workshop.placeholders, call, changed=changed, fixed=fixed)
-            request, flat = workshop.prepare(arguments, call)
-    if request.division.is_whole and isinstance(request.key, CanonicalizationError):
-        raise request.key
-    return arguments, request, flat
+            compilation = workshop.prepare(arguments, call)
+    if compilation.keyless:
+        raise compilation.keyless
+    return arguments, compilation
 
 
-def _lowered(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, api.Request, fx.GraphModule]:
-    """Lower the graph with fractions as inputs; where that fails, as for one that is compared, for their values."""
+def _begun(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
+    """Begin with fractions as inputs; where that fails, as for one that is compared, for their values."""
     arguments = read_arguments(workshop.placeholders, call)
     try:
-        return (arguments, *workshop.prepare(arguments, call))
+        return arguments, workshop.prepare(arguments, call)
     except ExportError:
         if not arguments.fractions:
             raise
     log.debug("%s: fractions cannot be inputs", workshop.name, exc_info=True)
     arguments = read_arguments(workshop.placeholders, call, fixed=arguments.fractions)
-    return (arguments, *workshop.prepare(arguments, call))
+    return arguments, workshop.prepare(arguments, call)
 
 
-def _changed(arguments: Arguments, request: api.Request, call: Sequence[Any]) -> Collection[int]:
+def _changed(arguments: Arguments, interface: Interface, call: Sequence[Any]) -> Collection[int]:
     """Return the places of weights that calls change, and of those that lie in the same memory."""
-    names = {name for slot in request.program.interface.slots if slot.mutated for name in slot.names}
+    names = {name for slot in interface.slots if slot.mutated for name in slot.names}
     memories = {_memory(call[place]) for place, name in arguments.weights.items() if name in names}
     return [place for place in arguments.weights if _memory(call[place]) in memories]
 
@@ -188,10 +192,10 @@ def _memory(tensor: torch.Tensor) -> int:
     return address
 
 
-def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, request: api.Request) -> tuple[tuple[int, int], ...]:
+def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, interface: Interface) -> tuple[tuple[int, int], ...]:
     """Return which sizes Dynamo lets vary and the lowered program does not."""
     found = []
-    for one in request.program.interface.inputs:
+    for one in interface.inputs:
         place = arguments.inputs[one.leaf]
         given = placeholders[place].meta["example_value"].shape
         found += [
