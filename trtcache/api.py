@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
@@ -18,7 +18,7 @@ from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
 from trtcache.compiling import compile_exported, entries_for, graph_of, report_of, requests_of
 from trtcache.compiling import compile_request as compile_request
-from trtcache.errors import CanonicalizationError, PartitionError
+from trtcache.errors import CanonicalizationError, PartitionError, SettingsError
 from trtcache.onnx.file import is_onnx
 from trtcache.partition.division import in_words
 from trtcache.pt2 import ProgramFile
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from trtcache.values import CacheKey
 
 T = TypeVar("T")
+OfProgram: TypeAlias = "Callable[[], torch.export.ExportedProgram]"
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     target: str | None = None,
     cache: Cache | str | os.PathLike[str] | None = None,
     name: str | None = None,
+    keep_program: bool = False,
 ) -> CompiledModule:
     """Compile a model for inference, or take its engine from the cache and put this model's weights in.
 
@@ -82,6 +84,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         target: what the engine is to run on; by default this machine.
         cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
         name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
+        keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
@@ -100,8 +103,10 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
-    module = _compiled(model, (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
+    module, program = _compiled(model, (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
     module.threads = wanted.threads
+    if keep_program:
+        _keep(module.report, program, store, backend, wanted, target)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
@@ -115,28 +120,47 @@ def _compiled(
     settings: Settings,
     target: str | None,
     name: str | None,
-) -> CompiledModule:
+) -> tuple[CompiledModule, OfProgram | None]:
     args, kwargs, dynamic_shapes = examples
     if (script := script_of(model)) is not None:
         label = name or (script.original_name if script is model else Path(str(model)).stem)
         program, convert_s = _timed(lambda: converted(script, *examples))
-        module = _compiled(program, ((), None, None), cache, backend, settings, target, label)
+        module, of_program = _compiled(program, ((), None, None), cache, backend, settings, target, label)
         module.examples = Examples.of(script, args, kwargs)
         module.report.export_s += convert_s
-        return module
+        return module, of_program
     if is_onnx(model):
         from trtcache.onnx import door
 
         door.refuse_dynamic_shapes(dynamic_shapes)
-        return door.compile_file(
+        module = door.compile_file(
             Path(model), args, kwargs, cache=cache, backend=backend, settings=settings, target=target, name=name
         )
+        return module, None
     if isinstance(model, (str, os.PathLike)):
-        return _compile_file(Path(model), examples, cache, backend, settings, target, name)
+        path = Path(model)
+        return _compile_file(path, examples, cache, backend, settings, target, name), lambda: _program_of(path)
     exported = exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name)
     module = compile_exported(exported, model, cache=cache, settings=settings, target=target)
     module.examples = Examples.of(model, args, kwargs)
-    return module
+    return module, lambda: exported.program
+
+
+def _program_of(model: torch.export.ExportedProgram | str | os.PathLike[str]) -> torch.export.ExportedProgram:
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    with ProgramFile(Path(model)) as file:
+        return file.program()
+
+
+def _keep(
+    report: Report, program: OfProgram | None, cache: Cache, backend: str, settings: Settings, target: str | None
+) -> None:
+    from trtcache.kept import Asked, keep  # nobody else needs it
+
+    if program is None:
+        raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
+    keep(cache, report, program, Asked.of(backend, settings, target))
 
 
 def _compile_file(
@@ -203,11 +227,12 @@ def build(
     name: str | None = None,
     output: Path | None = None,
     inputs: Mapping[str, Any] | None = None,
+    keep_program: bool = False,
 ) -> Report:
     """Put the engine of a program or its file into the cache if it is not there, and write it to ``output`` as well.
 
     The engine is not loaded: it may be for another machine. It has no weights in it, unless the settings say so.
-    ``inputs`` are sizes for what an ONNX file leaves open, by name, as ``compile`` takes them.
+    ``inputs`` are sizes for what an ONNX file leaves open, by name, and ``keep_program`` is as ``compile`` takes it.
 
     Raises:
         ExportError: the file cannot be read, or is no exported program.
@@ -225,6 +250,8 @@ def build(
     if is_onnx(model):
         from trtcache.onnx import door
 
+        if keep_program:
+            raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
         return door.build_file(
             Path(model), inputs, cache=store, backend=backend, settings=wanted, target=target, name=name, output=output
         )
@@ -235,6 +262,8 @@ def build(
         else:
             refuse_examples(Path(model).name, (), inputs, None)
             report = _build_file(Path(model), store, Path(folder), backend, wanted, target, name, output)
+    if keep_program:
+        _keep(report, lambda: _program_of(model), store, backend, wanted, target)
     report.compile_s = time.perf_counter() - start
     log.info("%s", report)
     return report

@@ -61,6 +61,7 @@ class BackendType(click.ParamType[str]):
     metavar="NAME=VALUE",
     help="A setting of the build, by dotted name. Repeatable.",
 )
+@click.option("--keep-program", is_flag=True, help="Keep the program, without weights, for 'trtcache rebuild'.")
 @shape_option
 @session_options
 @pass_session
@@ -72,6 +73,7 @@ def build(
     target: str | None,
     name: str | None,
     settings: tuple[str, ...],
+    keep_program: bool,
     shapes: tuple[str, ...],
 ) -> None:
     """Build the engine of a program in a file and put it into the cache; one that is there is not built again.
@@ -102,6 +104,7 @@ def build(
             name=name or file.stem,
             output=output,
             inputs=inputs,
+            keep_program=keep_program,
         )
     if session.as_json:
         print_json(_document(report, output))
@@ -162,7 +165,7 @@ def _progress(what: str) -> Iterator[None]:
 def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
     def told(step: Step) -> bool:
         if not step.depth:
-            show(f"{what}: {step.phase} {step.done}/{step.steps}")
+            show(f"{what}: {step.phase} {step.done}/{step.steps}" if step.steps else f"{what}: {step.phase}")
         return True
 
     return told

@@ -1,0 +1,95 @@
+"""``trtcache rebuild``: engines for what is installed now, of programs that were kept."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.errors import TrtcacheError, UnknownKeyError
+from trtcache.quantities import format_duration
+from trtcache.store.catalog import load_records
+from trtcache.store.filters import parse_filters
+from trtcache_cli.keys import SHORT
+from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
+from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.cache import Cache
+    from trtcache.store.entry import Entry
+    from trtcache.store.record import Record
+
+_HEADER = ("PROGRAM", "NAME", "OUTCOME", "BUILD", "ENGINES", "WHY")
+_PROGRAM = "program"
+
+
+@click.command(epilog=examples("trtcache rebuild --dry-run", "trtcache rebuild --filter 'name~bert'"))
+@filter_option
+@click.option("--dry-run", is_flag=True, help="Only say which programs are kept.")
+@session_options
+@pass_session
+def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
+    """Build the engines of kept programs for the versions that are installed now: after an upgrade, in CI.
+
+    Programs are kept by compile(..., keep_program=True) and by 'trtcache build --keep-program', without weights. A
+    filter says which of them are meant. What is there is not built again; one that fails does not stop the others,
+    and the exit code is then 1.
+    """
+    store = session.store() if dry_run else session.writable_store("rebuild")
+    wanted = parse_filters(filters, now_ns=time.time_ns()) if filters else None
+    records = [one for one in load_records(store) if one.kind == _PROGRAM and (wanted is None or wanted(one))]
+    if not records:
+        note("no program is kept here: compile(..., keep_program=True), or trtcache build --keep-program")
+    documents = [_kept(record) if dry_run else _rebuilt(session, record) for record in records]
+    if session.as_json:
+        print_json({"dry_run": dry_run, "programs": documents})
+    else:
+        rows = [tuple(_cell(one, name) for name in _HEADER) for one in documents]
+        print_aligned(_HEADER, rows) if on_terminal() else print_tsv(rows)
+    return 1 if any(one["outcome"] == "failed" for one in documents) else 0
+
+
+def _kept(record: Record) -> dict[str, object]:
+    return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
+
+
+def _rebuilt(session: Session, record: Record) -> dict[str, object]:
+    from trtcache.cache import Cache
+    from trtcache.rebuilding import rebuild as rebuilt  # torch
+
+    cache = Cache(config=session.config())
+    document = _kept(record)
+    try:
+        with working(f"rebuilding {record.name or record.digest[:SHORT]}"):
+            report = rebuilt(cache, _entry(cache, record))
+    except TrtcacheError as error:
+        return {**document, "outcome": "failed", "why": str(error)}
+    outcomes = {one.outcome for one in report.partitions}
+    return {
+        **document,
+        "outcome": "built" if "built" in outcomes else "hit",
+        "build_s": sum(one.build_s for one in report.partitions if one.outcome == "built"),
+        "engines": [one.key.digest for one in report.partitions if one.key],
+    }
+
+
+def _entry(cache: Cache, record: Record) -> Entry:
+    assert cache.store is not None  # noqa: S101  # it was opened
+    entry = cache.peek(cache.store.header(record.digest).key, counted=False)
+    if entry is None:
+        raise UnknownKeyError(record.digest)
+    return entry
+
+
+def _cell(document: Mapping[str, object], name: str) -> str:
+    if name == "PROGRAM":
+        return str(document["program"])[:SHORT]
+    if name == "BUILD":
+        return format_duration(float(str(document["build_s"]))) if document["build_s"] else ""
+    if name == "ENGINES":
+        engines = document["engines"]
+        return " ".join(str(one)[:SHORT] for one in engines) if isinstance(engines, list) else ""
+    return str(document[name.lower()] or "")
