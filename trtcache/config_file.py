@@ -86,7 +86,9 @@ def _read(path: Path) -> str | None:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise SettingsError(str(path), "it is not a file")
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o022:
+        alone_in_group = found.st_gid == found.st_uid == os.geteuid() != 0  # a user's private group, and umask 002
+        others = 0o002 if alone_in_group else 0o022
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & others:
             raise SettingsError(str(path), f"other users can write to it; run: chmod go-w {path}")
         return os.read(fd, _MAX_BYTES).decode("utf-8", "replace")
     finally:

@@ -50,6 +50,7 @@ def imported(tmp_path: Path) -> None:
     load_records(store)
     counters(store)
     store.sweep()
+    Config.from_environ({})
 
 
 @needs_root
@@ -149,6 +150,26 @@ def test_a_store_that_another_user_planted_runs_nothing(public: Path) -> None:
 
     as_user(ALICE, plant)
     as_user(BOB, ask)
+
+
+@needs_root
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize("group", [0, GROUP], ids=["his own", "a shared one"])
+def test_settings_that_a_users_own_group_may_write_count(public: Path, group: int) -> None:
+    """With umask 002 files are writable by the group that a user is alone in; by another they are refused."""
+
+    def ask() -> None:
+        file = public / "own.toml"
+        file.write_text("readonly = true")
+        file.chmod(0o664)
+        os.chown(file, -1, group or ALICE)
+        if group:
+            with pytest.raises(SettingsError, match="other users can write to it"):
+                Config.from_environ({"TRTCACHE_CONFIG": str(file)})
+        else:
+            assert Config.from_environ({"TRTCACHE_CONFIG": str(file)}).readonly
+
+    as_user(ALICE, ask)
 
 
 @needs_root
