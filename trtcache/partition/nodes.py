@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.common_subexpressions import is_random
+from trtcache.lowering.common_subexpressions import draws, is_random
 from trtcache.lowering.visibility import is_view
 
 if TYPE_CHECKING:
@@ -63,4 +63,6 @@ def is_check(node: fx.Node) -> bool:
 
 def is_ordered(node: fx.Node) -> bool:
     """Say whether the order matters in which a node runs among others of its kind: it draws, or has a side effect."""
-    return node.op == "call_function" and (is_random(node.target) or (node.is_impure() and not is_check(node)))
+    if node.op != "call_function" or is_check(node):
+        return False
+    return draws(node) if is_random(node.target) else node.is_impure()

@@ -14,6 +14,7 @@ from torch import nn
 
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, lowered, network_of, onnx_of
+from trtcache import api
 from trtcache.backends.tensorrt.dtypes import require_border
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Ears, logger_of
@@ -105,7 +106,6 @@ class Complex(nn.Module):
 
 
 UNKNOWN = {
-    "onnx": (NoOnnx(), "aten._linalg_svd"),
     "tensorrt": (NoTensorRT(), "Cast"),
     "float64": (Double(), "aten._to_copy.default"),
     "complex": (Complex(), "aten.view_as_complex.default"),
@@ -119,6 +119,16 @@ def test_an_operator_that_nobody_knows_is_named_with_its_line(model: nn.Module, 
         compiled(model, (torch.rand(4, 4),), tmp_path)
     assert raised.value.operator == operator
     assert "aot_inductor" in str(raised.value)
+
+
+def test_what_torch_has_no_onnx_for_stays_in_torch() -> None:
+    """Before anything is built; who builds it all the same is told the operator and its line."""
+    x = torch.rand(4, 4)
+    request = api.prepare(nn.Sequential(nn.Linear(4, 4), NoOnnx()), (x,), backend="tensorrt_rtx", target="sm_86")
+    assert [one.why for one in request.division.left] == ["torch has no ONNX for aten._linalg_svd.default"]
+    with pytest.raises(UnsupportedOperatorError, match=r"test_telling.py, line \d+, in forward") as raised:
+        onnx_of(lowered(NoOnnx(), (x,)))
+    assert raised.value.operator == "aten._linalg_svd"
 
 
 def test_float64_weights_and_inputs_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from trtcache.backends.members import ENGINE
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
+from trtcache.backends.tensorrt import torchlib
 from trtcache.backends.tensorrt.engine import PlanEngine, engine_of
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import MEMBER, Facts
@@ -19,6 +20,8 @@ from trtcache.errors import NoDeviceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from torch import fx
 
     from trtcache.backends.protocol import Engine
     from trtcache.backends.tensorrt.flavour import Flavour
@@ -77,6 +80,10 @@ class TensorRTBackend(Backend):
     def check(self, settings: Settings) -> None:
         """Refuse settings that this flavour lacks."""
         self.flavour.check(settings)
+
+    def why_not(self, node: fx.Node) -> str | None:
+        """Return why torch cannot write a node as ONNX, or None if it can."""
+        return torchlib.why_not(node)
 
     def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
         """Return the slots whose values a plan has in it: all of them where it is not to be refitted."""

@@ -1,0 +1,72 @@
+"""Which operators torch can write as ONNX.
+
+``torch.onnx`` has functions for most operators and decomposes others. To know which takes seconds of imports, and
+every hit asks: so those that are sure to be among them are told by themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+
+# Of torch's core operators these have neither a function nor a decomposition (torch 2.13).
+_NOT_SURE = frozenset(
+    {
+        *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
+        *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
+        "aten._adaptive_avg_pool2d_backward.default",
+    }
+)
+_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
+
+
+def why_not(node: fx.Node) -> str | None:
+    """Return why torch cannot write a node as ONNX, or None if it can."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
+        return None
+    name = str(target)
+    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or _is_size(node):
+        return None
+    return None if _writable(target) else f"torch has no ONNX for {name}"
+
+
+def _is_size(node: fx.Node) -> bool:
+    return not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
+
+
+@functools.cache
+def _writable(target: torch._ops.OpOverload) -> bool:
+    from torch._decomp import decomposition_table
+
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
+    return target in decomposition_table or bool(composite) or _registered()(target)
+
+
+@functools.cache
+def _registered() -> Callable[[torch._ops.OpOverload], bool]:
+    """Return what says whether there is a function for an operator; everything is said to have one if nobody knows."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        chatty = logging.getLogger("torch.onnx")
+        level = chatty.level
+        chatty.setLevel(logging.ERROR)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                registry = ONNXRegistry.from_torchlib()
+        finally:
+            chatty.setLevel(level)
+    except (ImportError, AttributeError):  # private to torch: the build will say what it cannot write
+        return lambda _: True
+    return registry.is_registered
