@@ -106,6 +106,55 @@ class Grows(nn.Module):
         return x + self.calls
 
 
+class Appends(nn.Module):
+    """Keeps all that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = torch.jit.Attribute([], list[torch.Tensor])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(x)
+        return x + len(self.seen)
+
+
+class Puts(nn.Module):
+    """Keeps what it was given last, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = torch.jit.Attribute({"last": torch.zeros(2)}, dict[str, torch.Tensor])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = self.seen["last"]
+        self.seen["last"] = x
+        return x + before
+
+
+@torch.jit.script
+class Total:
+    """A sum, in an object of TorchScript's own."""
+
+    def __init__(self) -> None:
+        self.value = torch.zeros(2)
+
+    def add(self, x: torch.Tensor) -> torch.Tensor:
+        """Add to the sum and return it."""
+        self.value = self.value + x
+        return self.value
+
+
+class UsesTotal(nn.Module):
+    """Keeps a sum in such an object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = Total()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.total.add(x)
+
+
 class Lists(nn.Module):
     """Makes a tensor of a list that grows."""
 
@@ -236,9 +285,24 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
             r"prim::SetAttr makes the attribute last a tensor of shape \(2,\), .* \(0,\), .*: if only a first call",
         ),
         (Grows(), r"prim::SetAttr makes the attribute calls 1 where it was 0: .*make it an argument and a result"),
+        (Appends(), r"the attribute seen is a list that a call changes: make it an argument and a result"),
+        (Puts(), r"the attribute seen is a dict that a call changes"),
+        (UsesTotal(), r"prim::SetAttr changes value of an object that is no part of the module"),
         (Lists(), r"aten::tensor makes a tensor of a list that is made in the call"),
     ],
-    ids=["attribute", "branch", "loop", "list_of_values", "check", "other_shape", "number", "list"],
+    ids=[
+        "attribute",
+        "branch",
+        "loop",
+        "list_of_values",
+        "check",
+        "other_shape",
+        "number",
+        "appended",
+        "put",
+        "object",
+        "list",
+    ],
 )
 def test_what_no_tracer_can_follow_is_told_with_what_to_do(interpreter: str, model: nn.Module, message: str) -> None:
     """By its line and node, and the module is as it was."""
@@ -247,6 +311,7 @@ def test_what_no_tracer_can_follow_is_told_with_what_to_do(interpreter: str, mod
     with pytest.raises(ExportError, match=message):
         trtcache.compile(script, (torch.ones(2),), backend=interpreter)
     assert str(script.graph) == before
+    assert not [one for one in getattr(script, "seen", ()) if isinstance(one, torch.Tensor)]
 
 
 def test_branches_and_loops_by_sizes_and_numbers_are_taken_as_the_examples_say(interpreter: str, engines: Path) -> None:

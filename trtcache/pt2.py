@@ -75,7 +75,7 @@ DTYPES: Mapping[int, torch.dtype] = {
 """``ScalarType`` of torch/_export/serde/schema.py, as far as this reader knows it."""
 
 _OTHERS = (
-    ("constants.pkl", "it is a TorchScript file; give the torch.nn.Module that it was made from"),
+    ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
     ("data.pkl", "it is what torch.save writes; load it, and give the torch.nn.Module"),
     ("data/aotinductor/", "it is a compiled package, not a program; give what torch.export.save wrote"),
 )

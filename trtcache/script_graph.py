@@ -13,7 +13,7 @@ import torch
 from trtcache.errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _GET, _SET = "prim::GetAttr", "prim::SetAttr"
 _UNSEEN = "prim::data"
@@ -60,8 +60,13 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
     return graph
 
 
-def attributes(graph: Any, label: str) -> tuple[list[str], list[str]]:
+def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the names of attributes that a graph reads, and of those that it changes, each after its module's.
+
+    Args:
+        graph: the graph.
+        label: what the module is called.
+        parts: the names of the modules in it.
 
     Raises:
         ExportError: it changes one of an object that is no part of the module.
@@ -78,7 +83,7 @@ def attributes(graph: Any, label: str) -> tuple[list[str], list[str]]:
             if within is None:
                 raise ExportError(label, f"{_SET} changes {last} of an object that is no part of the module; {_GIVE}")
             changed[name] = None
-        elif within is not None and node.output().type().kind() == "ClassType":
+        elif within is not None and name in parts:
             modules[node.output().debugName()] = name
         elif within is not None:
             read[name] = None

@@ -46,11 +46,12 @@ class Script:
         self._signature = _signature(module)
         self.parameters = dict(module.named_parameters(remove_duplicate=False))
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
-        read, self._changed = attributes(self._graph, self.name)
+        parts = [name for name, _ in module.named_modules(remove_duplicate=False)]
+        read, self._changed = attributes(self._graph, self.name, parts)
         own = {name: _get(self._module, name) for name in (*read, *self._changed)}
         weights = {**self.parameters, **self.buffers}
         self.tensors = {name: one for name, one in own.items() if isinstance(one, torch.Tensor) and name not in weights}
-        self._nested = {name: value for name, value in own.items() if _has_tensors(value)}
+        self._nested = {name: value for name, value in own.items() if isinstance(value, (list, tuple, dict))}
 
     def run(
         self, live: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -66,13 +67,27 @@ class Script:
         for name, tensor in live.items():
             _set(instance, name, tensor)
         own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
-        for name, value in self._nested.items():
-            _set(instance, name, pytree.tree_map_only(torch.Tensor, lambda one: own.get(_identity(one), one), value))
+        nested = pytree.tree_map_only(torch.Tensor, lambda one: own.get(_identity(one), one), self._nested)
+        for name, value in nested.items():
+            _set(instance, name, value)
         module = torch.jit._recursive.wrap_cpp_module(instance)  # type: ignore[no-untyped-call]
         inputs = (module, *given.arguments.values())
         outputs = torch._C._jit_interpret_graph(self._graph, inputs)  # type: ignore[attr-defined]
+        self._refuse_changes(nested, {name: _get(instance, name) for name in nested})
         after = {name: _get(instance, name) for name in self._changed}
         return outputs, {name: one for name, one in after.items() if self._is_new(name, one, live)}
+
+    def _refuse_changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Refuse a list or a mapping of the module's that a call has changed.
+
+        Raises:
+            ExportError: one has other tensors or numbers in it.
+        """
+        for name, value in before.items():
+            (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
+            if form != other or not all(map(_is_same, old, new)):
+                why = f"the attribute {name} is a {type(value).__name__} that a call changes"
+                raise ExportError(self.name, f"{why}: make it an argument and a result")
 
     def run_without_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Run on tensors that have no values: torch.export prints a graph where that fails, and loses the line.
@@ -192,6 +207,10 @@ def _set(module: Any, name: str, value: object) -> None:
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other or (type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other)
 
 
 def _has_tensors(value: object) -> bool:
