@@ -133,6 +133,14 @@ def _tied() -> nn.Module:
     return model
 
 
+def _one_memory() -> nn.Module:
+    model = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
+    values = torch.randn(4, 4).numpy()
+    for layer in model.values():
+        layer.weight = nn.Parameter(torch.from_numpy(values))
+    return model
+
+
 def _turned() -> nn.Module:
     model = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
     model["one"].weight = nn.Parameter(torch.randn(4, 4).t())
@@ -153,11 +161,10 @@ class Two(nn.Module):
 def test_where_weights_lie_is_in_the_digest() -> None:
     """Tied weights, and those in another layout, are other programs: engines are made for them."""
     plain = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
-    found = [
-        str(exported_digest(exported(Two(layers)))) for layers in (plain, copy.deepcopy(plain), _tied(), _turned())
-    ]
+    others = (_tied(), _turned(), _one_memory())
+    found = [str(exported_digest(exported(Two(layers)))) for layers in (plain, copy.deepcopy(plain), *others)]
     assert found[0] == found[1]
-    assert len(set(found)) == 3
+    assert len(set(found)) == 4
 
 
 class Halved(torch.Tensor):

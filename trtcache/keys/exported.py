@@ -184,15 +184,17 @@ def _function(target: Any) -> str:
 def _weights(*groups: Mapping[str, Any]) -> Json:
     """Write weights and constants in their order: all that is known of them without their values."""
     storages: dict[int, int] = {}
+    places: dict[int, int] = {}  # memory that two storages have is one weight too
     written: list[Json] = []
     for group in groups:
         for name, tensor in group.items():
             if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
                 raise ValueError(f"{name} is a {type(tensor).__name__}, or has no values or strides")
             storage = tensor.untyped_storage()
-            place = storages.setdefault(storage._cdata, len(storages))
+            whose = storages.setdefault(storage._cdata, len(storages))
+            where = places.setdefault(tensor.data_ptr(), len(places))
             flags = [type(tensor).__name__, tensor.requires_grad, tensor.is_conj(), tensor.is_neg()]
-            lies = [place, storage.nbytes(), tensor.storage_offset(), *tensor.stride()]
+            lies = [whose, where, storage.nbytes(), tensor.storage_offset(), *tensor.stride()]
             written.append([name, str(tensor.dtype), str(tensor.device), list(tensor.shape), lies, flags])
         written.append(None)
     return written
