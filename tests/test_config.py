@@ -32,7 +32,8 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     """Each documented variable changes its field."""
     (tmp_path / "own.toml").write_text("disable = false")
     environ = dict.fromkeys(VARIABLES, "1") | {
-        "TRTCACHE_DIR": "/c",
+        "TRTCACHE_DIR": "",
+        "TRTCACHE_PATH": "/c:/l:/m",
         "TRTCACHE_MAX_SIZE": "5GB",
         "TRTCACHE_SIGNATURES": "require",
         "TRTCACHE_TRUSTED_KEYS": KEYS,
@@ -42,7 +43,25 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     config = Config.from_environ(environ)
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
     trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
-    assert config == Config(Path("/c"), 5 * 10**9, 1, **switches, log="1", trust=trust)
+    assert config == Config(
+        Path("/c"), 5 * 10**9, 1, **switches, log="1", trust=trust, lower=(Path("/l"), Path("/m")), copy_up=True
+    )
+
+
+def test_a_path_stands_for_the_directory(tmp_path: Path) -> None:
+    """An empty first one is the default; two variables that say the same thing are an error, a file's word is not."""
+    assert Config.from_environ({"TRTCACHE_DIR": "/c"}).lower == ()
+    config = Config.from_environ({"TRTCACHE_PATH": ":/l:"})
+    assert (config.root, config.lower) == (default_root(), (Path("/l"),))
+    with pytest.raises(SettingsError, match="TRTCACHE_DIR is set too"):
+        Config.from_environ({"TRTCACHE_PATH": "/a", "TRTCACHE_DIR": "/b"})
+    (tmp_path / "own.toml").write_text('path = "/f:/g"')
+    own = {"TRTCACHE_CONFIG": str(tmp_path / "own.toml")}
+    assert Config.from_environ(own).lower == (Path("/g"),)
+    assert (Config.from_environ({**own, "TRTCACHE_DIR": "/b"}).root, Config.from_environ(own).root) == (
+        Path("/b"),
+        Path("/f"),
+    )
 
 
 def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:

@@ -24,17 +24,17 @@ from trtcache.errors import (
     LockTimeoutError,
     SettingsError,
     StoreError,
-    UntrustedWriterError,
 )
 from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
 from trtcache.store.artifact import contents_of
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.layers import BELOW, Layers
 from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from trtcache.store.artifact import Built, Content
 
@@ -45,10 +45,11 @@ _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default
 
 
 class Cache:
-    """A cache in one directory, as the configuration allows it to be used.
+    """A cache in one directory, and what it finds in read-only ones below, as the configuration allows it to be used.
 
     ``store`` is None where there is none to use: disabled, or unusable. A root that the caller names must be usable;
-    one from the environment or the default may fail, with a warning, and then everything is built.
+    one from the environment or the default may fail, with a warning, and then everything is built. ``layers`` are all
+    stores that are looked in, ``store`` before the others.
     """
 
     def __init__(
@@ -56,32 +57,41 @@ class Cache:
         root: str | os.PathLike[str] | None = None,
         *,
         max_size: int | str | None = None,
+        lower: Iterable[str | os.PathLike[str]] | None = None,
+        copy_up: bool | None = None,
         config: Config | None = None,
         lock_timeout_s: float | None = None,
     ) -> None:
         """Open the cache at ``root`` (default: ``TRTCACHE_DIR``, or the user's cache directory).
 
         ``max_size`` (bytes, or text such as ``20GB``; 0: no limit) and ``root`` come before what ``config`` says,
-        which is read from the environment if it is not given. A caller waits ``lock_timeout_s`` for another that
+        which is read from the environment if it is not given; a ``root`` stands for the whole of ``TRTCACHE_PATH``.
+        Hits come from the stores in ``lower`` too, which are never written to: in place, or with ``copy_up`` as a copy
+        in ``root``. A caller waits ``lock_timeout_s`` for another that
         builds the same key, and builds it too after that; None is to wait for as long as that one lives.
 
         Raises:
-            SettingsError: ``root`` is no path, ``max_size`` or a variable has an impossible value, the signing key
-                cannot be read, or ``cryptography`` is wanted and not installed.
-            StoreError: ``root`` was given and is not a store, of a later format, or not safe.
+            SettingsError: ``root`` or one of ``lower`` is no path, ``max_size`` or a variable has an impossible value,
+                the signing key cannot be read, or ``cryptography`` is wanted and not installed.
+            StoreError: ``root`` or one of ``lower`` was given and is not a store, of a later format, or not safe.
         """
         self.config = config or Config.from_environ(os.environ)
         logs.start({logs.VARIABLE: self.config.log})
         if root is not None:
             if not isinstance(root, (str, os.PathLike)):
                 raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")
-            self.config = replace(self.config, root=Path(root).expanduser().absolute())
+            self.config = replace(self.config, root=_absolute(root), lower=())
+        if lower is not None:
+            self.config = replace(self.config, lower=_paths(lower))
+        if copy_up is not None:
+            self.config = replace(self.config, copy_up=bool(copy_up))
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
         self.lock_timeout_s = lock_timeout_s
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
-        self.store = self._open(named=root is not None)
+        self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None)
+        self.store = self.layers.upper
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Cache:
@@ -91,20 +101,6 @@ class Cache:
             SettingsError: a variable has an impossible value.
         """
         return cls(config=Config.from_environ(environ))
-
-    def _open(self, *, named: bool) -> DiskStore | None:
-        if self.config.disable:
-            return None
-        try:
-            store = DiskStore.open(self.config.root, readonly=self.config.readonly, trust=self.config.trust)
-        except StoreError as error:
-            if named:
-                raise
-            _logger.warning("%s; building without a cache", error)
-            return None
-        if store.writable and not store.keeps:
-            _logger.warning("%s", UntrustedWriterError(str(store.root), store.admission.objection() or ""))
-        return store
 
     def key(self, parts: Mapping[str, object], *, kind: str) -> CacheKey:
         """Return the key of the build of a ``kind`` of artifact from named ``parts``.
@@ -118,9 +114,9 @@ class Cache:
 
     def get(self, key: CacheKey) -> Entry | None:
         """Return the entry of ``key``, every byte verified, or None. Counts the hit or the miss."""
-        if self.store is None:
+        if not self.layers.stores:
             return None
-        found = self._look(self.store, key)
+        found = self._look(key)
         if isinstance(found, Entry):
             return found
         self._count_miss(key, found.reason)
@@ -131,9 +127,9 @@ class Cache:
 
         Without ``counted`` a hit is not counted either: for entries that only lead to others.
         """
-        if self.store is None:
+        if not self.layers.stores:
             return None
-        found = self._look(self.store, key, counted=counted)
+        found = self._look(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
             self._damaged[key.digest] = found.reason  # it is in quarantine now, and the caller's fetch finds none
         return found if isinstance(found, Entry) else None
@@ -181,7 +177,7 @@ class Cache:
         if store is None or not store.keeps:
             return
         with self._alone(store, key):
-            found = store.get(key)
+            found = self.layers.get(key)
             made = combine(bytes(found.read()) if isinstance(found, Entry) else None)
             if made is not None:
                 self.keep(key, made, build_s=saves_s, name=name)
@@ -230,7 +226,7 @@ class Cache:
         check_provenance({} if provenance is None else provenance)
         made = _Build(key, build, name, provenance or {})
         store = self.store
-        found = self._look(store, key) if store else Miss("disabled" if self.config.disable else "unusable")
+        found = self._look(key)
         if isinstance(found, Entry):
             return found
         if self.config.forbid_build:
@@ -245,7 +241,7 @@ class Cache:
             self._count_miss(key, COLLISION)
             return made.run(COLLISION)  # what is there is another program's, and as good as this one
         with self._alone(store, key):
-            again = self._look(store, key)
+            again = self._look(key)
             entry = again if isinstance(again, Entry) else self._build(store, made, found.reason)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
@@ -283,23 +279,26 @@ class Cache:
             return
         self.store.events.append("reject", reason=reason, kind=entry.kind, key=entry.key.digest)
         try:
-            if self.store.writable:
+            if self.store.writable and not self.layers.is_below(entry):
                 self.store.quarantine(entry.key.digest, reason)
         except OSError as error:
             _logger.warning("entry %s cannot be moved to quarantine: %s", entry.key.digest[:16], error.strerror)
 
-    def _look(self, store: DiskStore, key: CacheKey, *, counted: bool = True) -> Entry | Miss:
+    def _look(self, key: CacheKey, *, counted: bool = True) -> Entry | Miss:
+        if not self.layers.stores:
+            return Miss("disabled" if self.config.disable else "unusable")
         if self.config.recache:
             return Miss("recache")
         if key.digest in self._rejected:
             return Miss(self._rejected[key.digest])
-        found = store.get(key)
+        found = self.layers.get(key)
         if (damage := self._damaged.pop(key.digest, "")) and found == Miss("absent"):
             found = Miss(damage)
         _logger.debug("%s %s: %s", key.kind, key.digest[:16], "hit" if isinstance(found, Entry) else found.reason)
-        if isinstance(found, Entry) and counted:
+        if isinstance(found, Entry) and counted and self.store is not None:
             saved_s = max(0.0, found.build_s - found.load_s)
-            store.events.append("hit", kind=found.kind, key=key.digest, saved_s=saved_s)
+            reason = BELOW if self.layers.is_below(found) else ""
+            self.store.events.append("hit", reason=reason, kind=found.kind, key=key.digest, saved_s=saved_s)
         return found
 
     def _count_miss(self, key: CacheKey, reason: str) -> None:
@@ -362,6 +361,24 @@ class Cache:
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
             _logger.warning("the index of %s is left behind: %s", store.root, error)
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Return the directories below.
+
+    Raises:
+        SettingsError: it is one path, or not all are paths.
+    """
+    if isinstance(found, (str, os.PathLike)):
+        raise SettingsError("lower", f"expected a list of directories, got {found!r}")
+    paths = tuple(found)
+    if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
+        raise SettingsError("lower", f"expected directories, got {wrong[0]!r}")
+    return tuple(_absolute(one) for one in paths)
 
 
 class _Build:

@@ -325,11 +325,11 @@ def entry_for(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere
 
 def _frozen_before(request: Request, cache: Cache) -> Entry | None:
     """Return the entry of these weights alone, if there is one and none that takes others."""
-    store, key = cache.store, request.key
-    if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
+    holder, key = cache.layers.holder, request.key
+    if not isinstance(key, CacheKey) or holder(key.digest):
         return None
     alone = frozen_request(request)
-    if alone is None or not isinstance(alone.key, CacheKey) or not store.path(alone.key.digest).exists():
+    if alone is None or not isinstance(alone.key, CacheKey) or not holder(alone.key.digest):
         return None
     return cache.peek(alone.key)
 
@@ -360,14 +360,14 @@ def _entry_of(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere
 
 def _second_choice(request: Request, cache: Cache) -> Entry | None:
     """Return an entry for another product of this GPU's capability, where settings allow it and there is no other."""
-    store, key = cache.store, request.key
-    if request.settings.tensorrt.compatible != "capability" or store is None or not isinstance(key, CacheKey):
+    key = request.key
+    if request.settings.tensorrt.compatible != "capability" or not isinstance(key, CacheKey):
         return None
-    if store.path(key.digest).exists():
+    if cache.layers.holder(key.digest):
         return None
     from trtcache.keys.second_choice import second_choice
 
-    found = second_choice(store, key)
+    found = next(filter(None, (second_choice(store, key) for store in cache.layers.stores)), None)
     entry = cache.peek(found.key) if found else None
     if entry is None:
         return None

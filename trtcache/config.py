@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 
 VARIABLES = {
     "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
+    "TRTCACHE_PATH": "instead of TRTCACHE_DIR: the cache directory and read-only ones below it, as UPPER:LOWER:LOWER",
+    "TRTCACHE_COPY_UP": "1: copy hits from directories below into the cache directory",
     "TRTCACHE_MAX_SIZE": "prune after a put that makes the cache larger than this (default: 20GB; 0: no limit)",
     "TRTCACHE_MAX_ENTRIES": "prune after a put that makes the cache have more entries than this (default: 0: no limit)",
     "TRTCACHE_DISABLE": "1: neither read nor write the cache; always build",
@@ -38,7 +41,10 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How a cache is to be used. ``max_size_bytes`` and ``max_entries`` are None for no limit."""
+    """How a cache is to be used. ``max_size_bytes`` and ``max_entries`` are None for no limit.
+
+    ``lower`` are the directories that are looked in after ``root``, and never written to.
+    """
 
     root: Path
     max_size_bytes: int | None = DEFAULT_MAX_SIZE_BYTES
@@ -49,6 +55,8 @@ class Config:
     forbid_build: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
+    lower: tuple[Path, ...] = ()
+    copy_up: bool = False
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -57,11 +65,13 @@ class Config:
         Raises:
             SettingsError: a variable or a setting has an impossible value; the message names it.
         """
-        environ = environment(environ, VARIABLES)
-        root = environ.get("TRTCACHE_DIR")
+        said, environ = environ, environment(environ, VARIABLES)
+        root, lower = _directories(said, environ)
         size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
         return cls(
-            root=Path(root).expanduser().absolute() if root else default_root(),
+            root=root,
+            lower=lower,
+            copy_up=_flag(environ, "TRTCACHE_COPY_UP"),
             max_size_bytes=size_bytes or None,
             max_entries=_count(environ, "TRTCACHE_MAX_ENTRIES") or None,
             disable=_flag(environ, "TRTCACHE_DISABLE"),
@@ -71,6 +81,29 @@ class Config:
             log=environ.get("TRTCACHE_LOG", ""),
             trust=_trust(environ),
         )
+
+
+def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
+    """Return the cache directory and those below it; ``settings`` are the environment's over those of the file.
+
+    Raises:
+        SettingsError: two ways of saying it are used at once.
+    """
+    named, path = settings.get("TRTCACHE_DIR"), settings.get("TRTCACHE_PATH")
+    if named and path:
+        if bool(environ.get("TRTCACHE_DIR")) == bool(environ.get("TRTCACHE_PATH")):
+            raise SettingsError(
+                "TRTCACHE_PATH", "TRTCACHE_DIR is set too, and both name the cache directory; unset one"
+            )
+        path = environ.get("TRTCACHE_PATH")  # the environment's word counts, whichever of the two it has
+    if not path:
+        return _absolute(named) if named else default_root(), ()
+    upper, *lower = path.split(os.pathsep)
+    return _absolute(upper) if upper else default_root(), tuple(_absolute(one) for one in lower if one)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).expanduser().absolute()
 
 
 def _trust(environ: Mapping[str, str]) -> Trust:

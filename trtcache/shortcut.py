@@ -92,7 +92,7 @@ class Shortcut:
             BackendUnavailableError: the backend is unknown or cannot run here.
             SettingsError: the target is unknown.
         """
-        if cache.store is None or settings.divides:
+        if not cache.layers.stores or settings.divides:
             return None
         try:
             device = source.device

@@ -70,13 +70,15 @@ def supply(
 
 def _why(key: CacheKey | CanonicalizationError, cache: Cache, name: str, graph: Callable[[], StoredGraph]) -> str:
     """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
-    store = cache.store
-    if store is None or not isinstance(key, CacheKey) or store.path(key.digest).exists():
+    stores = cache.layers.stores
+    if not stores or not isinstance(key, CacheKey) or cache.layers.holder(key.digest):
         return ""
     from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
 
     try:
-        found = nearest(store, key.document, name=name, graph=graph())
+        asked = graph()
+        each = (nearest(store, key.document, name=name, graph=asked) for store in stores)
+        found = next(filter(None, each), None)
     except Exception:  # a remark for people: whatever lies in the store, the build goes on
         log.debug("the nearest entry could not be found", exc_info=True)
         return ""

@@ -52,6 +52,8 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     in_file = read_settings(path, VARIABLES)
     values: dict[str, str | int | bool | None] = {
         "TRTCACHE_DIR": str(found.root),
+        "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))) if found.lower else "",
+        "TRTCACHE_COPY_UP": found.copy_up,
         "TRTCACHE_MAX_SIZE": found.max_size_bytes,
         "TRTCACHE_MAX_ENTRIES": found.max_entries,
         "TRTCACHE_DISABLE": found.disable,

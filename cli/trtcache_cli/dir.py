@@ -13,8 +13,9 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @pass_session
 def print_dir(session: Session) -> None:
     """Print the cache directory, whether it exists or not."""
-    root = session.config().root
+    config = session.config()
+    root = config.root
     if session.as_json:
-        print_json({"root": str(root), "exists": root.is_dir()})
+        print_json({"root": str(root), "exists": root.is_dir(), "lower": [str(one) for one in config.lower]})
     else:
         click.echo(str(root))

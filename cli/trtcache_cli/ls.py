@@ -16,10 +16,11 @@ from trtcache_cli.output import note, on_terminal, print_aligned, print_json, pr
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from trtcache.store.disk import DiskStore
+    from trtcache.store.layers import Layers
     from trtcache.store.record import Record
     from trtcache.store.signatures import Verdict
 
@@ -69,8 +70,9 @@ def ls(
     """
     now_ns = time.time_ns()
     matches = parse_filters(filters, now_ns=now_ns)
-    store = session.store()
-    records = [record for record in load_records(store) if matches(record)]
+    layers = session.layers()
+    records, holders = _entries(layers)
+    records = [record for record in records if matches(record)]
     records.sort(key=SORTS[sort], reverse=reverse)
     if limit is None and on_terminal() and not (session.as_json or quiet):
         limit = TERMINAL_ROWS
@@ -80,21 +82,37 @@ def ls(
     if quiet and not session.as_json:
         print_tsv((record.digest,) for record in shown)
         return
-    verdicts = _verdicts(store, shown) if signers or store.admission.required else None
+    signers = signers or any(store.admission.required for store in layers.stores)
+    verdicts = _verdicts(holders, shown) if signers else None
     if session.as_json:
         signed: list[dict[str, str | None]] = [{}] * len(shown) if verdicts is None else list(map(_signed, verdicts))
-        entries = [{**record.as_json(), **more} for record, more in zip(shown, signed, strict=True)]
+        entries = [
+            {**record.as_json(), "layer": str(holders[record.digest].root), **more}
+            for record, more in zip(shown, signed, strict=True)
+        ]
         print_json({"total": len(records), "entries": entries})
-    else:
-        _print(shown, now_ns, None if verdicts is None else [str(one or "-") for one in verdicts])
+        return
+    columns = {} if verdicts is None else {"SIGNER": [str(one or "-") for one in verdicts]}
+    if layers.lower:
+        columns["LAYER"] = [str(holders[record.digest].root) for record in shown]
+    _print(shown, now_ns, columns)
 
 
-def _verdicts(store: DiskStore, records: list[Record]) -> list[Verdict | None]:
+def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
+    """Return the entries of all layers, and for each the store that serves it: the first that has it."""
+    holders: dict[str, DiskStore] = {}
+    records: list[Record] = []
+    for store in layers.stores:
+        records += [one for one in load_records(store) if holders.setdefault(one.digest, store) is store]
+    return records, holders
+
+
+def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[Verdict | None]:
     """Return who signed each entry, from its own file; None for one that is gone or damaged by now."""
     found: list[Verdict | None] = []
     for record in records:
         try:
-            found.append(store.verdict(record.digest))
+            found.append(holders[record.digest].verdict(record.digest))
         except StoreError:
             found.append(None)
     return found
@@ -106,9 +124,9 @@ def _signed(verdict: Verdict | None) -> dict[str, str | None]:
     return {"signer": verdict.signer, "untrusted": verdict.reason}
 
 
-def _print(records: list[Record], now_ns: int, signers: list[str] | None) -> None:
-    header = HEADER if signers is None else (*HEADER, "SIGNER")
-    more = [()] * len(records) if signers is None else [(one,) for one in signers]
+def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]]) -> None:
+    header = (*HEADER, *columns)
+    more = list(zip(*columns.values(), strict=True)) if columns else [()] * len(records)
     if not on_terminal():
         print_tsv((*_plain(record), *end) for record, end in zip(records, more, strict=True))
         return

@@ -115,4 +115,5 @@ def environment(environ: Mapping[str, str], cache_dir: Path | None) -> dict[str,
     changed = {**environ, "PYTHONPATH": os.pathsep.join(paths), RUN: str(os.getpid())}
     if cache_dir is not None:
         changed["TRTCACHE_DIR"] = str(cache_dir.absolute())
+        changed.pop("TRTCACHE_PATH", None)
     return changed

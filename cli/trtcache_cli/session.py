@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trtcache.store.disk import DiskStore
+    from trtcache.store.layers import Layers
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -35,7 +36,7 @@ class Session:
             SettingsError: a variable has an impossible value.
         """
         config = Config.from_environ(os.environ)
-        return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute())
+        return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute(), lower=())
 
     def store(self) -> DiskStore:
         """Open the store that the command reads. What is no store yet is empty, and is not made one by looking.
@@ -46,6 +47,17 @@ class Session:
         """
         config = self.config()
         return self._open(config, readonly=config.readonly or not is_store(config.root))
+
+    def layers(self) -> Layers:
+        """Open the store that the command reads and those below it, as ``store`` does.
+
+        Raises:
+            NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
+            StoreError: it is unsafe or of a newer format.
+        """
+        from trtcache.store.layers import Layers
+
+        return Layers.below(self.store(), self.config())
 
     def writable_store(self, action: str) -> DiskStore:
         """Open the store for a change.

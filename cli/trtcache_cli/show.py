@@ -28,8 +28,7 @@ _LINE = 100
 @pass_session
 def show(session: Session, key: str) -> None:
     """Show one entry. KEY is any unambiguous beginning of its key."""
-    store = session.store()
-    digest = store.resolve(key)
+    store, digest = session.layers().resolve(key)
     header = store.header(digest)
     path, pinned, verdict = store.path(digest), digest in store.pins(), store.verdict(digest)
     if session.as_json:

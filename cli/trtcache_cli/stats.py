@@ -10,6 +10,7 @@ import click
 
 from trtcache.quantities import format_duration, format_size
 from trtcache.store.catalog import counters, load_records, refold
+from trtcache.store.layers import BELOW
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -33,6 +34,7 @@ class Stats:
     size_bytes: int
     hits: int = 0
     saved_s: float = 0.0
+    hits_below: int = 0
     puts: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     put_failures: Counter[str] = field(default_factory=Counter)
@@ -61,6 +63,7 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
         size_bytes=sum(record.size_bytes for record in records),
         hits=sum(tally.count for tally in hits),
         saved_s=sum(tally.saved_s for tally in hits),
+        hits_below=_by_reason(counts, "hit")[BELOW],
         puts=_by_reason(counts, "put").total(),
         misses=_by_reason(counts, "miss"),
         put_failures=_by_reason(counts, "put_failed"),
@@ -101,6 +104,7 @@ def _document(found: Stats, root: str) -> dict[str, object]:
         "size_bytes": found.size_bytes,
         "compression": found.compression,
         "hits": found.hits,
+        "hits_below": found.hits_below,
         "misses": dict(found.misses),
         "hit_rate": found.hit_rate,
         "puts": found.puts,
@@ -123,6 +127,8 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
         *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
         ("puts", f"{found.puts:,}"),
     ]
+    if found.hits_below:
+        pairs.insert(4, ("  from below", f"{found.hits_below:,}"))
     for title, counts in (("failed puts", found.put_failures), ("evictions", found.evictions)):
         if counts:
             pairs.append((title, f"{counts.total():,}"))

@@ -11,6 +11,7 @@ import click
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, UnknownKeyError
 from trtcache.quantities import format_size
+from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import note, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -26,11 +27,12 @@ DAMAGED = CorruptBlobError.exit_code
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An entry that did not pass, and why."""
+    """An entry that did not pass, why, and in which store."""
 
     digest: str
     reason: str
     why: str
+    layer: str
 
 
 @click.command(epilog=examples("trtcache verify", "trtcache verify --repair --json"))
@@ -44,15 +46,18 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     Exits with 4 if something is damaged, and with 0 once --repair has moved it aside: a damaged entry is built again
     when it is next asked for. Where signatures are required, one that does not count is told and is no damage.
     """
-    store = session.writable_store("repair") if repair else session.store()
-    wanted = {store.resolve(key) for key in keys}
-    files = [stored for stored in store.scan() if not wanted or stored.digest in wanted]
-    with _progress(sum(stored.file_bytes for stored in files)) as advance:
-        findings = check(store, files, advance)
-    untrusted = _untrusted(store, files, {one.digest for one in findings})
+    stores = (session.writable_store("repair"),) if repair else session.layers().stores
+    wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
+    each = [(store, [one for one in store.scan() if not wanted or one.digest in wanted]) for store in stores]
+    findings, untrusted = [], []
+    with _progress(sum(stored.file_bytes for _, files in each for stored in files)) as advance:
+        for store, files in each:
+            damaged = check(store, files, advance)
+            untrusted += _untrusted(store, files, {one.digest for one in damaged})
+            findings += damaged
     if repair:
-        _repair(store, findings)
-    _report(session, files, findings, untrusted, repaired=repair)
+        _repair(stores[0], findings)
+    _report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
     return DAMAGED if findings and not repair else 0
 
 
@@ -65,7 +70,7 @@ def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], No
         except UnknownKeyError:
             pass  # removed since the scan
         except CorruptBlobError as error:
-            findings.append(Finding(stored.digest, error.reason, error.why))
+            findings.append(Finding(stored.digest, error.reason, error.why, str(store.root)))
         except FormatVersionError as error:
             note(str(error))
         advance(stored.file_bytes)
@@ -82,7 +87,8 @@ def _untrusted(store: DiskStore, files: Sequence[Stored], damaged: Collection[st
             with suppress(UnknownKeyError, FormatVersionError):
                 verdict = store.verdict(stored.digest)
                 if verdict.reason is not None:
-                    findings.append(Finding(stored.digest, f"untrusted:{verdict.reason}", verdict.signer or ""))
+                    reason, signer = f"untrusted:{verdict.reason}", verdict.signer or ""
+                    findings.append(Finding(stored.digest, reason, signer, str(store.root)))
     return findings
 
 
@@ -104,8 +110,11 @@ def _report(
 ) -> None:
     checked_bytes = sum(stored.file_bytes for stored in files)
     if session.as_json:
-        damaged = [{"key": one.digest, "reason": one.reason, "why": one.why} for one in findings]
-        others = [{"key": one.digest, "reason": one.reason, "signer": one.why or None} for one in untrusted]
+        damaged = [{"key": one.digest, "reason": one.reason, "why": one.why, "layer": one.layer} for one in findings]
+        others = [
+            {"key": one.digest, "reason": one.reason, "signer": one.why or None, "layer": one.layer}
+            for one in untrusted
+        ]
         sums = {"checked": len(files), "checked_bytes": checked_bytes, "repaired": repaired}
         print_json({**sums, "damaged": damaged, "untrusted": others})
         return

@@ -15,7 +15,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
-    from trtcache.store.disk import DiskStore
+    from trtcache.store.layers import Layers
 
 _FILES = frozenset({".onnx", ".pt2"})
 
@@ -34,10 +34,10 @@ def why(session: Session, subject: str, backend: str, target: str | None, shapes
     file (.onnx) or a TorchScript file, of which nothing is built: whether it would hit, and if not what differs from
     the nearest entry.
     """
-    store = session.store()
+    layers = session.layers()
     path = Path(subject)
     is_file = path.suffix in _FILES or path.is_file()
-    document = _of_file(store, path, backend, target, shapes) if is_file else _of_entry(store, subject)
+    document = _of_file(layers, path, backend, target, shapes) if is_file else _of_entry(layers, subject)
     found = document.pop("found")
     if session.as_json:
         print_json({**document, **_as_json(found)})
@@ -47,23 +47,28 @@ def why(session: Session, subject: str, backend: str, target: str | None, shapes
         print_differences(found.differences)
 
 
-def _of_entry(store: DiskStore, key: str) -> dict[str, Any]:
-    header = store.header(store.resolve(key))
+def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
+    store, digest = layers.resolve(key)
+    header = store.header(digest)
     graph = stored_graph(store, header)
-    digest = header.key.digest
-    found = nearest(store, header.key.document, name=header.name, graph=graph, without=digest, same_name=True)
+    each = (
+        nearest(one, header.key.document, name=header.name, graph=graph, without=digest, same_name=True)
+        for one in layers.stores
+    )
+    found = next(filter(None, each), None)
     return {"key": digest, "outcome": "entry", "reason": "", "found": found}
 
 
-def _of_file(store: DiskStore, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
+def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
     from trtcache_cli.programs import asked  # imports torch
 
     key, graph, reason = asked(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
-    if store.path(key.digest).exists():
+    if layers.holder(key.digest):
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
-    found = nearest(store, key.document, name=path.stem, graph=graph)
+    each = (nearest(store, key.document, name=path.stem, graph=graph) for store in layers.stores)
+    found = next(filter(None, each), None)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def test_dir_prints_the_directory_and_makes_nothing(run: Callable[..., Result], root: Path, tmp_path: Path) -> None:
     """Whether it exists or not."""
     assert run("dir").out == f"{root}\n"
-    assert run("dir", "--json").json == {"root": str(root), "exists": False}
+    assert run("dir", "--json").json == {"root": str(root), "exists": False, "lower": []}
     assert run("dir", "--cache-dir", tmp_path / "other").out == f"{tmp_path}/other\n"
     assert not root.exists()
 

@@ -71,7 +71,7 @@ class Order:
         """
         start = time.perf_counter()
         memos = Memos(self._file, self._asked, self._cache)
-        memo = memos.find() if self._cache.store is not None else None
+        memo = memos.find() if self._cache.layers.stores else None
         entry = self._cache.peek(memo.key) if memo else None
         if memo and entry:
             self._request, self._names, self._spared_s = None, memo.names, memo.read_s

@@ -35,7 +35,7 @@ from trtcache.store.folders import Folders
 from trtcache.store.listing import SUFFIX, Stored, folders, resolve, scan
 from trtcache.store.mutex import hold
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.root import Opened, is_private, prepare, shared_index_root
+from trtcache.store.root import Opened, is_immutable, is_local, is_private, prepare, private_index_root
 from trtcache.trust import Trust
 from trtcache.values import CacheKey
 
@@ -103,17 +103,21 @@ class DiskStore:
 
     @cached_property
     def private(self) -> bool:
-        """Whether only this user reaches the store and it is on a local disk, so that large members are mapped."""
-        return is_private(self.root)
+        """Whether nobody else can change a file of the store while it is mapped, so that large members are.
+
+        That is so where only this user reaches it, on a local disk, and on a file system that cannot be written.
+        """
+        return is_private(self.root) or is_immutable(self.root)
 
     @cached_property
     def index_root(self) -> Path:
-        """The directory of the index: the store's own, of a shared one a private one of this user.
+        """The directory of the index: the store's own, or a private one of this user on this host.
 
-        SQLite opens files by path and follows links, and what members could write into a database of all is not worth
-        the reading of it.
+        The latter of a shared store: SQLite opens files by path and follows links, and what members could write into a
+        database of all is not worth the reading of it. And on a network file system, whose locks and caches are not
+        what SQLite is made for.
         """
-        return shared_index_root(self.root) if self.shared else self.root
+        return private_index_root(self.root) if self.shared or not is_local(self.root) else self.root
 
     def path(self, digest: str) -> Path:
         """Return where the entry of a key digest is, or would be."""
@@ -210,11 +214,23 @@ class DiskStore:
         began_s = time.perf_counter()
         draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
         path = self.path(key.digest)
-        with self._folders.inside("entries", key.digest[:2], make=True) as folder:
-            file = self._publish(draft, folder / path.name)
+        with self.place(key.digest) as place:
+            file = self._publish(draft, place)
         stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
+
+    @contextmanager
+    def place(self, digest: str) -> Iterator[Path]:
+        """Give the path at which the entry of a key digest is to be published, in a directory that is there.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: the directory cannot be made.
+        """
+        self._require_writable("store an entry")
+        with self._folders.inside("entries", digest[:2], make=True) as folder:
+            yield folder / self.path(digest).name
 
     def _publish(self, draft: Draft, path: Path) -> ArtifactFile:
         from trtcache.store.writer import write_artifact  # a hit does not need it

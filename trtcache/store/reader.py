@@ -132,6 +132,19 @@ class ArtifactFile:
             if f"b3:{hasher.hexdigest()}" != member.stored_digest:
                 raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
 
+    def copy_to(self, fd: int) -> None:
+        """Write the file's bytes, as they are, to the beginning of another.
+
+        Raises:
+            CorruptBlobError: it is shorter than it was.
+            OSError: it cannot be read, or the other cannot be written.
+        """
+        for offset in range(0, self.stat.st_size, _CHUNK_BYTES):
+            chunk = self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset))
+            while chunk:
+                written = os.pwrite(fd, chunk, offset)
+                chunk, offset = chunk[written:], offset + written  # the rest of a short write
+
     def _check_gaps(self) -> None:
         for start, end in gaps(self.header, self.prelude):
             if any(self._read(start, end - start)):

@@ -27,7 +27,8 @@ _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This is the cache of trtcache: everything in it can be built again.
 # For what cache directory tags are, see https://bford.info/cachedir/
 """
-_LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
+_IMMUTABLE = {"cramfs", "erofs", "iso9660", "romfs", "squashfs"}
+_LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"} | _IMMUTABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,11 @@ def is_private(root: Path) -> bool:
     return owned and is_local(root)
 
 
+def is_immutable(path: Path) -> bool:
+    """Return whether ``path`` is on a file system that nobody can write to, by its very format."""
+    return filesystem_type(path) in _IMMUTABLE
+
+
 def is_local(path: Path) -> bool:
     """Return whether ``path`` is on a file system of this machine alone."""
     return filesystem_type(path) in _LOCAL
@@ -143,9 +149,13 @@ def filesystem_type(path: Path) -> str:
     return found
 
 
-def shared_index_root(root: Path) -> Path:
-    """Return the directory of this user's index of a shared store, made if it can be."""
-    path = user_cache_path("trtcache-indexes", appauthor=False) / hash_bytes(os.fsencode(root)).hex()[:32]
+def private_index_root(root: Path) -> Path:
+    """Return the directory of this user's own index, on this host, of a store; made if it can be.
+
+    The user's cache folder may itself be on a network file system, so hosts have a directory each.
+    """
+    name = hash_bytes(os.fsencode(root) + b"\0" + os.fsencode(os.uname().nodename)).hex()[:32]
+    path = user_cache_path("trtcache-indexes", appauthor=False) / name
     with suppress(OSError):
         make_root(path)
     return path

@@ -1,0 +1,307 @@
+"""A writable store over read-only ones: hits from below, in place or as copies, and nothing below ever changes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.store.mounts import mounted, read_only
+from tests.store.users import ALICE, as_user, needs_root, public_directory
+from trtcache.cache import Cache
+from trtcache.config import Config
+from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreError, SettingsError, UnknownKeyError
+from trtcache.signing import SecretKey
+from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.layers import Layers
+from trtcache.trust import Trust
+from trtcache.values import CacheKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trtcache.store.entry import Entry
+
+KEY = CacheKey.of("test", {"n": 1})
+
+
+def never() -> bytes:
+    """Fail: a hit was expected."""
+    raise AssertionError("it was built")
+
+
+def fetched(cache: Cache, number: int = 1, build: Callable[[], bytes] = never) -> Entry:
+    """Return an entry by number."""
+    return cache.get_or_build({"n": number}, build, kind="test", name=f"model {number}")
+
+
+def everything(root: Path) -> dict[str, tuple[int, ...]]:
+    """Return what lies below a directory, and what can be told of each file without having read it."""
+    found = {".": root.stat(), **{str(path.relative_to(root)): path.lstat() for path in root.rglob("*")}}
+    return {name: (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found.items()}
+
+
+@pytest.fixture
+def lower(tmp_path: Path) -> Path:
+    """A store with entries 1 and 2, and without an index."""
+    cache = Cache(tmp_path / "lower")
+    for number in (1, 2):
+        fetched(cache, number, lambda: b"from below" * 1000)
+    for name in ("index.sqlite", "index.sqlite-journal"):
+        (tmp_path / "lower" / name).unlink(missing_ok=True)
+    return tmp_path / "lower"
+
+
+def test_a_hit_from_below_is_used_in_place(tmp_path: Path, lower: Path) -> None:
+    """The entry's path says where it lies, nothing is copied, and nothing below changes, not even a time."""
+    before = everything(lower)
+    cache = Cache(tmp_path / "upper", lower=[lower])
+    entry = fetched(cache)
+    assert (entry.outcome, entry.path) == ("hit", DiskStore.open(lower, readonly=True).path(KEY.digest))
+    assert cache.get(KEY) is not None
+    assert cache.store is not None
+    assert list(cache.store.scan()) == []
+    assert [event.reason for event in cache.store.events.read()] == ["below", "below"]
+    assert everything(lower) == before
+
+
+def test_what_is_missing_everywhere_is_built_above(tmp_path: Path, lower: Path) -> None:
+    """A miss is built into the upper store, which is asked first from then on."""
+    before = everything(lower)
+    cache = Cache(tmp_path / "upper", lower=[lower])
+    built = fetched(cache, 3, lambda: b"new")
+    assert (built.outcome, built.reason) == ("built", "absent")
+    assert fetched(cache, 3).path == built.path
+    assert everything(lower) == before
+
+
+def test_a_copy_is_the_same_file(tmp_path: Path, lower: Path) -> None:
+    """With copies asked for, a hit lies above as well, byte for byte, and is served from there."""
+    cache = Cache(tmp_path / "upper", lower=[lower], copy_up=True)
+    entry = fetched(cache)
+    assert cache.store is not None
+    assert (entry.outcome, entry.path) == ("hit", cache.store.path(KEY.digest))
+    assert entry.path is not None
+    original = DiskStore.open(lower, readonly=True).path(KEY.digest)
+    assert entry.path.read_bytes() == original.read_bytes()
+    assert stat.S_IMODE(entry.path.stat().st_mode) == 0o600
+    assert fetched(Cache(tmp_path / "upper")).read() == entry.read()
+    inode = entry.path.stat().st_ino
+    assert fetched(cache).path == entry.path
+    assert entry.path.stat().st_ino == inode
+
+
+def test_a_copy_keeps_its_signature_and_needs_it(tmp_path: Path) -> None:
+    """A store that asks for signatures takes the copies that have one, and their signer is who built them."""
+    pytest.importorskip("cryptography")
+    secret = SecretKey.generate("ci")
+    secret.write(tmp_path / "key")
+    signing = Trust(True, (secret.public,), tmp_path / "key")
+    below = Cache(config=Config(tmp_path / "lower", trust=signing))
+    fetched(below, 1, lambda: b"signed")
+    asking = Trust(True, (secret.public,))
+    cache = Cache(config=Config(tmp_path / "upper", trust=asking, lower=(tmp_path / "lower",), copy_up=True))
+    assert fetched(cache).read() == b"signed"
+    assert cache.store is not None
+    assert cache.store.verdict(KEY.digest).signer == "ci"
+    fetched(Cache(tmp_path / "unsigned"), 2, lambda: b"unsigned")
+    cache = Cache(config=Config(tmp_path / "upper", trust=asking, lower=(tmp_path / "unsigned",)))
+    assert fetched(cache, 2, lambda: b"own").reason == "untrusted:unsigned"
+
+
+def test_unsigned_entries_of_a_group_are_not_copied_into_a_private_store(tmp_path: Path) -> None:
+    """They are used because the user said so; a copy would be trusted when he no longer says so."""
+    root = tmp_path / "lower"
+    fetched(Cache(root), 1, lambda: b"somebody's")
+    (root / "trtcache-store.json").chmod(0o644)
+    (root / "trtcache-store.json").write_text('{"format": 1, "shared": true}\n')
+    root.chmod(0o2770)
+    cache = Cache(config=Config(tmp_path / "upper", trust=Trust(False), lower=(root,), copy_up=True))
+    assert fetched(cache).read() == b"somebody's"
+    assert cache.store is not None
+    assert list(cache.store.scan()) == []
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_damage_below_is_a_miss_that_the_upper_store_fills(tmp_path: Path, lower: Path, copies: bool) -> None:
+    """Its reason is told, nothing below is moved aside, and the next process has a hit."""
+    path = DiskStore.open(lower, readonly=True).path(KEY.digest)
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+    before = everything(lower)
+    cache = Cache(tmp_path / "upper", lower=[lower], copy_up=copies)
+    assert cache.peek(KEY) is None
+    built = fetched(cache, 1, lambda: b"sound")
+    assert (built.reason, built.read()) == ("corrupt:member", b"sound")
+    assert fetched(Cache(tmp_path / "upper", lower=[lower], copy_up=copies)).read() == b"sound"
+    assert everything(lower) == before
+
+
+def test_damage_above_falls_through(tmp_path: Path, lower: Path) -> None:
+    """A damaged entry of the upper store is put aside, and the sound one below serves."""
+    cache = Cache(tmp_path / "upper", lower=[lower], copy_up=True)
+    path = fetched(cache).path
+    assert path is not None
+    os.truncate(path, 100)
+    again = Cache(tmp_path / "upper", lower=[lower])
+    assert fetched(again).path == DiskStore.open(lower, readonly=True).path(KEY.digest)
+    assert not path.exists()
+
+
+def test_the_first_layer_that_has_an_entry_serves_it(tmp_path: Path, lower: Path) -> None:
+    """Layers are asked in their order; one that is named twice, or is the upper one, is asked once."""
+    fetched(Cache(tmp_path / "middle"), 1, lambda: b"from the middle")
+    layers = [tmp_path / "middle", lower, lower, tmp_path / "upper"]
+    cache = Cache(tmp_path / "upper", lower=layers)
+    assert fetched(cache).read() == b"from the middle"
+    assert fetched(cache, 2).read() == b"from below" * 1000
+    assert [store.root.name for store in cache.layers.stores] == ["upper", "middle", "lower"]
+
+
+def test_an_entry_that_its_loader_refused_is_built_above(tmp_path: Path, lower: Path) -> None:
+    """What is refused below stays there, and what is built in its place is asked first."""
+    before = everything(lower)
+    cache = Cache(tmp_path / "upper", lower=[lower])
+    cache.reject(fetched(cache), "load failed")
+    assert fetched(cache, 1, lambda: b"loads").reason == "load failed"
+    assert fetched(Cache(tmp_path / "upper", lower=[lower])).read() == b"loads"
+    assert everything(lower) == before
+
+
+def test_what_merges_takes_what_is_known_below(tmp_path: Path) -> None:
+    """Nothing that a lower store has learned is lost when the upper one learns more."""
+    Cache(tmp_path / "lower").merge("learned", {"n": 1}, lambda _: b"one")
+    cache = Cache(tmp_path / "upper", lower=[tmp_path / "lower"])
+    cache.merge("learned", {"n": 1}, lambda known: (known or b"") + b" and two")
+    assert cache.recall("learned", {"n": 1}) == b"one and two"
+    assert Cache(tmp_path / "lower").recall("learned", {"n": 1}) == b"one"
+
+
+def test_hits_come_from_below_where_the_upper_store_is_unusable(
+    tmp_path: Path, lower: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a warning, as it is without layers; and nothing but hits where building is forbidden."""
+    (tmp_path / "upper").write_text("a file")
+    cache = Cache(config=Config(tmp_path / "upper", lower=(lower,), forbid_build=True))
+    assert cache.store is None
+    assert "building without a cache" in caplog.text
+    assert fetched(cache).outcome == "hit"
+    with pytest.raises(BuildForbiddenError):
+        fetched(cache, 3)
+
+
+def test_a_layer_that_is_not_there_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that the caller names is an error; one of the environment a warning, for a volume may not be mounted yet."""
+    with pytest.raises(NotAStoreError, match="there is no such directory; it was to be a layer below"):
+        Cache(tmp_path / "upper", lower=[tmp_path / "gone"])
+    assert Cache(config=Config(tmp_path / "upper", lower=(tmp_path / "gone",))).layers.lower == ()
+    assert "going on without this layer" in caplog.text
+    for wrong in ("one", ["a", 1]):
+        with pytest.raises(SettingsError, match="lower: expected"):
+            Cache(tmp_path / "upper", lower=wrong)  # type: ignore[arg-type]
+
+
+def test_keys_are_looked_up_in_all_layers(tmp_path: Path, lower: Path) -> None:
+    """A beginning that two layers have of different keys is ambiguous."""
+    layers = Cache(tmp_path / "upper", lower=[lower]).layers
+    store, digest = layers.resolve(KEY.digest[:8])
+    assert (store.root, digest) == (lower, KEY.digest)
+    assert layers.holder(KEY.digest) is store
+    with pytest.raises(UnknownKeyError):
+        layers.resolve("0000")
+    first = DiskStore.open(tmp_path / "other")
+    near = CacheKey.of("test", {"n": next(n for n in range(9, 999) if _digit(n) == KEY.digest[0])})
+    first.put(near, {"artifact": b""}, kind="test")
+    only = DiskStore.open(tmp_path / "only")
+    only.put(KEY, {"artifact": b""}, kind="test")
+    with pytest.raises(AmbiguousKeyError):
+        Layers(first, (only,)).resolve(KEY.digest[0])
+
+
+def _digit(number: int) -> str:
+    return CacheKey.of("test", {"n": number}).digest[0]
+
+
+def test_a_read_only_file_system_serves(tmp_path: Path, lower: Path) -> None:
+    """From a real read-only mount, alone, below another and by the variable, with no attempt to write."""
+    with read_only(lower, tmp_path / "volume") as volume:
+        with pytest.raises(OSError, match="Read-only"):
+            (volume / "try").touch()
+        alone = Cache(volume)
+        assert fetched(alone).read() == b"from below" * 1000
+        assert fetched(alone, 3, lambda: b"new").path is None
+        cache = Cache.from_environ({"TRTCACHE_PATH": f"{tmp_path / 'upper'}:{volume}", "TRTCACHE_COPY_UP": "1"})
+        assert fetched(cache).path == tmp_path / "upper" / "entries" / KEY.digest[:2] / f"{KEY.digest}.trtc"
+        assert fetched(cache, 3, lambda: b"new").path is not None
+
+
+_LOADS = "import sys; from trtcache.cache import Cache; print(Cache(sys.argv[1]).get_or_build"
+
+
+def test_nothing_is_tried_that_a_read_only_store_refuses(tmp_path: Path, lower: Path) -> None:
+    """Of the calls that a hit makes, as the kernel sees them, none could change anything below."""
+    code = f"{_LOADS}({{'n': 1}}, None, kind='test').outcome)"
+    trace = tmp_path / "trace"
+    calls = (
+        "openat,open,creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,utimensat,link,linkat,fchmod,chmod"
+    )
+    try:
+        with read_only(lower, tmp_path / "volume") as volume:
+            subprocess.run(
+                ["strace", "-f", "-y", "-o", trace, "-e", f"trace={calls}", sys.executable, "-c", code, volume],
+                check=True,
+            )
+    except FileNotFoundError:
+        pytest.skip("NOTHING WAS TRACED: there is no strace")
+    seen = [line for line in trace.read_text().splitlines() if str(tmp_path / "volume") in line]
+    assert seen
+    assert [line for line in seen if "O_RDONLY" not in line] == []
+
+
+@needs_root
+def test_another_user_reads_a_store_that_nobody_can_write() -> None:
+    """Mode 0555 and 0444, as an image's layer has it, served to a user who does not own it; his copies are his own."""
+    with public_directory() as public:
+        lower, upper = public / "lower", public / "upper"
+        fetched(Cache(lower), 1, lambda: b"baked in")
+        for path in (lower, *lower.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        before = everything(lower)
+
+        def work() -> None:
+            assert fetched(Cache(lower)).read() == b"baked in"
+            path = fetched(Cache(upper, lower=[lower], copy_up=True)).path
+            assert path is not None
+            assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (ALICE, 0o600)
+
+        as_user(ALICE, work)
+        assert everything(lower) == before
+
+
+def test_a_full_disk_costs_the_copy_alone(tmp_path: Path, lower: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The hit is served in place, with a warning, and nothing half is left above."""
+    fetched(Cache(lower), 9, lambda: os.urandom(200_000))
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=100k,mode=700", "none") as small:
+        cache = Cache(small, lower=[lower], copy_up=True)
+        assert len(fetched(cache, 9).read()) == 200_000
+        assert "is used in place, and not copied" in caplog.text
+        assert not list(small.rglob(".tmp-*"))
+        assert cache.store is not None
+        assert list(cache.store.scan()) == []
+
+
+def test_a_copy_is_refused_if_it_is_not_the_entry_any_more(tmp_path: Path, lower: Path) -> None:
+    """What was exchanged between the hit and the copy does not get above."""
+    below, upper = DiskStore.open(lower, readonly=True), DiskStore.open(tmp_path / "upper")
+    entry = below.get(KEY)
+    assert not isinstance(entry, Miss)
+    other = CacheKey.of("test", {"n": 2})
+    below.path(KEY.digest).write_bytes(below.path(other.digest).read_bytes())
+    assert Layers(upper, (below,), copies=True)._from_below(below, entry) is entry
+    assert list(upper.scan()) == []

@@ -1,0 +1,149 @@
+"""The stores of one cache: one that is written to, and read-only ones below it.
+
+The first store that has an entry serves it. Those below are opened for reading alone: nothing of theirs is touched,
+locked, counted or moved to quarantine, and what is damaged there is a miss that the upper one fills.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trtcache.errors import AmbiguousKeyError, NotAStoreError, StoreError, UnknownKeyError, UntrustedWriterError
+from trtcache.store.copying import copy_up
+from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.entry import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.config import Config
+    from trtcache.values import CacheKey
+
+_logger = logging.getLogger("trtcache.store")
+
+BELOW = "below"
+"""The reason that the event of a hit has when a store below served it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Open stores. ``upper`` is None where there is none to write to or to look in."""
+
+    upper: DiskStore | None = None
+    lower: tuple[DiskStore, ...] = ()
+    copies: bool = False
+
+    @classmethod
+    def of(cls, config: Config, *, named: bool, named_below: bool) -> Layers:
+        """Open the stores of a configuration. One that the caller named must be usable; others only warn.
+
+        Raises:
+            StoreError: a store that was ``named`` (the upper one) or ``named_below`` cannot be used.
+            SettingsError: the signing key cannot be read, or ``cryptography`` is wanted and not installed.
+        """
+        if config.disable:
+            return cls()
+        return cls.below(_opened(config, named=named), config, named=named_below)
+
+    @classmethod
+    def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
+        """Open the stores below one that is open.
+
+        Raises:
+            StoreError: a store that was ``named`` cannot be used.
+            SettingsError: ``cryptography`` is wanted and not installed.
+        """
+        found = {upper.root: upper} if upper else {}
+        for root in config.lower:
+            store = _opened_below(root, config, named=named)
+            if store is not None:
+                found.setdefault(store.root, store)
+        return cls(upper, tuple(store for store in found.values() if store is not upper), config.copy_up)
+
+    @property
+    def stores(self) -> tuple[DiskStore, ...]:
+        """The stores in the order in which they are asked."""
+        return self.lower if self.upper is None else (self.upper, *self.lower)
+
+    def holder(self, digest: str) -> DiskStore | None:
+        """Return the first store that has a file for a key's digest, without looking into it."""
+        return next((store for store in self.stores if store.path(digest).exists()), None)
+
+    def get(self, key: CacheKey) -> Entry | Miss:
+        """Return the entry of ``key`` from the first store that has a sound one, or why none has.
+
+        Where copies are asked for, one from below is in the upper store when this returns; a copy that fails costs
+        nothing but the copy.
+        """
+        missed = Miss("absent")
+        for store in self.stores:
+            found = store.get(key)
+            if isinstance(found, Entry):
+                return found if store is self.upper else self._from_below(store, found)
+            if missed.reason == "absent":
+                missed = found
+        return missed
+
+    def resolve(self, prefix: str) -> tuple[DiskStore, str]:
+        """Return the full digest of the one key that begins with ``prefix``, and the first store that has its entry.
+
+        Raises:
+            UnknownKeyError: there is none.
+            AmbiguousKeyError: there are several.
+        """
+        found: dict[str, DiskStore] = {}
+        for store in self.stores:
+            with suppress(UnknownKeyError):
+                found.setdefault(store.resolve(prefix), store)
+        if len(found) > 1:
+            raise AmbiguousKeyError(prefix, tuple(sorted(found)))
+        for digest, store in found.items():
+            return store, digest
+        raise UnknownKeyError(prefix)
+
+    def is_below(self, entry: Entry) -> bool:
+        """Return whether a hit came from a store below, and was not copied up."""
+        return any(entry.path == store.path(entry.key.digest) for store in self.lower)
+
+    def _from_below(self, store: DiskStore, entry: Entry) -> Entry:
+        upper = self.upper
+        if not self.copies or upper is None or not upper.writable:
+            return entry
+        if store.shared and not store.admission.required:
+            _logger.info("%s stays in %s: nobody has signed for what members of a group wrote", entry.path, store.root)
+            return entry
+        try:
+            path = copy_up(entry.key, store, upper)
+        except (OSError, StoreError) as error:
+            _logger.warning("%s is used in place, and not copied: %s", entry.path, error)
+            return entry
+        upper.events.append("copy", kind=entry.kind, key=entry.key.digest)
+        return replace(entry, path=path)
+
+
+def _opened(config: Config, *, named: bool) -> DiskStore | None:
+    try:
+        store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
+    except StoreError as error:
+        if named:
+            raise
+        _logger.warning("%s; building without a cache", error)
+        return None
+    if store.writable and not store.keeps:
+        _logger.warning("%s", UntrustedWriterError(str(store.root), store.admission.objection() or ""))
+    return store
+
+
+def _opened_below(root: Path, config: Config, *, named: bool) -> DiskStore | None:
+    try:
+        if not root.is_dir():
+            raise NotAStoreError(str(root), "there is no such directory; it was to be a layer below")
+        return DiskStore.open(root, readonly=True, trust=config.trust)
+    except (OSError, StoreError) as error:
+        if named:
+            raise
+        _logger.warning("%s; going on without this layer", error)
+        return None
