@@ -18,7 +18,7 @@ from trtcache import logs
 from trtcache.backends import registry
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.keys.document import digests, frozen_part, key_parts
-from trtcache.partition.division import Division
+from trtcache.partition.division import Division, in_words
 from trtcache.pt2 import ProgramFile
 from trtcache.tracing import ALONE
 from trtcache.values import CacheKey, canonical
@@ -172,9 +172,9 @@ def _with_key(program: LoweredProgram, chosen: Backend, settings: Settings, targ
     division = divide(program, chosen, settings)
     if division.is_whole:
         return keyed(program, chosen, settings, chosen.target(target, program.device), start)
-    count = len(division.engines)
-    why = f"it is compiled in {len(division.parts)} parts, of which {count} are engines with keys of their own"
-    none = CanonicalizationError(program.name, f"{why}; compile(...).report.partitions has them")
+    stays = "; ".join(in_words(division.left))
+    counts = f"{len(division.parts)} parts, engines with keys of their own: {len(division.engines)}"
+    none = CanonicalizationError(program.name, f"it is compiled in {counts}; in torch: {stays} (trtcache partition)")
     resolved = chosen.target(target, program.device)
     return Request(program, [], chosen, settings, resolved, none, time.perf_counter() - start, division)
 

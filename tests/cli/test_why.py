@@ -198,12 +198,15 @@ def test_a_pass_that_there_is_not_is_named(run: Callable[..., Result], saved: Ca
 
 
 def test_a_program_that_cannot_be_cached_says_why(run: Callable[..., Result], store: DiskStore, tmp_path: Path) -> None:
-    """With the setting that would make it cacheable."""
+    """With what stays in torch, and the setting that would make it an engine's."""
     from tests.keys.test_uncacheable import Scaled
 
     path = tmp_path / "scaled.pt2"
     torch.export.save(torch.export.export(Scaled(), (torch.ones(3, 4),), strict=False), path)
     done = run("why", path)
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("uncacheable: graph node scale: custom operator trtcache_tests::scale")
+    assert done.err.startswith(
+        "uncacheable: scaled: it is compiled in 2 parts, engines with keys of their own: 1; in torch"
+    )
+    assert "custom operator trtcache_tests::scale can change without its name doing so; declare its version" in done.err
     assert run("why", path, "--json").json["outcome"] == "uncacheable"
