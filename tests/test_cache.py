@@ -357,7 +357,7 @@ def test_a_lock_that_cannot_be_had_costs_nothing(config: Config, caplog: pytest.
 
 def test_a_waiter_that_gives_up_builds(config: Config) -> None:
     """After its timeout a waiter builds too."""
-    cache = Cache(config=config, lock_timeout_s=0.1)
+    cache = Cache(config=config, busy_timeout_s=0.1)
     assert cache.store is not None
     with cache.store.flight(cache.key(PARTS, kind="test").digest):
         assert fetch(cache).outcome == "built"

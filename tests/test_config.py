@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trtcache.busy import Busy
 from trtcache.config import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
 from trtcache.config_file import write_setting
 from trtcache.errors import SettingsError
@@ -35,6 +36,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         "TRTCACHE_DIR": "",
         "TRTCACHE_PATH": "/c:/l:/m",
         "TRTCACHE_MAX_SIZE": "5GB",
+        "TRTCACHE_ON_BUSY": "eager",
         "TRTCACHE_SIGNATURES": "require",
         "TRTCACHE_TRUSTED_KEYS": KEYS,
         "TRTCACHE_SIGNING_KEY": "/k",
@@ -44,7 +46,15 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
     trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
     assert config == Config(
-        Path("/c"), 5 * 10**9, 1, **switches, log="1", trust=trust, lower=(Path("/l"), Path("/m")), copy_up=True
+        Path("/c"),
+        5 * 10**9,
+        1,
+        **switches,
+        log="1",
+        trust=trust,
+        busy=Busy("eager", 1.0),
+        lower=(Path("/l"), Path("/m")),
+        copy_up=True,
     )
 
 

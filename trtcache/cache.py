@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache import logs
+from trtcache.busy import Busy
 from trtcache.config import Config
 from trtcache.errors import (
     BuildError,
     BuildForbiddenError,
+    BusyError,
     LockTimeoutError,
     SettingsError,
     StoreError,
@@ -32,6 +34,7 @@ from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.layers import BELOW, Layers
 from trtcache.values import CacheKey
+from trtcache.waiting import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,15 +63,19 @@ class Cache:
         lower: Iterable[str | os.PathLike[str]] | None = None,
         copy_up: bool | None = None,
         config: Config | None = None,
-        lock_timeout_s: float | None = None,
+        on_busy: str | None = None,
+        busy_timeout_s: float | None = None,
     ) -> None:
         """Open the cache at ``root`` (default: ``TRTCACHE_DIR``, or the user's cache directory).
 
         ``max_size`` (bytes, or text such as ``20GB``; 0: no limit) and ``root`` come before what ``config`` says,
         which is read from the environment if it is not given; a ``root`` stands for the whole of ``TRTCACHE_PATH``.
         Hits come from the stores in ``lower`` too, which are never written to: in place, or with ``copy_up`` as a copy
-        in ``root``. A caller waits ``lock_timeout_s`` for another that
-        builds the same key, and builds it too after that; None is to wait for as long as that one lives.
+        in ``root``.
+
+        ``on_busy`` says what a caller does while another builds what he wants: ``wait`` for it, ``build`` it too, or
+        ``eager``: do without, which ``compile`` does in torch and ``get_or_build`` by a ``BusyError``. It waits for
+        ``busy_timeout_s`` before; then one that was told to wait builds. Both come before what ``config`` says.
 
         Raises:
             SettingsError: ``root`` or one of ``lower`` is no path, ``max_size`` or a variable has an impossible value,
@@ -87,7 +94,7 @@ class Cache:
             self.config = replace(self.config, copy_up=bool(copy_up))
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
-        self.lock_timeout_s = lock_timeout_s
+        self.busy = self.config.busy.changed(on_busy, busy_timeout_s)
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None)
@@ -200,6 +207,8 @@ class Cache:
         Raises:
             CanonicalizationError: a part has no stable value, or what describes the entry cannot be kept.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
+            BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
+            BuildCancelledError: who watches the build called off to wait for another.
             BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
             Exception: whatever ``build`` raises.
         """
@@ -218,6 +227,8 @@ class Cache:
         Raises:
             CanonicalizationError: the key's kind, ``name`` or ``provenance`` cannot be kept.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
+            BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
+            BuildCancelledError: who watches the build called off to wait for another.
             BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
             Exception: whatever ``build`` raises.
         """
@@ -240,9 +251,9 @@ class Cache:
         if found.reason == COLLISION:
             self._count_miss(key, COLLISION)
             return made.run(COLLISION)  # what is there is another program's, and as good as this one
-        with self._alone(store, key):
+        with self._alone(store, key, name=name, busy=self.busy) as alone:
             again = self._look(key)
-            entry = again if isinstance(again, Entry) else self._build(store, made, found.reason)
+            entry = again if isinstance(again, Entry) else self._build(store, made, found.reason, alone=alone)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
@@ -306,26 +317,49 @@ class Cache:
             self.store.events.append("miss", reason=reason, kind=key.kind, key=key.digest)
 
     @contextmanager
-    def _alone(self, store: DiskStore, key: CacheKey) -> Iterator[None]:
-        """Hold the key's lock; where there is no lock to be had, go on without: building twice is only slow.
+    def _alone(
+        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: Busy | None = None
+    ) -> Iterator[bool]:
+        """Hold the key's lock, and say so; where there is no lock to be had, go on without.
+
+        Building twice is only slow. ``busy`` says how long to wait, and whether to go on if another still builds then.
 
         Raises:
             BuildError: this thread holds it already.
+            BusyError: another holds it, and ``busy`` is not to build.
+            BuildCancelledError: who watches builds does not want to wait.
         """
         path, building = store.path(key.digest), _BUILDING.get()
         if path in building:
             raise BuildError(key.kind, f"the build of {key.digest[:16]} asks for itself")
         with ExitStack() as stack:
             stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
+            alone = False
             try:
-                stack.enter_context(store.flight(key.digest, timeout_s=self.lock_timeout_s))
-            except (OSError, LockTimeoutError) as error:
+                stack.enter_context(taken(store, key, name=name or "", busy=busy or Busy()))
+                alone = True
+            except LockTimeoutError as error:
+                self._go_without(store, key, busy or Busy(), error.waited_s)
+            except OSError as error:
                 _logger.warning("building %s without its lock: %s", key.digest[:16], error)
-            yield
+            if alone:
+                store.look_again(key.digest)
+            yield alone
 
-    def _build(self, store: DiskStore, made: _Build, reason: str) -> Entry:
+    def _go_without(self, store: DiskStore, key: CacheKey, busy: Busy, waited_s: float) -> None:
+        """Build although another does, or raise a BusyError."""
+        who = store.notes.builder(key.digest)
+        if busy.policy == "eager":
+            self._count_miss(key, "busy")
+            raise BusyError(key.kind, key.digest, str(who or ""), waited_s)
+        _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
+
+    def _build(self, store: DiskStore, made: _Build, reason: str, *, alone: bool) -> Entry:
         self._count_miss(made.key, reason)
-        entry = self._put(store, made.run(reason))
+        built = made.run(reason)
+        if not alone and isinstance(there := store.get(made.key), Entry) and not self.config.recache:
+            return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another was quicker
+        entry = self._put(store, built)
         if entry.path is not None:
             store.events.append("put", kind=entry.kind, key=made.key.digest)
         return entry

@@ -14,7 +14,7 @@ import torch
 
 from trtcache.backends.members import ENGINE, members_of
 from trtcache.building.at_once import built_at_once
-from trtcache.errors import BuildError, CanonicalizationError, FrozenWeightsError, IncompatibleEngineError
+from trtcache.errors import BuildError, BusyError, CanonicalizationError, FrozenWeightsError, IncompatibleEngineError
 from trtcache.learned import learning
 from trtcache.live import LiveProgram
 from trtcache.partition.dividing import everything_in_torch, in_torch
@@ -176,6 +176,9 @@ def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, t
             raise
         division = everything_in_torch(request.program, f"its engine could not be built: {error}")
         return _in_parts(replace(request, division=division), cache, folder, weights, report)
+    except BusyError as error:
+        division = everything_in_torch(request.program, _eager(request, error, report))
+        return _in_parts(replace(request, division=division), cache, folder, weights, report)
     report.partitions.append(one)
     return engine
 
@@ -197,6 +200,8 @@ def _in_parts(
             if not _may_stay_in_torch(request, error):
                 raise
             failed[number] = f"its engine could not be built: {error}"
+        except BusyError as error:
+            failed[number] = _eager(part, error, report)
         else:
             report.partitions.append(one)
     if failed:
@@ -211,6 +216,21 @@ def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
         return False
     log.warning("%s: a part of it stays in torch, since its engine could not be built: %s", request.program.name, error)
     return True
+
+
+def _eager(request: Request, error: BusyError, report: Report) -> str:
+    """Note that an engine runs in torch this time, and return why.
+
+    Raises:
+        BusyError: the settings want engines and nothing else.
+    """
+    if request.settings.require_full_compilation:
+        raise error
+    why = f"{error.builder or 'another process'} builds its engine now"
+    log.warning("%s runs in torch in this process, without an engine: %s", request.program.name, why)
+    key, weights = request.key if isinstance(request.key, CacheKey) else None, len(request.program.interface.weights)
+    report.partitions.append(PartitionReport(key, "eager", "busy", weights, error.waited_s, 0.0, 0.0, None, why))
+    return why
 
 
 def requests_of(request: Request) -> dict[int, Request]:
@@ -229,13 +249,14 @@ def entries_for(request: Request, cache: Cache, folder: Path, report: Report) ->
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: a build failed.
+        BusyError: another process builds one, and the cache is not to wait.
     """
     entries = []
     parts = requests_of(request)
     found = built_at_once(parts, cache, folder, entry_for)
     for number, part in parts.items():
         known = found.get(number)
-        if isinstance(known, BuildError):
+        if isinstance(known, (BuildError, BusyError)):
             raise known
         entry, why = known or entry_for(part, cache, folder)
         report.partitions.append(partition_of(part, entry, why, 0.0))
@@ -263,14 +284,15 @@ def _engine(
     cache: Cache,
     folder: Path,
     weights: Mapping[str, torch.Tensor],
-    found: tuple[Entry, str] | BuildError | None = None,
+    found: tuple[Entry, str] | BuildError | BusyError | None = None,
 ) -> tuple[Engine, PartitionReport]:
     """Return a live engine, from the cache or built, and the report on it; ``found`` is what is known of it already.
 
     Raises:
         BuildError: the build failed.
+        BusyError: another process builds it, and the cache is not to wait.
     """
-    if isinstance(found, BuildError):
+    if isinstance(found, (BuildError, BusyError)):
         raise found
     second = _second_choice(request, cache)
     entry, why = found or ((second, "") if second else entry_for(request, cache, folder))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from trtcache.busy import Busy
 from trtcache.config_file import environment
 from trtcache.errors import SettingsError
 from trtcache.quantities import parse_size
@@ -29,6 +30,8 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+    "TRTCACHE_ON_BUSY": "while another builds what is wanted: wait (default), build it too, or eager: run it in torch",
+    "TRTCACHE_BUSY_TIMEOUT": "seconds to wait before that; then wait is build (default: no limit; ranks: 480)",
     "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
     "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
@@ -55,6 +58,7 @@ class Config:
     forbid_build: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
+    busy: Busy = field(default_factory=Busy)
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
 
@@ -80,6 +84,7 @@ class Config:
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             log=environ.get("TRTCACHE_LOG", ""),
             trust=_trust(environ),
+            busy=Busy.of(environ),
         )
 
 

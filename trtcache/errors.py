@@ -200,6 +200,23 @@ class LockTimeoutError(StoreError):
 
 
 @dataclass(eq=False)
+class BusyError(StoreError):
+    """Another process builds what was wanted, and the caller would not wait. ``builder`` is ``host:pid`` if known."""
+
+    kind: str
+    key: str
+    builder: str
+    waited_s: float
+
+    def __str__(self) -> str:
+        who = self.builder or "another process"
+        return (
+            f"{who} builds {self.kind} {self.key[:16]} now, and after {self.waited_s:.0f} s on_busy='eager' waits no "
+            f"longer; use on_busy='wait', or see 'trtcache ls --building'"
+        )
+
+
+@dataclass(eq=False)
 class ReadOnlyError(StoreError):
     """A change was asked of a store that cannot be written."""
 

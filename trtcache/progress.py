@@ -23,7 +23,8 @@ class Step:
     Attributes:
         phase: its name.
         done: how many of its steps are done.
-        steps: how many it has; a phase that ends early has fewer.
+        steps: how many it has; a phase that ends early has fewer. 0 while the build of another process is waited for:
+            then the phase says whose and how long, ``waiting for host:pid, 34 s``.
         depth: how many phases it is inside of.
     """
 

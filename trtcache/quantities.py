@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from trtcache.errors import SettingsError
 
@@ -43,6 +44,27 @@ def parse_duration(text: str, name: str = "duration") -> float:
     if factor is None:
         raise SettingsError(name, f"{text!r} has the unknown unit {unit!r}; use s, m, h, d or w")
     return number * factor
+
+
+def parse_since(text: str, *, now_ns: int, name: str = "since") -> int:
+    """Return the time, in ns since 1970, of so long ago (``7d``, ``12h``) or of the begin of a day in UTC.
+
+    Raises:
+        SettingsError: the text is neither, or the time is not in the past.
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+        since_ns = int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()) * 10**9
+    except ValueError:
+        try:
+            since_ns = now_ns - int(parse_duration(text, name) * 1e9)
+        except SettingsError as error:
+            raise SettingsError(
+                name, f"{text!r} is neither a duration such as 7d nor a day such as 2026-11-01"
+            ) from error
+    if since_ns > now_ns:
+        raise SettingsError(name, f"{text!r} is in the future")
+    return max(0, since_ns)
 
 
 def _split(text: str, name: str, example: str) -> tuple[float, str]:

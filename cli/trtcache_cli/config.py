@@ -26,7 +26,7 @@ class Setting:
     """One variable: what it amounts to (None for no limit), and who said so."""
 
     variable: str
-    value: str | int | bool | None
+    value: str | float | bool | None
     origin: str
 
 
@@ -50,7 +50,7 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
     """Return every variable with its value; ``named`` if the directory was given on the command line."""
     path = settings_path(environ)
     in_file = read_settings(path, VARIABLES)
-    values: dict[str, str | int | bool | None] = {
+    values: dict[str, str | float | bool | None] = {
         "TRTCACHE_DIR": str(found.root),
         "TRTCACHE_PATH": os.pathsep.join(map(str, (found.root, *found.lower))) if found.lower else "",
         "TRTCACHE_COPY_UP": found.copy_up,
@@ -60,6 +60,8 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_READONLY": found.readonly,
         "TRTCACHE_RECACHE": found.recache,
         "TRTCACHE_FORBID_BUILD": found.forbid_build,
+        "TRTCACHE_ON_BUSY": found.busy.policy,
+        "TRTCACHE_BUSY_TIMEOUT": found.busy.patience_s,
         "TRTCACHE_SIGNATURES": _MODES[found.trust.required],
         "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
         "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
@@ -81,8 +83,8 @@ def _origin(variable: str, environ: Mapping[str, str], in_file: Collection[str])
 def _text(setting: Setting) -> str:
     if isinstance(setting.value, bool):
         return str(int(setting.value))
-    if setting.variable == "TRTCACHE_MAX_SIZE":
-        return "no limit" if setting.value is None else format_size(int(setting.value))
-    if setting.variable == "TRTCACHE_MAX_ENTRIES" and setting.value is None:
+    if setting.value is None:
         return "no limit"
+    if setting.variable == "TRTCACHE_MAX_SIZE":
+        return format_size(int(setting.value))
     return str(setting.value)

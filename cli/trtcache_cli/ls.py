@@ -11,6 +11,7 @@ from trtcache.errors import StoreError
 from trtcache.quantities import format_duration, format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import parse_filters
+from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
@@ -43,6 +44,7 @@ SORTS: dict[str, Callable[[Record], Any]] = {
     epilog=examples(
         "trtcache ls --filter 'size>100MB' --sort size",
         "trtcache ls -f kind=aot_inductor,name~bert",
+        "trtcache ls --building",
         "trtcache ls --quiet --filter 'unused>30d' | xargs trtcache rm",
     )
 )
@@ -52,6 +54,7 @@ SORTS: dict[str, Callable[[Record], Any]] = {
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
 @click.option("--signers", is_flag=True, help="Show who signed each entry; so it is where signatures are required.")
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
+@click.option("--building", is_flag=True, help="Show what is being built now instead: by whom, and who waits.")
 @session_options
 @pass_session
 def ls(
@@ -62,6 +65,7 @@ def ls(
     limit: int | None,
     quiet: bool,
     signers: bool,
+    building: bool,
 ) -> None:
     """List the entries, last used first.
 
@@ -69,6 +73,9 @@ def ls(
     size, unused. Operators: = != < <= > >=, and ~ and !~ for a part of a text.
     """
     now_ns = time.time_ns()
+    if building:
+        show_building(session, now_ns)
+        return
     matches = parse_filters(filters, now_ns=now_ns)
     layers = session.layers()
     records, holders = _entries(layers)

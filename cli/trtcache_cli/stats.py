@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.quantities import format_duration, format_size
-from trtcache.store.catalog import counters, load_records, refold
+from trtcache.quantities import format_duration, format_size, parse_since
+from trtcache.store.catalog import counters, counters_since, load_records, refold
 from trtcache.store.layers import BELOW
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -39,6 +41,10 @@ class Stats:
     misses: Counter[str] = field(default_factory=Counter)
     put_failures: Counter[str] = field(default_factory=Counter)
     evictions: Counter[str] = field(default_factory=Counter)
+    quarantines: Counter[str] = field(default_factory=Counter)
+    waits: int = 0
+    waited_s: float = 0.0
+    takeovers: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -55,19 +61,23 @@ class Stats:
 def summarise(records: Iterable[Record], counts: Counters) -> Stats:
     """Return the sums over entries and counts."""
     records = list(records)
-    hits = [tally for (_, event, _, _), tally in counts.items() if event == "hit"]
+    hits, waits = ([tally for (_, event, _, _), tally in counts.items() if event == one] for one in ("hit", "wait"))
     return Stats(
         entries=len(records),
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
         hits=sum(tally.count for tally in hits),
-        saved_s=sum(tally.saved_s for tally in hits),
+        saved_s=sum(tally.sum_s for tally in hits),
         hits_below=_by_reason(counts, "hit")[BELOW],
         puts=_by_reason(counts, "put").total(),
         misses=_by_reason(counts, "miss"),
         put_failures=_by_reason(counts, "put_failed"),
         evictions=_by_reason(counts, "evict"),
+        quarantines=_by_reason(counts, "quarantine"),
+        waits=sum(tally.count for tally in waits),
+        waited_s=sum(tally.sum_s for tally in waits),
+        takeovers=_by_reason(counts, "takeover").total(),
     )
 
 
@@ -79,20 +89,26 @@ def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     return found
 
 
-@click.command(epilog=examples("trtcache stats", "trtcache stats --json | jq .hit_rate"))
+@click.command(epilog=examples("trtcache stats", "trtcache stats --since 7d", "trtcache stats --json | jq .hit_rate"))
+@click.option("--since", metavar="TIME", help="Count what happened since then: 7d, 12h, or a day (UTC) as 2026-11-01.")
 @session_options
 @pass_session
-def stats(session: Session) -> None:
-    """Show hits, misses by reason, sizes, compression and the time of building that was saved."""
+def stats(session: Session, since: str | None) -> None:
+    """Show hits, misses by reason, sizes, compression, waits and the time of building that was saved.
+
+    The entries and their sizes are those of now.
+    """
+    since_ns = None if since is None else parse_since(since, now_ns=time.time_ns(), name="--since")
     store = session.store()
     records = load_records(store)
     if store.writable:
         refold(store, records)
-    found = summarise(records, counters(store))
+    found = summarise(records, counters(store) if since_ns is None else counters_since(store, since_ns))
+    start = None if since_ns is None else datetime.fromtimestamp(since_ns // 10**9, UTC).isoformat()
     if session.as_json:
-        print_json(_document(found, str(store.root)))
+        print_json({"since": start, **_document(found, str(store.root))})
     else:
-        print_pairs(_pairs(found, str(store.root)))
+        print_pairs(([] if start is None else [("since", start)]) + _pairs(found, str(store.root)))
 
 
 def _document(found: Stats, root: str) -> dict[str, object]:
@@ -110,6 +126,10 @@ def _document(found: Stats, root: str) -> dict[str, object]:
         "puts": found.puts,
         "put_failures": dict(found.put_failures),
         "evictions": dict(found.evictions),
+        "quarantines": dict(found.quarantines),
+        "waits": found.waits,
+        "waited_s": found.waited_s,
+        "takeovers": found.takeovers,
         "saved_s": found.saved_s,
     }
 
@@ -129,7 +149,12 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
     ]
     if found.hits_below:
         pairs.insert(4, ("  from below", f"{found.hits_below:,}"))
-    for title, counts in (("failed puts", found.put_failures), ("evictions", found.evictions)):
+    if found.waits:
+        pairs.append(("waits", f"{found.waits:,} for other builders, {format_duration(found.waited_s)} in all"))
+    if found.takeovers:
+        pairs.append(("takeovers", f"{found.takeovers:,} from builders that died"))
+    reasons = (("failed puts", found.put_failures), ("evictions", found.evictions), ("quarantines", found.quarantines))
+    for title, counts in reasons:
         if counts:
             pairs.append((title, f"{counts.total():,}"))
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]

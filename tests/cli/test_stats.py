@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from trtcache.cache import Cache
+from trtcache.store.events import EventLog
+from trtcache.store.folders import Folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
+    from trtcache.store.disk import DiskStore
 
     from .conftest import Result
 
@@ -83,3 +89,44 @@ def test_a_read_only_store_has_statistics(
     before = sorted(root.rglob("*"))
     assert run("stats", "--json").json["hits"] == 2
     assert sorted(root.rglob("*")) == before
+
+
+def test_waits_takeovers_and_quarantines_are_counted(run: Callable[..., Result], store: DiskStore) -> None:
+    """With the seconds of waiting, and lines of their own where there are any."""
+    assert "waits" not in dict(run("stats").rows)
+    for waited_s in (2.0, 40.0):
+        store.events.append("wait", kind="test", waited_s=waited_s)
+    store.events.append("takeover", kind="test")
+    store.events.append("quarantine", reason="member")
+    found = run("stats", "--json").json
+    assert (found["waits"], found["waited_s"], found["takeovers"]) == (2, 42.0, 1)
+    assert (found["quarantines"], found["saved_s"]) == ({"member": 1}, 0)
+    pairs = dict(run("stats").rows)
+    assert pairs["waits"] == "2 for other builders, 42.0 s in all"
+    assert (pairs["takeovers"], pairs["quarantines"]) == ("1 from builders that died", "1")
+
+
+def test_what_happened_since_a_time_is_shown(
+    run: Callable[..., Result], store: DiskStore, put: Callable[..., str]
+) -> None:
+    """By a duration or a day; what the cache holds is as it is now."""
+    put(1)
+    now_ns = time.time_ns()
+    for ago_s in (10, 3 * 86400, 30 * 86400):
+        event_log = EventLog(
+            Folders(store.root, shared=False), clock_ns=partial(int, now_ns - ago_s * 10**9), writable=True
+        )
+        event_log.append("hit", kind="test", saved_s=1.0)
+    hits = {since: run("stats", "--since", since, "--json").json["hits"] for since in ("12h", "7d", "1970-01-01")}
+    assert hits == {"12h": 1, "7d": 2, "1970-01-01": 3}
+    assert run("stats", "--json").json["since"] is None
+    rows = dict(run("stats", "--since", "1970-01-01").rows)
+    assert (rows["since"], rows["entries"]) == ("1970-01-01T00:00:00+00:00", "1 (0 pinned)")
+
+
+@pytest.mark.parametrize("since", ["soon", "7", "2026-13-01", "9999-01-01"])
+def test_a_time_that_is_none_is_refused(run: Callable[..., Result], since: str) -> None:
+    """With what one looks like, and the exit code of wrong usage."""
+    result = run("stats", "--since", since)
+    assert result.code == 2
+    assert "--since" in result.err

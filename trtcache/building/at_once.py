@@ -6,7 +6,7 @@ import logging
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from trtcache.errors import BuildError
+from trtcache.errors import BuildError, BusyError
 from trtcache.thread_counts import cores
 from trtcache.values import CacheKey
 
@@ -35,7 +35,7 @@ class EntryFor(Protocol):
 
 def built_at_once(
     parts: Mapping[int, Request], cache: Cache, folder: Path, entry_for: EntryFor
-) -> dict[int, tuple[Entry, str] | BuildError]:
+) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
     """Return what came of building what is missing, by the parts' numbers; nothing where one process is enough.
 
     Each is built in a process of its own, which ends with this call, whatever becomes of it. Equal parts are built
@@ -56,10 +56,10 @@ def built_at_once(
     log.info("building %d parts in %d processes", len(missing), processes)
     with ThreadPoolExecutor(processes) as threads, Pool(processes, cores()) as pool:  # whose end lets threads end
 
-        def entry(number: int) -> tuple[Entry, str] | BuildError:
+        def entry(number: int) -> tuple[Entry, str] | BuildError | BusyError:
             try:
                 return entry_for(parts[number], cache, folder / str(number), pool.build)
-            except BuildError as error:
+            except (BuildError, BusyError) as error:
                 return error
 
         started = {numbers[0]: threads.submit(copy_context().run, entry, numbers[0]) for numbers in missing.values()}

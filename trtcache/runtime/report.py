@@ -21,9 +21,10 @@ class PartitionReport:
 
     Attributes:
         key: its cache key; None for a program that cannot be cached.
-        outcome: ``hit`` or ``built``.
-        reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...); empty for a hit,
-            unless it is of the second choice, a plan for another product of the GPU's capability.
+        outcome: ``hit``, ``built``, or ``eager`` where it runs in torch because another process builds the engine.
+        reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...) or runs in torch
+            (``busy``); empty for a hit, unless it is of the second choice, a plan for another product of the GPU's
+            capability.
         weights: how many weights were put in.
         fetch_s: seconds to find, read and verify the artifact.
         load_s: seconds to make a live engine of it, weights and all.

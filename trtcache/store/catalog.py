@@ -132,12 +132,24 @@ def counters(store: DiskStore) -> Counters:
     """
     from trtcache.store.counters import tails
 
-    logs = store.events.logs()
+    logs, sums = store.events.logs(), store.events.sums()
     if store.writable:
         from trtcache.store.index import on_index
 
         try:
-            return on_index(store.index_root, lambda index: index.fold(lambda offsets: tails(logs, offsets)))
+            return on_index(store.index_root, lambda index: index.fold(lambda offsets: tails(logs, offsets, sums)))
         except StoreError as error:
             _LOG.warning("%s", error)
-    return tails(logs, {})[0]
+    found = tails(logs, {}, sums)
+    return found[0] if found else {}
+
+
+def counters_since(store: DiskStore, since_ns: int) -> Counters:
+    """Return what happened in the store from a time on, from its logs alone.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    from trtcache.store.counters import since
+
+    return since(store.events.logs(), store.events.sums(), since_ns)

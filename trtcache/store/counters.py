@@ -1,6 +1,7 @@
 """Counts of hits, misses and the rest, summed from the event logs by day, event, reason and kind.
 
-The logs are the truth and the index holds sums of them, so counting goes on while the index is lost or locked.
+The logs, and the sums of those that are gone, are the truth. The index holds sums of them, so counting goes on while it
+is lost or locked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.store.events import Event
+    from trtcache.store.sums import Summed
 
 Counters: TypeAlias = "dict[tuple[str, str, str, str], Tally]"
 """(day in UTC, event, reason or "", kind or "") -> how often."""
@@ -23,42 +25,84 @@ Counters: TypeAlias = "dict[tuple[str, str, str, str], Tally]"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often something happened, and the seconds of building that it saved."""
+    """How often something happened, and its seconds: of hits those of building that they saved, of waits their own."""
 
     count: int = 0
-    saved_s: float = 0.0
+    sum_s: float = 0.0
 
-    def plus(self, saved_s: float) -> Tally:
-        """Return the tally with one more that saved so much."""
-        return Tally(self.count + 1, self.saved_s + saved_s)
+    def plus(self, sum_s: float, count: int = 1) -> Tally:
+        """Return the tally with one more, or with so many, of so many seconds."""
+        return Tally(self.count + count, self.sum_s + sum_s)
 
 
-def tails(logs: Iterable[Path], offsets: Mapping[str, int]) -> tuple[Counters, dict[str, int]]:
+def tails(
+    logs: Iterable[Path], offsets: Mapping[str, int], sums: Iterable[Summed] = ()
+) -> tuple[Counters, dict[str, int]] | None:
     """Return what event logs hold beyond ``offsets`` (by file name), and the offsets that lie behind it.
 
-    A log shorter than its offset was replaced and is counted from its beginning.
+    A log shorter than its offset was replaced and is counted from its beginning. None if a log was counted in part and
+    only its sum is left: then all has to be counted anew.
 
     Raises:
         OSError: a log cannot be read.
     """
     counters: Counters = {}
     reached: dict[str, int] = {}
+    for summed in sums:
+        offset_bytes = offsets.get(summed.log, 0)
+        if 0 < offset_bytes < summed.size_bytes:
+            return None
+        reached[summed.log] = summed.size_bytes
+        if not offset_bytes:
+            add(summed.counters, counters)
     for log in logs:
-        offset_bytes = offsets.get(log.name, 0)
-        if log.lstat().st_size < offset_bytes:
-            offset_bytes = 0
-        events, reached[log.name] = read_from(log, offset_bytes)
-        _count(events, counters)
+        if log.name not in reached:
+            events, reached[log.name] = _tail(log, offsets.get(log.name, 0))
+            count(events, counters)
     return counters, reached
 
 
-def _count(events: Iterable[Event], counters: Counters) -> None:
+def _tail(log: Path, offset_bytes: int) -> tuple[list[Event], int]:
+    try:
+        if log.lstat().st_size < offset_bytes:
+            offset_bytes = 0
+        return read_from(log, offset_bytes)
+    except FileNotFoundError:
+        return [], offset_bytes  # summed and removed since the logs were listed; its sum is there the next time
+
+
+def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counters:
+    """Return what happened from a time on; of what is only summed the whole day of that time counts.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    counters: Counters = {}
+    gone, first = set[str](), day_of(since_ns)
+    for summed in sums:
+        gone.add(summed.log)
+        add({key: tally for key, tally in summed.counters.items() if key[0] >= first}, counters)
+    for log in logs:
+        if log.name not in gone:
+            count((event for event in _tail(log, 0)[0] if event.t_ns >= since_ns), counters)
+    return counters
+
+
+def count(events: Iterable[Event], counters: Counters) -> None:
+    """Count events."""
     for event in events:
-        key = (_day(event.t_ns), event.event, event.reason, event.kind)
-        counters[key] = counters.get(key, Tally()).plus(event.saved_s)
+        key = (day_of(event.t_ns), event.event, event.reason, event.kind)
+        counters[key] = counters.get(key, Tally()).plus(event.saved_s + event.waited_s)
 
 
-def _day(t_ns: int) -> str:
+def add(more: Counters, counters: Counters) -> None:
+    """Add counts to others."""
+    for key, tally in more.items():
+        counters[key] = counters.get(key, Tally()).plus(tally.sum_s, tally.count)
+
+
+def day_of(t_ns: int) -> str:
+    """Return the day in UTC of a time, empty for one that is far off."""
     try:
         return datetime.fromtimestamp(t_ns / 1e9, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,8 @@
-"""What happened to a store: one append-only log per host, one JSON object per line.
+"""What happened to a store: append-only logs of each host, one JSON object per line.
 
 A line is written by one ``write`` on a descriptor opened for appending, so processes need no lock, and a hit costs
-no database. Readers skip a line that is not whole.
+no database. Readers skip a line that is not whole. A log that has grown large is followed by one of the next number,
+under which it never grows again, so how far each was counted stays true; of the oldest only sums are kept.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.store.files import make_permanent
 
@@ -20,17 +22,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.store.folders import Folders
+    from trtcache.store.sums import Summed
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
+LIMIT_BYTES: Final = 4 << 20
+"""When a log is full: with about 40,000 events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a log.
 
-    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``evict``, ``quarantine`` or ``reject``. ``saved_s`` is
-    what a hit saved: the seconds of the build less the seconds of the load.
+    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``evict``, ``quarantine``, ``reject``, ``wait`` for
+    another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved: the seconds of the build
+    less the seconds of the load. ``waited_s`` is what a wait took.
     """
 
     t_ns: int
@@ -39,55 +45,98 @@ class Event:
     kind: str = ""
     key: str = ""
     saved_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class EventLog:
-    """The logs of a store. ``host`` names the one that this process appends to."""
+    """The logs of a store. ``host`` names those that this process appends to, ``limit_bytes`` when one is full."""
 
     def __init__(
-        self, folders: Folders, *, clock_ns: Callable[[], int], writable: bool, host: str | None = None
+        self,
+        folders: Folders,
+        *,
+        clock_ns: Callable[[], int],
+        writable: bool,
+        host: str | None = None,
+        limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         self._folders = folders
         self.directory = folders.root / "events"
         self._clock_ns = clock_ns
         self._writable = writable
-        self._name = re.sub(r"[^A-Za-z0-9._-]|^\.", "_", host or os.uname().nodename)[:200] + ".jsonl"
+        self._host = re.sub(r"[^A-Za-z0-9._-]|^\.", "_", host or os.uname().nodename)[:200]
+        self._limit_bytes = limit_bytes
+        self._number: int | None = None
 
-    def append(self, event: str, *, reason: str = "", kind: str = "", key: str = "", saved_s: float = 0.0) -> None:
+    def append(
+        self,
+        event: str,
+        *,
+        reason: str = "",
+        kind: str = "",
+        key: str = "",
+        saved_s: float = 0.0,
+        waited_s: float = 0.0,
+    ) -> None:
         """Append one event. A log that cannot be written is of no consequence to what it is about."""
         if not self._writable:
             return
-        line = _encode(Event(self._clock_ns(), event, reason, kind, key, saved_s))
+        line = _encode(Event(self._clock_ns(), event, reason, kind, key, saved_s, waited_s))
         try:
-            fd = self._open()
-            try:
-                os.write(fd, line)
-            finally:
-                os.close(fd)
+            self._write(line)
         except OSError:
             return
 
-    def _open(self) -> int:
+    def _write(self, line: bytes) -> None:
         try:
             with self._folders.inside("events") as directory:
-                return self._open_in(directory)
+                self._append_in(directory, line)
         except FileNotFoundError:
             with self._folders.inside("events", make=True) as directory:
-                return self._open_in(directory)
+                self._append_in(directory, line)
+
+    def _append_in(self, directory: Path, line: bytes) -> None:
+        fd = self._open_in(directory)
+        try:
+            os.write(fd, line)
+            full = os.fstat(fd).st_size >= self._limit_bytes
+        finally:
+            os.close(fd)
+        if full:
+            self._next(directory)
 
     def _open_in(self, directory: Path) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        path = directory / self._name
-        try:
-            fd = os.open(path, flags)
-        except FileNotFoundError:
-            make_permanent(path)
-            fd = os.open(path, flags)
-        return fd
+        if self._number is not None:
+            with suppress(FileNotFoundError):
+                return os.open(directory / log_name(self._host, self._number), flags)
+        self._number = max(numbers(directory, self._host), default=0)
+        path = directory / log_name(self._host, self._number)
+        make_permanent(path)
+        return os.open(path, flags)
+
+    def _next(self, directory: Path) -> None:
+        """Have the next event, of whichever process, go to another log, and keep sums of the oldest ones."""
+        from trtcache.store.sums import retire  # once in 40,000 events
+
+        found = max(numbers(directory, self._host), default=0)
+        self._number = found if self._number is None or found > self._number else found + 1
+        make_permanent(directory / log_name(self._host, self._number))
+        retire(directory, self._host)
 
     def logs(self) -> list[Path]:
         """Return the logs of all hosts, in order of their names."""
         return sorted(self.directory.glob("*.jsonl"))
+
+    def sums(self) -> list[Summed]:
+        """Return the sums of logs that are not kept any longer. List the logs before, or one may be in neither.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        from trtcache.store.sums import read_sums
+
+        return read_sums(self.directory)
 
     def read(self) -> Iterator[Event]:
         """Return all events, log by log."""
@@ -120,8 +169,9 @@ def _encode(event: Event) -> bytes:
         text = getattr(event, name)
         if text:
             document[name] = text[:_MAX_TEXT]
-    if event.saved_s:
-        document["saved_s"] = round(event.saved_s, 6)
+    for name in ("saved_s", "waited_s"):
+        if seconds := getattr(event, name):
+            document[name] = round(seconds, 6)
     return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
 
 
@@ -129,6 +179,23 @@ def _decode(line: bytes) -> Event | None:
     try:
         document = json.loads(line)
         event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
-        return Event(int(document["t"]), event, reason, kind, key, float(document.get("saved_s", 0.0)))
+        saved_s, waited_s = (float(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
+        return Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s)
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
+
+
+def log_name(host: str, number: int) -> str:
+    """Return the name of a host's log; ``+`` is in no host's name."""
+    return f"{host}+{number}.jsonl" if number else f"{host}.jsonl"
+
+
+def numbers(directory: Path, host: str) -> list[int]:
+    """Return the numbers of a host's logs in a directory, lowest first.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    pattern = re.compile(rf"{re.escape(host)}(?:\+([1-9][0-9]{{0,8}}))?\.jsonl")
+    names = os.listdir(directory)  # noqa: PTH208  # names alone are wanted
+    return sorted(int(match[1] or 0) for name in names if (match := pattern.fullmatch(name)))

@@ -79,11 +79,11 @@ class Index:
                 replaced = {column: statement.excluded[column] for column in _VALUES}
                 connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=replaced), rows)
 
-    def fold(self, tails: Callable[[Mapping[str, int]], tuple[Counters, dict[str, int]]]) -> Counters:
+    def fold(self, tails: Callable[[Mapping[str, int]], tuple[Counters, dict[str, int]] | None]) -> Counters:
         """Fold what the event logs have gained into the counters, and return all counters.
 
-        ``tails`` is given how far each log was folded, and returns the counts beyond that and the new offsets. Both
-        are written in one transaction, so nothing is counted twice.
+        ``tails`` is given how far each log was folded, and returns the counts beyond that and the new offsets, or None
+        if all has to be counted anew. It is written in one transaction, so nothing is counted twice.
 
         Raises:
             CorruptBlobError: the index is damaged.
@@ -92,9 +92,14 @@ class Index:
         with self._writing() as connection:
             found = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
             before = {row.log: row.offset_bytes for row in found}
-            gained, offsets = tails(before)
-            _add_counters(connection, gained)
-            _set_offsets(connection, offsets)
+            found_more = tails(before)
+            if found_more is None:
+                for table in (CounterRow, EventLogRow):
+                    connection.execute(delete(table))
+                found_more = tails({})
+            if found_more is not None:
+                _add_counters(connection, found_more[0])
+                _set_offsets(connection, found_more[1])
             return _counters(connection)
 
     @contextmanager
@@ -105,7 +110,7 @@ class Index:
 
 def _add_counters(connection: Connection, gained: Counters) -> None:
     rows = [
-        {"day": day, "event": what, "reason": reason, "kind": kind, "count": tally.count, "saved_s": tally.saved_s}
+        {"day": day, "event": what, "reason": reason, "kind": kind, "count": tally.count, "saved_s": tally.sum_s}
         for (day, what, reason, kind), tally in gained.items()
     ]
     if not rows:
@@ -133,7 +138,7 @@ def _counters(connection: Connection) -> Counters:
 
     row = CounterRow
     found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))
-    return {(day, what, reason, kind): Tally(count, saved_s) for day, what, reason, kind, count, saved_s in found}
+    return {(day, what, reason, kind): Tally(count, sum_s) for day, what, reason, kind, count, sum_s in found}
 
 
 def engine_for(path: Path) -> Engine:

@@ -1,0 +1,131 @@
+"""Notes about who builds and who waits: of living processes, and fit to be printed whoever wrote them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.holding import holder
+from trtcache.store.disk import DiskStore
+from trtcache.store.folders import Folders
+from trtcache.store.notes import Notes, Who
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "ab" * 32
+
+
+def test_a_note_comes_back() -> None:
+    """With host, process, program, time, and what is built."""
+    who = Who.here(kind="test", name="bert")
+    assert Who.decode(who.encode()) == who
+    assert (str(who), who.host) == (f"{os.uname().nodename}:{os.getpid()}", os.uname().nodename)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"7",
+        b"\xff",
+        b'{"host": "h"}',
+        b'{"host": "h", "pid": "x", "since_ns": 1}',
+        b'{"host": "h", "pid": -1, "since_ns": 1}',
+        b'{"host": "", "pid": 1, "since_ns": 1}',
+        b'{"host": "h", "pid": 1, "since_ns": 1e400}',
+        b"[" * 4000,
+    ],
+    ids=["empty", "list", "number", "no-text", "fields", "pid", "negative", "host", "time", "deep"],
+)
+def test_what_is_no_note_says_nothing(raw: bytes) -> None:
+    """It is not an error: anybody who can write to a store can write notes."""
+    assert Who.decode(raw) is None
+
+
+def test_a_strangers_text_is_short_and_printable() -> None:
+    """No control character reaches a terminal, and no long text."""
+    raw = b'{"host": "a\\u001b[2Jb\\n", "program": "%s", "pid": 1, "since_ns": 1}' % (b"x" * 1000)
+    who = Who.decode(raw)
+    assert who is not None
+    assert (who.host, len(who.program)) == ("a?[2Jb?", 128)
+
+
+@pytest.mark.parametrize("put", ["link", "pipe", "directory"])
+def test_a_note_is_read_from_files_alone(tmp_path: Path, put: str) -> None:
+    """A link is not followed, and a pipe blocks nobody."""
+    store = DiskStore.open(tmp_path / "cache")
+    folder = store.root / "locks" / "building"
+    folder.mkdir(parents=True)
+    (tmp_path / "note").write_bytes(Who.here().encode())
+    if put == "link":
+        (folder / KEY).symlink_to(tmp_path / "note")
+    elif put == "pipe":
+        os.mkfifo(folder / KEY)
+    else:
+        (folder / KEY).mkdir()
+    assert store.notes.builder(KEY) is None
+
+
+def test_who_builds_and_who_waits_is_listed_while_they_live(tmp_path: Path) -> None:
+    """A builder that is killed, and notes that nobody holds, are not listed, and a waiter is."""
+    store = DiskStore.open(tmp_path)
+    with holder(store.root, KEY) as process:
+        with store.notes.waiting(KEY, Who.here()):
+            (found,) = store.notes.flights()
+            assert found.builder is not None
+            assert (found.builder.pid, found.builder.name) == (process.pid, "bert")
+            assert [who.pid for who in found.waiters] == [os.getpid()]
+        (store.root / "locks" / "waiting" / f"{KEY}.0").write_bytes(Who.here().encode())
+        (found,) = store.notes.flights()
+        assert found.waiters == ()
+        process.kill()
+        process.wait()
+        assert store.notes.flights() == []
+    with store.flight(KEY) as turn:
+        assert turn.left_by is not None
+        assert turn.left_by.pid == process.pid
+    with store.flight(KEY) as turn:
+        assert turn.left_by is None
+
+
+def test_notes_have_the_modes_of_their_store(tmp_path: Path) -> None:
+    """Of a shared one every member can read and replace them, whatever the umask."""
+    for shared, expected in ((False, (0o700, 0o600)), (True, (0o2770, 0o660))):
+        root = tmp_path / str(shared)
+        root.mkdir()
+        root.chmod(0o2770 if shared else 0o700)
+        before = os.umask(0o077)
+        try:
+            with Notes(Folders(root, shared)).building(KEY, Who.here()):
+                modes = [path.stat().st_mode & 0o7777 for path in sorted((root / "locks").rglob("*"))]
+        finally:
+            os.umask(before)
+        assert tuple(modes) == expected
+
+
+def test_a_note_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> None:
+    """The lock is what counts."""
+    store = DiskStore.open(tmp_path)
+    (store.root / "locks").mkdir()
+    (store.root / "locks" / "building").write_bytes(b"")
+    (store.root / "locks" / "waiting").write_bytes(b"")
+    with store.flight(KEY) as turn, store.notes.waiting(KEY, Who.here()):
+        assert turn.left_by is None
+
+
+def test_a_network_file_system_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory of the entry is changed, and nothing is left in it; that of a local store stays as it is."""
+    store = DiskStore.open(tmp_path)
+    store.look_again(KEY)
+    assert not (tmp_path / "entries").exists()
+    monkeypatch.setattr("trtcache.store.disk.is_local", lambda _: False)
+    store.look_again(KEY)
+    folder = tmp_path / "entries" / KEY[:2]
+    os.utime(folder, ns=(1, 1))
+    store.look_again(KEY)
+    assert folder.stat().st_mtime_ns > 1
+    assert list(folder.iterdir()) == []

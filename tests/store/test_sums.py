@@ -1,0 +1,113 @@
+"""Event logs that grow: followed by others, summed, and counted once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trtcache.store.catalog import counters, counters_since
+from trtcache.store.counters import Tally
+from trtcache.store.disk import DiskStore
+from trtcache.store.events import EventLog
+from trtcache.store.folders import Folders
+from trtcache.store.rows import INDEX_NAME
+from trtcache.store.sums import KEPT, read_sums, retire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_NS = 86400 * 10**9
+FIRST_NS = 11574 * DAY_NS  # 2001-09-09 00:00 UTC
+HITS = ("2001-09-09", "hit", "", "test")
+
+
+def log_in(root: Path, now_ns: int = FIRST_NS, limit_bytes: int = 300) -> EventLog:
+    """Return a log of host h that is full after four or five hits."""
+    folders = Folders(root, shared=False)
+    return EventLog(folders, clock_ns=lambda: now_ns, writable=True, host="h", limit_bytes=limit_bytes)
+
+
+def hit(log: EventLog, count: int) -> None:
+    """Append so many hits, which saved a second each."""
+    for _ in range(count):
+        log.append("hit", kind="test", saved_s=1.0)
+
+
+def test_logs_are_bounded_and_no_event_is_lost(tmp_path: Path) -> None:
+    """However many events there are, a host has a few logs of a limited size and one of sums, and all are counted."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 200)
+    sizes = {path.name: path.stat().st_size for path in store.events.logs()}
+    assert len(sizes) == KEPT
+    assert max(sizes.values()) < 400
+    assert counters(store) == {HITS: Tally(200, 200.0)}
+    assert sum(one.counters[HITS].count for one in read_sums(tmp_path / "events")) > 150
+
+
+def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:
+    """A log that was folded whole, in part or not at all before it was summed counts once, with an index or without."""
+    store = DiskStore.open(tmp_path)
+    log, total = log_in(tmp_path), 0
+    for count in (3, 1, 7, 40, 2, 60):
+        hit(log, count)
+        total += count
+        assert counters(store) == {HITS: Tally(total, float(total))}
+    (tmp_path / INDEX_NAME).unlink()
+    assert counters(store) == {HITS: Tally(total, float(total))}
+    assert counters(DiskStore.open(tmp_path, readonly=True)) == {HITS: Tally(total, float(total))}
+
+
+def test_a_process_that_slept_goes_on_in_the_newest_log(tmp_path: Path) -> None:
+    """Its own is gone by then, and is not made again."""
+    store = DiskStore.open(tmp_path)
+    sleeper = log_in(tmp_path)
+    hit(sleeper, 1)
+    hit(log_in(tmp_path), 60)
+    hit(sleeper, 1)
+    assert "h.jsonl" not in [path.name for path in store.events.logs()]
+    assert counters(store) == {HITS: Tally(62, 62.0)}
+
+
+def test_a_log_that_was_summed_and_not_removed_counts_once(tmp_path: Path) -> None:
+    """A crash between the two leaves that; the next one to sum removes it."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path, limit_bytes=10**6), 5)
+    first = tmp_path / "events" / "h.jsonl"
+    kept = first.read_bytes()
+    (tmp_path / "events" / "h+1.jsonl").touch()
+    retire(tmp_path / "events", "h", kept=1)
+    first.write_bytes(kept)
+    assert counters(store) == {HITS: Tally(5, 5.0)}
+    retire(tmp_path / "events", "h", kept=1)
+    assert not first.exists()
+    assert counters(store) == {HITS: Tally(5, 5.0)}
+
+
+def test_junk_in_sums_is_skipped(tmp_path: Path) -> None:
+    """Torn lines, and lines of another meaning, cost no other line."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 60)
+    path = tmp_path / "events" / "h.sums"
+    good = path.read_bytes()
+    path.write_bytes(
+        b'junk\n[]\n{"log": "x", "bytes": "y", "counts": []}\n{"log": "z", "counts": [[1]]}\n' + good + good
+    )
+    assert counters(store) == {HITS: Tally(60, 60.0)}
+
+
+def test_what_happened_since_a_time_is_counted(tmp_path: Path) -> None:
+    """To the event in logs that are kept, and by whole days in sums; other hosts' count too."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 60)
+    hit(log_in(tmp_path, FIRST_NS + DAY_NS, limit_bytes=10**6), 3)
+    hit(log_in(tmp_path, FIRST_NS + DAY_NS + 10, limit_bytes=10**6), 2)
+    assert counters_since(store, FIRST_NS + DAY_NS + 10) == {("2001-09-10", "hit", "", "test"): Tally(2, 2.0)}
+    assert counters_since(store, FIRST_NS + DAY_NS)["2001-09-10", "hit", "", "test"].count == 5
+    assert counters_since(store, FIRST_NS)[HITS] == Tally(60, 60.0)
+
+
+def test_a_host_with_a_number_in_its_name_is_another(tmp_path: Path) -> None:
+    """Its logs are not taken for those of the host without it."""
+    for host in ("h", "h.1", "h-1"):
+        EventLog(Folders(tmp_path, False), clock_ns=lambda: 1, writable=True, host=host).append("hit")
+    retire(tmp_path / "events", "h", kept=1)
+    assert len(list((tmp_path / "events").glob("*.jsonl"))) == 3
