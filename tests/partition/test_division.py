@@ -120,7 +120,7 @@ def test_sizes_go_across_a_cut_by_a_tensor_that_has_them(interpreter: str) -> No
 
 def test_a_divided_program_has_no_key_of_its_own(interpreter: str) -> None:
     """The error says where the keys are."""
-    with pytest.raises(trtcache.errors.CanonicalizationError, match="3 parts, engines with keys of their own: 2; in torch"):
+    with pytest.raises(trtcache.errors.CanonicalizationError, match="3 parts, engines with keys of their own: 2"):
         trtcache.key(Twice(), (X,), backend=interpreter)
 
 
