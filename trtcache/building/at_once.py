@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -28,7 +29,7 @@ Elsewhere: TypeAlias = "Callable[[Request, Path], Artifact | None]"
 class EntryFor(Protocol):
     """Gets the entry of a request, or has it built in a folder."""
 
-    def __call__(self, request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere) -> tuple[Entry, str]:
+    def __call__(self, request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere | None) -> tuple[Entry, str]:
         """Return the entry, and if it had to be built why there was none."""
         ...
 
@@ -38,7 +39,7 @@ def built_at_once(
 ) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
     """Return what came of building what is missing, by the parts' numbers; nothing where one process is enough.
 
-    Each is built in a process of its own, which ends with this call, whatever becomes of it. Equal parts are built
+    This process builds, and others beside it, which end with this call, whatever becomes of it. Equal parts are built
     once, and what only this process can build is not among them.
 
     Raises:
@@ -54,20 +55,31 @@ def built_at_once(
     from trtcache.building.pool import Pool
 
     log.info("building %d parts in %d processes", len(missing), processes)
-    with ThreadPoolExecutor(processes) as threads, Pool(processes, cores()) as pool:  # whose end lets threads end
+    waiting = deque(numbers[0] for numbers in missing.values())
+    found: dict[int, tuple[Entry, str] | BuildError | BusyError] = {}
 
-        def entry(number: int) -> tuple[Entry, str] | BuildError | BusyError:
+    def work(elsewhere: Elsewhere | None) -> None:
+        while waiting:
             try:
-                return entry_for(parts[number], cache, folder / str(number), pool.build)
+                number = waiting.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            try:
+                found[number] = entry_for(parts[number], cache, folder / str(number), elsewhere)
             except (BuildError, BusyError) as error:
-                return error
+                found[number] = error
 
-        started = {numbers[0]: threads.submit(copy_context().run, entry, numbers[0]) for numbers in missing.values()}
+    # This process builds as well: torch and Inductor, six seconds of imports, are here already.
+    others, share = processes - 1, max(1, cores() // processes)
+    with ThreadPoolExecutor(others) as threads, Pool(share) as pool:  # whose end lets threads end
+        started = [threads.submit(copy_context().run, work, pool.build) for _ in range(others)]
         try:
-            return {number: one.result() for number, one in started.items()}
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+            work(None)
+            for one in started:
+                one.result()
+        finally:
+            waiting.clear()
+    return found
 
 
 def _missing(parts: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:

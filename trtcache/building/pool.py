@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class Pool:
-    """Up to so many processes, each with its share of the cores.
+    """Processes, as many as there are builds at once, each with its share of the cores.
 
     A process that cannot make the same program, or that dies, builds nothing: then this process does.
     """
 
-    def __init__(self, processes: int, cores: int) -> None:
-        """Start none yet."""
-        self._threads = str(max(1, cores // processes))
+    def __init__(self, threads: int) -> None:
+        """Start none yet; each has this many threads."""
+        self._threads = str(threads)
         self._idle: list[subprocess.Popen[str]] = []
         self._all: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
