@@ -96,6 +96,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        BuildCancelledError: who watches builds called this one off, or the wait for another's.
+        BusyError: another process builds it, ``on_busy`` is ``eager``, and it cannot be run in torch.
         PartitionError: the settings want one engine, and something would stay in torch.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
@@ -240,6 +242,7 @@ def build(
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
+        BusyError: another process builds it, and ``on_busy`` is ``eager``.
         PartitionError: there is an ``output``, and the program is not one engine.
         StoreError: ``cache`` names a directory that cannot be a cache.
         OSError: ``output`` cannot be written.

@@ -55,6 +55,7 @@ def compile_exported(
         SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        BusyError: another process builds it, the cache is not to wait, and the settings want no part in torch.
     """
     return Compilation(exported, model, cache=cache, settings=settings, target=target).module()
 
@@ -148,6 +149,7 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        BusyError: another process builds it, the cache is not to wait, and the settings want no part in torch.
     """
     report, weights = report_of(request), _weights(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
@@ -331,6 +333,7 @@ def entry_for(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        BusyError: another process builds it, and the cache is not to wait.
     """
     if frozen := _frozen_before(request, cache):
         return frozen, ""

@@ -45,6 +45,7 @@ def supply(
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
+        BusyError: another process builds it, and the cache is not to wait.
     """
     why = ""
 

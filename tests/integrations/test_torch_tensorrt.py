@@ -15,6 +15,7 @@ import torch
 import trtcache
 from tests.integrations.partitions import Small, partition, small
 from tests.integrations.stand_in import VALUES
+from trtcache.cache import Cache
 from trtcache.errors import BuildForbiddenError
 from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS
 from trtcache.integrations.torch_tensorrt.results import RESULT_MEMBER
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integrations.conftest import Shop
-    from trtcache.cache import Cache
 
 VERSIONS = [f"{version}.1" for version in CONTRACTS]
 
@@ -293,6 +293,19 @@ def test_a_forbidden_build_is_an_error(door: Shop, tmp_path: Path, monkeypatch: 
     with pytest.raises(BuildForbiddenError):
         door.compile(partition())
     assert door.done() == []
+
+
+def test_who_does_not_wait_for_another_builds(door: Shop, cache: Cache, tmp_path: Path) -> None:
+    """With ``on_busy="eager"`` too: torch_tensorrt has no engine to do without."""
+    door.compile(partition())
+    (path,) = _entries(cache)
+    other = Cache(tmp_path / "other", on_busy="eager")
+    trtcache.install(cache=other)
+    assert other.store is not None
+    with other.store.flight(path.stem):
+        door.compile(partition())
+    assert door.done() == ["build", "load", "build", "load"]
+    assert _entries(other) == []
 
 
 def test_unknown_settings_are_told_once_and_keyed(door: Shop, caplog: pytest.LogCaptureFixture) -> None:

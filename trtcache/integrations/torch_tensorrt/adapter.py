@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from trtcache.errors import CanonicalizationError, CorruptBlobError
+from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
 from trtcache.fingerprints import Fingerprints
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
@@ -177,6 +177,10 @@ class Adapter:
         except _NotKeptError:
             self._tally.add_uncached()
             return result
+        except BusyError as error:
+            _logger.warning("%s is built here, since torch_tensorrt knows no other way: %s", attempt.name, error)
+            self._tally.add_uncached()
+            return call.as_it_is()
         if entry.outcome == "built":
             self._tally.add(entry, time.perf_counter() - started_s)
             return result
