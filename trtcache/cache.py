@@ -147,7 +147,7 @@ class Cache:
         Nobody waits for such an entry and none is counted, only a failure to store it, which costs the caller nothing.
         """
         store = self.store
-        if store is not None and store.keeps:
+        if store is not None and store.takes:
             made = replace(_Build(key, lambda: built, name, {}).run("kept"), build_s=build_s)
             if self._put(store, made) is not made:
                 self._tend(store, key.digest)
@@ -181,7 +181,7 @@ class Cache:
             Exception: whatever ``combine`` raises.
         """
         store, key = self.store, self.key(parts, kind=kind)
-        if store is None or not store.keeps:
+        if store is None or not store.takes:
             return
         with self._alone(store, key):
             found = self.layers.get(key)
@@ -245,7 +245,7 @@ class Cache:
             raise self._forbidden(key, found.reason)
         if store is None or not store.writable:
             return made.run("readonly" if store else found.reason)
-        if not store.keeps:
+        if not store.takes:
             self._count_miss(key, found.reason)
             return made.run(found.reason)  # nobody else would take it, so nobody has to wait for it
         if found.reason == COLLISION:

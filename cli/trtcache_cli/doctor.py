@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from trtcache_cli import probes
 from trtcache_cli.output import note, on_terminal, print_json, print_tsv
+from trtcache_cli.promises import examine_directory
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
@@ -20,18 +22,21 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 
 
-@click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json"))
+@click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))
+@click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option("--quick", is_flag=True, help="Do not build a tiny package in a child process (about 20 s).")
 @session_options
 @pass_session
-def doctor(session: Session, quick: bool) -> int:
+def doctor(session: Session, path: Path | None, quick: bool) -> int:
     """Find out what is installed, what each kind of engine can do here, and whether the cache directory is sound.
+
+    PATH: measure this directory's file system instead, with two processes, and say what a store there can promise.
 
     Exits with 1 if something has to be put right. What is only not installed is reported and is no failure.
     """
     config = session.config()
     checks = []
-    for check in examine(config, quick=quick):
+    for check in examine_directory(path) if path else examine(config, quick=quick):
         checks.append(check)
         if not session.as_json:
             _print(check)
@@ -49,6 +54,7 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     yield from (compiler, gpu)
     yield from probes.backends(has_gpu=gpu.status == "ok", has_compiler=compiler.status == "ok")
     yield from probes.store(config.root, readonly=config.readonly)
+    yield from map(probes.layer, config.lower)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
     if not quick and probes.installed(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":

@@ -35,7 +35,6 @@ DISTRIBUTIONS = {
 }
 """What may be installed -> the names under which it is distributed."""
 
-_NETWORK = {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3"}
 _ASK_S = 10.0
 _TRY_S = 300.0
 _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
@@ -171,12 +170,26 @@ def _permissions(root: Path) -> Check:
 
 
 def _filesystem(root: Path) -> Check:
-    from trtcache.store.root import filesystem_type
+    from trtcache.store.root import filesystem_type, is_local
 
     found = filesystem_type(root)
-    if found in _NETWORK:
-        return Check("file system", "missing", found, "a network file system: engines are copied, never mapped")
+    if not is_local(root):
+        advice = f"not of this machine alone: engines are copied, never mapped; try: trtcache doctor {root}"
+        return Check("file system", "missing", found, advice)
     return Check("file system", "ok", found)
+
+
+def layer(root: Path) -> Check:
+    """Return whether a directory below the cache directory can be read."""
+    from trtcache.store.disk import DiskStore
+
+    if not root.is_dir():
+        return Check("layer below", "missing", f"{root} is not there", "mount it, or take it from TRTCACHE_PATH")
+    try:
+        DiskStore.open(root, readonly=True)
+    except TrtcacheError as error:
+        return Check("layer below", "bad", str(error))
+    return Check("layer below", "ok", str(root))
 
 
 def signatures(root: Path, trust: Trust) -> list[Check]:

@@ -144,6 +144,17 @@ def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.Mon
     assert "TMPDIR" in found.advice
 
 
+def test_a_layer_is_looked_at(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there is sound, one that is missing is told, and one that is something else is bad."""
+    (tmp_path / "photos" / "summer").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.delenv("TRTCACHE_DIR")
+    monkeypatch.setenv("TRTCACHE_PATH", ":".join(str(tmp_path / one) for one in ("up", "empty", "gone", "photos")))
+    done = run("doctor", "--quick", "--json")
+    found = [check["status"] for check in done.json["checks"] if check["name"] == "layer below"]
+    assert (found, done.code) == (["ok", "missing", "bad"], 1)
+
+
 CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
 
 

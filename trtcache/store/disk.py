@@ -29,6 +29,7 @@ from trtcache.store.admission import Admission
 from trtcache.store.artifact import Draft
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
+from trtcache.store.exclusion import objection
 from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.flight import NOTICE_EVERY_S, turn
 from trtcache.store.folders import Folders
@@ -102,6 +103,20 @@ class DiskStore:
     def keeps(self) -> bool:
         """Whether what is put here is stored: it can be written, and would count for this process itself."""
         return self.writable and self.admission.objection() is None
+
+    @cached_property
+    def takes(self) -> bool:
+        """Whether a build is stored: as ``keeps`` says, and locks are seen to exclude where that is not certain.
+
+        What they do on a file system of this machine alone is known. It is asked before a build, never for a hit.
+        """
+        if not self.keeps or is_local(self.root):
+            return self.keeps
+        seen = objection(self.root, private_index_root(self.root))
+        if seen is not None:
+            way = f"a store on a local disk over it takes them: TRTCACHE_PATH=LOCAL:{self.root}"
+            _logger.warning("%s: %s; hits are served, and what is built is not stored. %s", self.root, seen, way)
+        return seen is None
 
     @cached_property
     def private(self) -> bool:

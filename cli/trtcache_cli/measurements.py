@@ -1,0 +1,207 @@
+"""What a directory's file system does, measured by two processes of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROUNDS = 20
+_REPLACEMENTS = 200
+_CONTENT_BYTES = 4 * 4096
+_LONGEST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was seen. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
+
+    ``excluded`` of ``rounds`` tries to take a lock that the other process held were refused; ``refusal`` is what the
+    kernel said if there are no locks. ``ahead_s`` is how far the times of files are ahead of this machine's clock.
+    """
+
+    rounds: int
+    excluded: int
+    refusal: str
+    freed_s: float | None
+    replaced: int
+    reads: int
+    torn: int
+    seen_s: float | None
+    ahead_s: float
+    sync_s: float
+    links: bool
+    modes: bool
+
+    @property
+    def locks(self) -> bool:
+        """Whether locks exclude processes, and go with them."""
+        return self.excluded == self.rounds and self.freed_s is not None
+
+
+class Other:
+    """A second process, to which lines are written and whose answers are read."""
+
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, "-I", str(Path(__file__).with_name("peer.py")), str(directory)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603  # this Python
+        self.answer()
+
+    def tell(self, line: str) -> None:
+        """Tell it to do something, and do not wait."""
+        assert self.process.stdin is not None  # noqa: S101  # made with a pipe
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for its next line."""
+        assert self.process.stdout is not None  # noqa: S101  # made with a pipe
+        return self.process.stdout.readline().strip()
+
+    def ask(self, line: str) -> str:
+        """Tell it to do something, and return what it says."""
+        self.tell(line)
+        return self.answer()
+
+    def kill(self) -> None:
+        """End it at once, as the kernel does where memory is short."""
+        with self.process:
+            self.process.kill()
+
+
+@contextmanager
+def _other(directory: Path) -> Iterator[Other]:
+    other = Other(directory)
+    try:
+        yield other
+    finally:
+        other.kill()
+
+
+def measure(directory: Path) -> Measured:
+    """Measure a directory that this process can write to. Everything made in it is this function's to leave.
+
+    Raises:
+        OSError: a file cannot be made, written or renamed there.
+    """
+    with _other(directory) as other:
+        excluded, refusal = _exclusion(directory, other)
+        reads, torn = _replacement(directory, other)
+        seen_s = _visibility(directory, other)
+        freed_s = None if refusal else _release(directory, other)
+    ahead_s, sync_s = _writing(directory)
+    return Measured(
+        rounds=_ROUNDS,
+        excluded=excluded,
+        refusal=refusal,
+        freed_s=freed_s,
+        replaced=_REPLACEMENTS,
+        reads=reads,
+        torn=torn,
+        seen_s=seen_s,
+        ahead_s=ahead_s,
+        sync_s=sync_s,
+        links=_links(directory),
+        modes=_modes(directory),
+    )
+
+
+def _exclusion(directory: Path, other: Other) -> tuple[int, str]:
+    excluded = 0
+    for _ in range(_ROUNDS):
+        fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            said = other.ask("lock lock")
+        except OSError as error:
+            return 0, error.strerror or str(error)
+        finally:
+            os.close(fd)
+        excluded += said == "refused"
+        if said == "held":
+            other.ask("unlock")
+    return excluded, ""
+
+
+def _release(directory: Path, other: Other) -> float | None:
+    """Return the seconds after which a killed process's lock is free."""
+    if other.ask("lock lock") != "held":
+        return None
+    began_s = time.monotonic()
+    other.kill()
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        while time.monotonic() - began_s < _LONGEST_S:
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return time.monotonic() - began_s
+            time.sleep(0.001)
+    finally:
+        os.close(fd)
+    return None
+
+
+def _replacement(directory: Path, other: Other) -> tuple[int, int]:
+    """Return how often a file that is being replaced was read, and how often that was not one of its contents."""
+    target = directory / "replaced"
+    target.write_bytes(b"a" * _CONTENT_BYTES)
+    other.ask("read replaced")
+    for number in range(_REPLACEMENTS):
+        temporary = directory / "temporary"
+        temporary.write_bytes(bytes([number]) * _CONTENT_BYTES)
+        temporary.rename(target)
+    (directory / "done").touch()
+    reads, torn = other.answer().split()
+    return int(reads), int(torn)
+
+
+def _visibility(directory: Path, other: Other) -> float | None:
+    """Return the seconds until a process that asked for a file before it was there sees it."""
+    other.ask("see new")
+    (directory / "temporary").write_bytes(b"new")
+    (directory / "temporary").rename(directory / "new")
+    published_s = time.monotonic()
+    said = other.answer()
+    return None if said == "never" else max(0.0, float(said) - published_s)
+
+
+def _writing(directory: Path) -> tuple[float, float]:
+    """Return how far the file system's clock is ahead, and the seconds to write a small file durably."""
+    began_s, now_s = time.monotonic(), time.time()
+    with (directory / "written").open("wb") as file:
+        file.write(b"x" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+        ahead_s = os.fstat(file.fileno()).st_mtime - now_s
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return ahead_s, time.monotonic() - began_s
+
+
+def _links(directory: Path) -> bool:
+    with suppress(OSError):
+        (directory / "linked").hardlink_to(directory / "written")
+        return (directory / "linked").stat().st_nlink == 2
+    return False
+
+
+def _modes(directory: Path) -> bool:
+    """Return whether the bits that keep others out, and those that let a group in, stay as they are set."""
+    folder = directory / "folder"
+    folder.mkdir(mode=0o700)
+    private = stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o2770)
+    return private and stat.S_IMODE(folder.stat().st_mode) == 0o2770

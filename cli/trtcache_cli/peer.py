@@ -1,0 +1,97 @@
+"""The second process of ``trtcache doctor PATH``: does what it is told, one line at a time, and answers each with one.
+
+Run as ``python -I peer.py DIRECTORY``. It imports the standard library alone, to be there at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLL_S = 0.002
+LONGEST_S = 60.0
+_PAGE = 4096
+
+
+class Peer:
+    """What it can be told. Every answer is text without spaces at its ends."""
+
+    def __init__(self, directory: Path) -> None:
+        """Work in a directory that both processes see."""
+        self._directory = directory
+        self._held = -1
+
+    def lock(self, name: str) -> str:
+        """Lock a file and keep it: ``held``, or ``refused`` if another has it, or what the kernel said."""
+        fd = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return "refused"
+        except OSError as error:
+            os.close(fd)
+            return f"error {error.strerror}"
+        self._held = fd
+        return "held"
+
+    def unlock(self, _: str) -> str:
+        """Let the lock go."""
+        os.close(self._held)
+        return "free"
+
+    def see(self, name: str) -> str:
+        """Ask for a file until it is there, and return when that was; before that, tell that it is not there yet."""
+        path = self._directory / name
+        _say("there" if path.exists() else "missing")
+        end_s = time.monotonic() + LONGEST_S
+        while time.monotonic() < end_s:
+            if path.exists():
+                return repr(time.monotonic())
+            time.sleep(POLL_S)
+        return "never"
+
+    def read(self, name: str) -> str:
+        """Read a file that is being replaced, until one called ``done`` is there; return the reads and the bad ones."""
+        path, reads, bad = self._directory / name, 0, 0
+        _say("reading")
+        while not (self._directory / "done").exists():
+            reads += 1
+            try:
+                raw = path.read_bytes()
+            except OSError:
+                bad += 1
+                continue
+            bad += len(raw) != 4 * _PAGE or len(set(raw)) != 1
+        return f"{reads} {bad}"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Do what standard input says until it ends."""
+    peer = Peer(Path(sys.argv[1]))
+    actions: dict[str, Callable[[str], str]] = {
+        "lock": peer.lock,
+        "unlock": peer.unlock,
+        "see": peer.see,
+        "read": peer.read,
+    }
+    _say("ready")
+    for line in sys.stdin:
+        action, _, argument = line.strip().partition(" ")
+        _say(actions[action](argument))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""``trtcache doctor PATH``: what a directory's file system was seen to do, and what a store in it can promise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.errors import NotAStoreError
+from trtcache.quantities import format_size
+from trtcache.store.files import TEMPORARY
+from trtcache.store.root import filesystem_type, is_immutable, is_local
+from trtcache_cli.measurements import Measured, measure
+from trtcache_cli.probes import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LATE_S = 1.0
+_CLOCK_S = 2.0
+_LOCAL_STORE = "keep a store on a local disk over it: TRTCACHE_PATH=LOCAL:{path}"
+
+
+def examine_directory(path: Path) -> Iterator[Check]:
+    """Yield what is seen of a directory, and last what can be promised there. All that is made in it is removed.
+
+    Raises:
+        NotAStoreError: there is no such directory, or it cannot be looked at.
+    """
+    try:
+        real = path.resolve(strict=True)
+        local, kind = is_local(real), filesystem_type(real)
+        yield Check("file system", "ok", f"{kind}, {_where(real)}")
+        yield _space(real)
+        if not os.access(real, os.W_OK | os.X_OK, effective_ids=True):
+            yield Check("writing", "missing", "not by this user: hits are served, nothing is stored")
+            return
+        scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=real))
+        try:
+            seen = measure(scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise NotAStoreError(str(path), f"it cannot be measured: {error.strerror}") from error
+    yield from findings(seen)
+    yield from promises(seen, local=local, path=real)
+
+
+def _where(path: Path) -> str:
+    if is_immutable(path):
+        return "which nobody can write to"
+    return "of this machine alone" if is_local(path) else "not known to be of this machine alone"
+
+
+def _space(path: Path) -> Check:
+    found = os.statvfs(path)
+    free_bytes = found.f_bavail * found.f_frsize
+    files = f", {found.f_favail:,} more files" if found.f_files else ""
+    text = f"{format_size(free_bytes)} free{files}"
+    if free_bytes == 0 or (found.f_files and found.f_favail == 0):
+        return Check("space", "bad", text, "it is full: what is built is used and not stored; try trtcache prune")
+    return Check("space", "ok", text)
+
+
+def findings(seen: Measured) -> list[Check]:
+    """Return what was measured, each with what is wrong about it."""
+    tries = seen.refusal or f"{seen.excluded} of {seen.rounds} tries excluded"
+    freed = "never free again" if seen.freed_s is None else f"free after {seen.freed_s:.3f} s"
+    reads = f"{seen.replaced} replacements, {seen.reads} reads by another process"
+    late = seen.seen_s is None or seen.seen_s > _LATE_S
+    shown = f"not in {60} s" if seen.seen_s is None else f"after {seen.seen_s:.3f} s"
+    off = abs(seen.ahead_s) > _CLOCK_S
+    clock = f"{seen.ahead_s:+.2f} s from this machine's"
+    modes = "kept as they are set" if seen.modes else "not kept"
+    return [
+        Check("locks between processes", "ok" if seen.excluded == seen.rounds else "bad", tries),
+        Check("lock of a killed process", "bad" if seen.freed_s is None else "ok", freed),
+        Check("replacing a file", "bad" if seen.torn else "ok", f"{reads}, {seen.torn or 'none'} of them torn"),
+        Check("a new file is seen", "missing" if late else "ok", shown, "a miss may be built twice" if late else ""),
+        Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are off" if off else ""),
+        Check("durable write", "ok", f"{seen.sync_s:.3f} s for a small file and its name"),
+        Check("hard links", "ok" if seen.links else "missing", "yes" if seen.links else "no"),
+        Check("modes", "ok" if seen.modes else "bad", modes, "" if seen.modes else "others may be let in"),
+    ]
+
+
+def promises(seen: Measured, *, local: bool, path: Path) -> list[Check]:
+    """Return what a store in this directory can promise."""
+    advice = _LOCAL_STORE.format(path=path)
+    if not seen.locks:
+        building = Check("shared building", "bad", "no: its locks do not exclude, so nothing is stored", advice)
+    elif local:
+        building = Check("shared building", "ok", "yes: one process builds, the others of this machine wait")
+    else:
+        text = "yes on this machine; between machines if they use the same server's locks: run this on two"
+        building = Check("shared building", "ok", text)
+    whole = (
+        Check("entries", "ok", "whole or not there")
+        if not seen.torn
+        else Check("entries", "bad", "may be torn", advice)
+    )
+    index = "in the store" if local else "private, for each user and host"
+    engines = "mapped in a private store" if local else "read into memory, never mapped"
+    grouped = seen.links and seen.modes
+    shared = Check(
+        "init --shared", "ok" if grouped else "missing", "yes" if grouped else "no: it needs hard links and modes"
+    )
+    return [building, whole, Check("index", "ok", index), Check("engines", "ok", engines), shared]

@@ -1,0 +1,108 @@
+"""``trtcache doctor PATH``: a directory's file system, measured by two processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.store.mounts import mounted, read_only
+from trtcache_cli import promises
+from trtcache_cli.measurements import Measured, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+SOUND = Measured(
+    rounds=20,
+    excluded=20,
+    refusal="",
+    freed_s=0.01,
+    replaced=200,
+    reads=300,
+    torn=0,
+    seen_s=0.01,
+    ahead_s=0.0,
+    sync_s=0.01,
+    links=True,
+    modes=True,
+)
+
+
+def test_a_local_directory_promises_everything(run: Callable[..., Result], tmp_path: Path) -> None:
+    """Nothing that was made to measure is left, and the exit code is 0."""
+    done = run("doctor", tmp_path, "--json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert (done.code, done.json["ok"]) == (0, True), done.out
+    assert {check["status"] for check in done.json["checks"]} == {"ok"}
+    assert checks["locks between processes"]["found"] == "20 of 20 tries excluded"
+    assert checks["shared building"]["found"].startswith("yes: one process builds")
+    assert checks["index"]["found"] == "in the store"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_locks_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process's locks keep nobody out, the other process is seen to get them."""
+    monkeypatch.setattr("fcntl.flock", lambda _fd, _how: None)
+    seen = measure(tmp_path)
+    assert (seen.excluded, seen.locks) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "bad"),
+    [
+        pytest.param({"excluded": 19}, {"locks between processes", "shared building"}, id="locks"),
+        pytest.param(
+            {"excluded": 0, "refusal": "Not supported"}, {"locks between processes", "shared building"}, id="no"
+        ),
+        pytest.param({"freed_s": None}, {"lock of a killed process", "shared building"}, id="stays"),
+        pytest.param({"torn": 3}, {"replacing a file", "entries"}, id="torn"),
+        pytest.param({"modes": False}, {"modes"}, id="modes"),
+        pytest.param({"seen_s": None, "ahead_s": 90.0, "links": False}, set(), id="slow"),
+    ],
+)
+def test_what_was_seen_decides_what_is_promised(tmp_path: Path, changed: dict[str, float], bad: set[str]) -> None:
+    """What is bad makes the exit code 1; what is only slow or off is told."""
+    seen = replace(SOUND, **changed)
+    checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
+    assert {check.name for check in checks if check.status == "bad"} == bad
+    assert all(check.advice or check.found for check in checks)
+
+
+def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> None:
+    """And its engines are read, and whether machines exclude each other cannot be seen from one."""
+    found = {check.name: check.found for check in promises.promises(SOUND, local=False, path=tmp_path)}
+    assert found["index"] == "private, for each user and host"
+    assert found["engines"] == "read into memory, never mapped"
+    assert "between machines if" in found["shared building"]
+
+
+def test_a_read_only_directory_serves_hits(run: Callable[..., Result], tmp_path: Path) -> None:
+    """There is nothing to measure where nothing can be written, and that is no failure."""
+    (tmp_path / "lower").mkdir()
+    with read_only(tmp_path / "lower", tmp_path / "volume") as volume:
+        done = run("doctor", volume, "--json")
+    assert done.code == 0
+    assert done.json["checks"][-1]["found"] == "not by this user: hits are served, nothing is stored"
+
+
+def test_a_full_directory_is_bad(run: Callable[..., Result], tmp_path: Path) -> None:
+    """Without an inode left nothing can be measured, and the message is the kernel's."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "nr_inodes=2,size=64k", "none") as small:
+        (small / "last").touch()
+        done = run("doctor", small)
+    assert done.code == 3
+    assert "No space left on device" in done.err
+    assert done.rows[1][:2] == ["space", "bad"]
+
+
+def test_what_is_no_directory_is_told(run: Callable[..., Result], tmp_path: Path) -> None:
+    """With the code of a store that cannot be used."""
+    done = run("doctor", tmp_path / "gone")
+    assert done.code == 3
+    assert "No such file or directory" in done.err
+    assert list(tmp_path.iterdir()) == []
