@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -29,17 +28,17 @@ from trtcache.errors import (
 )
 from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
-from trtcache.store.artifact import contents_of
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.layers import BELOW, Layers
 from trtcache.values import CacheKey
 from trtcache.waiting import taken
+from trtcache.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from trtcache.store.artifact import Built, Content
+    from trtcache.store.artifact import Built
 
 _logger = logging.getLogger("trtcache.cache")
 
@@ -148,7 +147,7 @@ class Cache:
         """
         store = self.store
         if store is not None and store.takes:
-            made = replace(_Build(key, lambda: built, name, {}).run("kept"), build_s=build_s)
+            made = replace(Wanted(key, lambda: built, name, {}).run("kept"), build_s=build_s)
             if self._put(store, made) is not made:
                 self._tend(store, key.digest)
 
@@ -235,7 +234,7 @@ class Cache:
         check_kind(key.kind)
         check_name(name)
         check_provenance({} if provenance is None else provenance)
-        made = _Build(key, build, name, provenance or {})
+        made = Wanted(key, build, name, provenance or {})
         store = self.store
         found = self._look(key)
         if isinstance(found, Entry):
@@ -277,7 +276,7 @@ class Cache:
             self.store.events.append("miss", reason="uncacheable", kind=kind)
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
-        made = _Build(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
+        made = Wanted(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
         return made.run(f"uncacheable: {why}")
 
     def reject(self, entry: Entry, reason: str) -> None:
@@ -354,7 +353,7 @@ class Cache:
             raise BusyError(key.kind, key.digest, str(who or ""), waited_s)
         _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
 
-    def _build(self, store: DiskStore, made: _Build, reason: str, *, alone: bool) -> Entry:
+    def _build(self, store: DiskStore, made: Wanted, reason: str, *, alone: bool) -> Entry:
         self._count_miss(made.key, reason)
         built = made.run(reason)
         if not alone and isinstance(there := store.get(made.key), Entry) and not self.config.recache:
@@ -413,49 +412,6 @@ def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
         raise SettingsError("lower", f"expected directories, got {wrong[0]!r}")
     return tuple(_absolute(one) for one in paths)
-
-
-class _Build:
-    """One build that may be wanted: its key, its function, and what is to be kept about it."""
-
-    def __init__(
-        self, key: CacheKey, build: Callable[[], Built], name: str | None, provenance: Mapping[str, str]
-    ) -> None:
-        self.key = key
-        self._build = build
-        self._name = name
-        self._provenance = provenance
-
-    def run(self, reason: str) -> Entry:
-        """Build, and return the entry as it is in memory and in the builder's files."""
-        began_s = time.perf_counter()
-        contents: dict[str, Content] = contents_of(self._build(), self.key.kind)
-        return Entry(
-            key=self.key,
-            kind=self.key.kind,
-            name=self._name,
-            build_s=time.perf_counter() - began_s,
-            created_ns=time.time_ns(),
-            provenance={**_circumstances(), **self._provenance},
-            outcome="built",
-            reason=reason,
-            path=None,
-            load_s=0.0,
-            contents=contents,
-        )
-
-
-def _circumstances() -> dict[str, str]:
-    import platform  # a hit does not pay for these two
-
-    from trtcache.version import installed_version
-
-    return {
-        "host": platform.node(),
-        "platform": f"{platform.system()}-{platform.machine()}",
-        "python": platform.python_version(),
-        "trtcache": installed_version(),
-    }
 
 
 def _word(error: Exception) -> str:
