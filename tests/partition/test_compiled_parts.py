@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 import trtcache
 from tests.backends.interpreter import Interpreter
@@ -41,6 +42,25 @@ def test_sizes_vary_across_cuts(interpreter: str, tmp_path: Path, settings: dict
     for batch in (2, 7):
         given = inputs(batch)
         torch.testing.assert_close(module(*given), model(*given))
+
+
+class Flattened(nn.Module):
+    """A cut through a tensor of which a size is a product, and an engine after it that needs the factors."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        made = double(x.exp().reshape(batch * length, width))
+        return made.reshape(length, batch, width) * batch + length
+
+
+def test_an_engine_is_given_sizes_that_none_of_its_tensors_has(interpreter: str, tmp_path: Path) -> None:
+    """Both factors of a product reach the engine, whatever they are."""
+    sizes = {0: Dim("batch", min=2, max=9), 1: Dim("length", min=2, max=9)}
+    module = compiled(Flattened(), (torch.randn(3, 4, 8),), interpreter, tmp_path, dynamic_shapes=(sizes,))
+    assert len(module.report.partitions) == 2
+    for shape in ((3, 4, 8), (2, 6, 8), (7, 7, 8)):
+        given = torch.randn(shape)
+        torch.testing.assert_close(module(given), Flattened()(given))
 
 
 def test_a_refit_reaches_every_part(interpreter: str, tmp_path: Path) -> None:

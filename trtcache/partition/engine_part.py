@@ -202,6 +202,5 @@ def _sym_int(symbol: Any, nodes: Sequence[fx.Node]) -> Any:
     for node in nodes:
         for size in _all_sizes(node.meta.get("val")):
             if isinstance(size, torch.SymInt):
-                shape_env = size.node.shape_env
-                return shape_env.create_symintnode(symbol, hint=shape_env.size_hint(symbol, allow_none=True))
+                return size.node.shape_env.create_symintnode(symbol, hint=None)  # it finds the hint by itself
     raise AssertionError(symbol)
