@@ -96,7 +96,7 @@ class Cache:
         self.busy = self.config.busy.changed(on_busy, busy_timeout_s)
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
-        self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None)
+        self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None, tend=self._tend)
         self.store = self.layers.upper
 
     @classmethod

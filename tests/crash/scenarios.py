@@ -51,6 +51,7 @@ class Scenario:
     may_go: tuple[str, ...] = ()
     pin: str = ""
     damage: str = ""
+    below: str = ""
     no_index: bool = False
     may_unpin: bool = False
 
@@ -107,6 +108,12 @@ def hit(root: Path, ack: Ack) -> None:
     """Take an entry that is there."""
     assert fetch(root, "one", forbid_build=True)
     ack("one")
+
+
+def copy_up(root: Path, ack: Ack) -> None:
+    """Copy a hit from a store below into this one."""
+    if fetch(root, "two", lower=(root.with_name("below"),), copy_up=True, forbid_build=True):
+        ack("two")
 
 
 def prune(root: Path, ack: Ack) -> None:
@@ -171,6 +178,7 @@ SCENARIOS = {
     "pin": Scenario(pin_entry, before=("one",)),
     "damaged entry": Scenario(damaged_entry, before=("one",), wanted=("one",), may_go=("one",), damage="one"),
     "hit": Scenario(hit, before=("one",)),
+    "copy up": Scenario(copy_up, before=("one",), wanted=("two",), below="two"),
     "prune": Scenario(prune, before=OLD, may_go=OLD[:2], pin=OLD[2]),
     "unpin": Scenario(unpin_entry, before=("one",), pin="one", may_unpin=True),
     "rebuild index": Scenario(rebuild_index, before=OLD, no_index=True),
@@ -184,6 +192,8 @@ def prepare(root: Path, scenario: Scenario) -> None:
     """Make the store that the scenario begins with."""
     for name in scenario.before:
         fetch(root, name)
+    if scenario.below:
+        fetch(root.with_name("below"), scenario.below)
     if scenario.pin:
         DiskStore.open(root).pin(key_of(scenario.pin).digest)
     if scenario.damage:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torture
 
 HERE = Path(__file__).parent
 PUTS = ["first put", "second put", "replace", "several members", "put that prunes", "damaged entry"]
-KILLED = [*PUTS, "hit", "prune", "pin", "unpin", "rebuild index", "count"]
+KILLED = [*PUTS, "hit", "copy up", "prune", "pin", "unpin", "rebuild index", "count"]
 SABOTAGE = "written in place"
 
 # The errnos of property P08: what a full, slow, shared, read-only, locked or worn-out file system says.

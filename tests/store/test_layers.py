@@ -18,6 +18,7 @@ from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreErr
 from trtcache.signing import SecretKey
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.layers import Layers
+from trtcache.store.rows import INDEX_NAME, read_rows
 from trtcache.trust import Trust
 from trtcache.values import CacheKey
 
@@ -94,6 +95,16 @@ def test_a_copy_is_the_same_file(tmp_path: Path, lower: Path) -> None:
     inode = entry.path.stat().st_ino
     assert fetched(cache).path == entry.path
     assert entry.path.stat().st_ino == inode
+
+
+def test_copies_count_for_the_limit(tmp_path: Path, lower: Path) -> None:
+    """A copy has its row in the index at once, and makes room for itself as a put does."""
+    cache = Cache(config=Config(tmp_path / "upper", lower=(lower,), copy_up=True, max_entries=1))
+    for number in (1, 2):
+        fetched(cache, number)
+    assert cache.store is not None
+    assert [one.digest for one in cache.store.scan()] == [CacheKey.of("test", {"n": 2}).digest]
+    assert list(read_rows(cache.store.index_root / INDEX_NAME) or {}) == [CacheKey.of("test", {"n": 2}).digest]
 
 
 def test_a_copy_keeps_its_signature_and_needs_it(tmp_path: Path) -> None:

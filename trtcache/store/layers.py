@@ -17,6 +17,7 @@ from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from trtcache.config import Config
@@ -30,14 +31,20 @@ BELOW = "below"
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Open stores. ``upper`` is None where there is none to write to or to look in."""
+    """Open stores. ``upper`` is None where there is none to write to or to look in.
+
+    ``copies`` says whether hits from below are copied up, and ``tend`` is called after that with a key's digest.
+    """
 
     upper: DiskStore | None = None
     lower: tuple[DiskStore, ...] = ()
     copies: bool = False
+    tend: Callable[[DiskStore, str], None] | None = None
 
     @classmethod
-    def of(cls, config: Config, *, named: bool, named_below: bool) -> Layers:
+    def of(
+        cls, config: Config, *, named: bool, named_below: bool, tend: Callable[[DiskStore, str], None] | None = None
+    ) -> Layers:
         """Open the stores of a configuration. One that the caller named must be usable; others only warn.
 
         Raises:
@@ -46,7 +53,7 @@ class Layers:
         """
         if config.disable:
             return cls()
-        return cls.below(_opened(config, named=named), config, named=named_below)
+        return replace(cls.below(_opened(config, named=named), config, named=named_below), tend=tend)
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
@@ -121,6 +128,8 @@ class Layers:
             _logger.warning("%s is used in place, and not copied: %s", entry.path, error)
             return entry
         upper.events.append("copy", kind=entry.kind, key=entry.key.digest)
+        if self.tend is not None:
+            self.tend(upper, entry.key.digest)
         return replace(entry, path=path)
 
 

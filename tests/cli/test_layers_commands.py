@@ -1,0 +1,93 @@
+"""Commands with layers: where an entry lies, and that only the upper store is changed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trtcache.cache import Cache
+from trtcache.store.disk import DiskStore
+from trtcache.values import CacheKey
+from trtcache_cli.run import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Result
+
+BELOW = CacheKey.of("test", {"n": 2}).digest
+BOTH = CacheKey.of("test", {"n": 1}).digest
+
+
+@pytest.fixture
+def layers(root: Path, put: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskStore:
+    """Entry 1 in the upper store and in the lower one, which is returned, and entry 2 in the lower one."""
+    put(1)
+    lower = DiskStore.open(tmp_path / "lower")
+    for number in (1, 2):
+        lower.put(CacheKey.of("test", {"n": number}), {"artifact": b"x" * 100}, kind="test", name=f"model {number}")
+    monkeypatch.delenv("TRTCACHE_DIR")
+    monkeypatch.setenv("TRTCACHE_PATH", f"{root}:{lower.root}")
+    return lower
+
+
+def test_entries_are_listed_with_their_layer(
+    run: Callable[..., Result], terminal: Callable[..., Result], root: Path, layers: DiskStore
+) -> None:
+    """Each key once, with the store that serves it; one directory on the command line is that one alone."""
+    assert {one["key"]: one["layer"] for one in run("ls", "--json").json["entries"]} == {
+        BOTH: str(root),
+        BELOW: str(layers.root),
+    }
+    assert {row[0]: row[-1] for row in run("ls").rows}[BELOW] == str(layers.root)
+    assert "LAYER" in terminal("ls").out
+    assert [row[0] for row in run("ls", "--cache-dir", root).rows] == [BOTH]
+
+
+def test_an_entry_below_is_shown_and_explained(run: Callable[..., Result], layers: DiskStore) -> None:
+    """Its path is the lower one's, and its nearest entry may lie in the other store."""
+    assert run("show", BELOW[:8], "--json").json["path"] == str(layers.path(BELOW))
+    assert run("why", BELOW[:8]).code == 0
+    assert run("dir", "--json").json["lower"] == [str(layers.root)]
+
+
+def test_damage_below_is_found_and_not_repaired(run: Callable[..., Result], layers: DiskStore) -> None:
+    """It is for who owns that layer; what can be repaired is the upper store."""
+    os.truncate(layers.path(BELOW), 50)
+    done = run("verify", "--json")
+    assert (done.code, done.json["checked"]) == (4, 3)
+    assert [(one["key"], one["layer"]) for one in done.json["damaged"]] == [(BELOW, str(layers.root))]
+    repaired = run("verify", "--repair", "--json").json
+    assert (repaired["checked"], repaired["damaged"]) == (1, [])
+    assert layers.path(BELOW).exists()
+
+
+def test_only_the_upper_store_is_tended(run: Callable[..., Result], layers: DiskStore) -> None:
+    """Nothing below can be removed or pinned, nor is it pruned or cleaned."""
+    for command in (("rm", BELOW), ("pin", BELOW)):
+        assert run(*command).code == 5
+    assert run("prune", "--max-size", "0", "-y", "--json").json["evict"][0]["key"] == BOTH
+    assert run("clean", "-y").code == 0
+    assert {one.digest for one in layers.scan()} == {BOTH, BELOW}
+
+
+def test_hits_from_below_are_counted_apart(
+    run: Callable[..., Result], terminal: Callable[..., Result], layers: DiskStore
+) -> None:
+    """They are hits, and some of them."""
+    cache = Cache.from_environ()
+    for number in (1, 2, 2):
+        assert cache.get(CacheKey.of("test", {"n": number})) is not None
+    found = run("stats", "--json").json
+    assert (found["hits"], found["hits_below"]) == (3, 2)
+    assert "from below" in terminal("stats").out
+    assert layers.events.logs() == []
+
+
+def test_a_program_with_a_directory_of_its_own_has_no_layers(layers: DiskStore) -> None:
+    """``trtcache run --cache-dir`` says where its cache is, and the environment's path does not come in between."""
+    environ = environment(os.environ, layers.root)
+    assert (environ["TRTCACHE_DIR"], environ.get("TRTCACHE_PATH")) == (str(layers.root), None)
