@@ -34,9 +34,9 @@ LIMIT_BYTES: Final = 4 << 20
 class Event:
     """One line of a log.
 
-    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` from a layer below, ``evict``,
-    ``quarantine``, ``reject``, ``wait`` for another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved: the seconds of the build
-    less the seconds of the load. ``waited_s`` is what a wait took.
+    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` from a layer below, ``evict``, ``quarantine``,
+    ``reject``, ``wait`` for another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved: the
+    seconds of the build less the seconds of the load. ``waited_s`` is what a wait took.
     """
 
     t_ns: int
