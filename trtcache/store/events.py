@@ -35,8 +35,8 @@ class Event:
     """One line of a log.
 
     ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` from a layer below, ``evict``, ``quarantine``,
-    ``reject``, ``wait`` for another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved: the
-    seconds of the build less the seconds of the load. ``waited_s`` is what a wait took.
+    ``reject``, ``wait`` for another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved:
+    the seconds of the build less the seconds of the load. ``waited_s`` is what a wait took.
     """
 
     t_ns: int
