@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +26,6 @@ from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from trtcache.store.entry import Entry
 
@@ -250,6 +251,28 @@ def test_a_read_only_file_system_serves(tmp_path: Path, lower: Path) -> None:
         cache = Cache.from_environ({"TRTCACHE_PATH": f"{tmp_path / 'upper'}:{volume}", "TRTCACHE_COPY_UP": "1"})
         assert fetched(cache).path == tmp_path / "upper" / "entries" / KEY.digest[:2] / f"{KEY.digest}.trtc"
         assert fetched(cache, 3, lambda: b"new").path is not None
+
+
+def test_a_squashfs_image_is_mapped(tmp_path: Path, lower: Path) -> None:
+    """Nobody can write to such an image, so a large engine in it is mapped and not read, whatever the store's modes."""
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("NOTHING WAS MOUNTED: there is no mksquashfs")
+    engine = os.urandom(2 << 20)
+    fetched(Cache(lower), 9, lambda: engine)
+    lower.chmod(0o755)
+    image = tmp_path / "image"
+    subprocess.run(["mksquashfs", lower, image, "-quiet", "-no-progress"], check=True)
+    with mounted(tmp_path / "volume", "-o", "loop,ro", image) as volume:
+        cache = Cache(tmp_path / "upper", lower=[volume])
+        below = cache.layers.lower[0]
+        assert (below.private, below.index_root) == (True, volume)
+        entry = fetched(cache, 9)
+        assert entry.read() == engine
+        assert entry.path is not None
+        assert entry.path.is_relative_to(volume)
+        mappings = Path("/proc/self/maps").read_text()
+        assert str(entry.path) in mappings
+        del entry
 
 
 _LOADS = "import sys; from trtcache.cache import Cache; print(Cache(sys.argv[1]).get_or_build"
