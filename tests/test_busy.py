@@ -207,12 +207,12 @@ def test_of_the_ranks_of_a_job_one_builds(tmp_path: Path) -> None:
 
 
 def test_ranks_that_waited_long_enough_build(tmp_path: Path) -> None:
-    """Each for itself, while the lock is held."""
+    """For themselves, while the lock is held; one that comes when another has stored its engine has that."""
     cache = Cache(config=Config(root=tmp_path))
     with holder(tmp_path, digest(cache)):
         said = ranks(tmp_path, 0.0, TRTCACHE_BUSY_TIMEOUT="0.5")
-    assert [text.rsplit("outcome ", 1)[1] for text in said] == ["built\n"] * 4
-    assert all("although" in text for text in said)
+    assert any(text.endswith("outcome built\n") for text in said)
+    assert all("although" in text or text.endswith("outcome hit\n") for text in said)
 
 
 @pytest.mark.parametrize(
