@@ -71,14 +71,14 @@ def begin(
     cache: Cache,
     name: str,
 ) -> Compilation:
-    """Export a model and begin to compile it, for a door that looks at its interface before it goes on.
+    """Export one of a model's graphs and begin to compile it, for a door that looks at its interface before it goes on.
 
     Raises:
         ExportError: the model cannot be exported.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
     """
-    exported = exported_of(model, args, None, dynamic_shapes, backend, settings, name)
+    exported = replace(exported_of(model, args, None, dynamic_shapes, backend, settings, name), of_a_piece=True)
     return Compilation(exported, model, cache=cache, settings=settings, target=target)
 
 

@@ -70,12 +70,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A program before lowering, what it is called, and what is to build it. ``export_s`` is what exporting it took."""
+    """A program before lowering, what it is called, and what is to build it.
+
+    ``export_s`` is what exporting it took; ``of_a_piece`` says that it is only one of the graphs that a model became.
+    """
 
     program: torch.export.ExportedProgram
     backend: Backend
     name: str
     export_s: float
+    of_a_piece: bool = False
 
 
 def exported_of(
@@ -120,7 +124,8 @@ def request_for(exported: Exported, settings: Settings, target: str | None) -> R
         SettingsError: the target is unknown, or the program has no module that the settings name.
     """
     with collector_paused():
-        program = lowered(exported.program, (), None, None, exported.backend, settings, exported.name)
+        piece = exported.of_a_piece
+        program = lowered(exported.program, (), None, None, exported.backend, settings, exported.name, of_a_piece=piece)
         program.seconds.update(export=exported.export_s)  # type: ignore[attr-defined]  # a dict that is still ours
         return _with_key(program, exported.backend, settings, target)
 
@@ -254,6 +259,7 @@ def lowered(
     name: str | None,
     *,
     trace: bool = False,
+    of_a_piece: bool = False,
 ) -> LoweredProgram:
     """Lower a program as a backend wants it.
 
@@ -272,17 +278,17 @@ def lowered(
             dynamic_shapes=dynamic_shapes,
             keep=backend.capabilities.keep,
             unpack=backend.capabilities.unpack,
-            torch_executed=_forced(settings),
+            torch_executed=_forced(settings, of_a_piece),
             autocast=_autocast(settings),
             name=name,
             trace=trace,
         )
 
 
-def _forced(settings: Settings) -> Forced:
+def _forced(settings: Settings, of_a_piece: bool) -> Forced:
     from trtcache.lowering.fallback import Forced
 
-    return Forced(tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops))
+    return Forced(tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops), of_a_piece)
 
 
 def _autocast(settings: Settings) -> Autocast | None:

@@ -93,6 +93,26 @@ def test_a_module_that_is_called_twice_is_marked_in_both_places() -> None:
     assert marked(lower(twice, (X,), torch_executed=Forced(["lin"]))).count("aten.addmm.default") == 2
 
 
+class Reaching(nn.Module):
+    """Calls modules of a list and of a part that is never called itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.part = Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.part.lin(self.layers[1](self.layers[0](x)))
+        return made
+
+
+@pytest.mark.parametrize(("module", "count"), [("layers", 2), ("layers.1", 1), ("part", 1)])
+def test_the_path_of_what_has_modules_names_them(module: str, count: int) -> None:
+    """A list of modules is never called, and neither need be what a model reaches into."""
+    program = lower(Reaching().eval(), (X,), torch_executed=Forced([module]))
+    assert marked(program).count("aten.addmm.default") == count
+
+
 def test_a_marked_loop_is_not_unrolled() -> None:
     """A loop of a module that is to stay in torch is refused like any loop that cannot be written out."""
 

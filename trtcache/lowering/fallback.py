@@ -7,6 +7,7 @@ whole stay whole.
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+log = logging.getLogger(__name__)
+
 _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 _NOTE = "trtcache.torch_executed:"
 _CALL_NUMBER = re.compile(r"@\d+$")  # torch.export tells the second call of a module from the first: "lin@1"
+_VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile says which variable has the model: "L['self'].lin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,17 @@ class Forced:
     """Names of what is to stay in torch.
 
     Attributes:
-        modules: paths of modules (``encoder.layer.0``) and names of their classes
+        modules: paths of modules (``encoder.layer.0``, or a list of them: ``encoder.layer``) and names of their classes
             (``torch.nn.modules.activation.GELU``); the modules in them stay as well.
         operators: operators (``aten.softmax.int``), or all overloads of one (``aten.softmax``, ``mylib::scale``), as
             the model calls them or as the lowered program does.
+        of_a_piece: whether the program is one of several that a model became: a name that it has nothing of is then a
+            warning.
     """
 
     modules: Collection[str] = ()
     operators: Collection[str] = ()
+    of_a_piece: bool = False
     _seen: set[str] = field(default_factory=set)
 
     @contextmanager
@@ -104,9 +111,16 @@ class Forced:
                 if not (draws(node) if is_random(node.target) else node.is_impure()):
                     node.target = TorchExecuted(node.target)
                 count += 1
-        _check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
-        _check("torch_executed_ops", {_dotted(name) for name in self.operators}, self._seen)
+        self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
+        self._check("torch_executed_ops", {_dotted(name) for name in self.operators}, self._seen)
         return count
+
+    def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
+        for name in sorted(wanted - known):
+            error = SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
+            if not self.of_a_piece:
+                raise error
+            log.warning("nothing of this name stays in torch, unless another graph has it: %s", error)
 
     def _named(self, operator: object) -> str | None:
         found = operator_names(operator)
@@ -130,11 +144,6 @@ def _dotted(name: str) -> str:
     return name.replace("::", ".")
 
 
-def _check(setting: str, wanted: set[str], known: set[str]) -> None:
-    for name in sorted(wanted - known):
-        raise SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
-
-
 def unhide(graph: fx.Graph) -> None:
     """Give marked operators back their own targets; the marks stay, in ``meta["torch_executed"]``."""
     for node in graph.nodes:
@@ -144,8 +153,8 @@ def unhide(graph: fx.Graph) -> None:
 
 def _modules(node: fx.Node) -> Iterator[str]:
     for path, kind in node.meta.get("nn_module_stack", {}).values():
-        if path:
-            yield _CALL_NUMBER.sub("", path)
+        names = _VARIABLE.sub("", _CALL_NUMBER.sub("", path)).split(".")
+        yield from (".".join(names[:end]) for end in range(1, len(names) + 1) if names[0])
         yield kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 

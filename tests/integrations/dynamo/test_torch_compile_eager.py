@@ -249,7 +249,6 @@ def test_nothing_runs_without_an_engine_where_builds_are_forbidden(
         ({"trainin": "eager"}, SettingsError, r"options\['trainin'\]: unknown; did you mean 'training'\?"),
         ({"inductr": {}}, SettingsError, r"options\['inductr'\]: unknown; did you mean 'inductor'\?"),
         ({"training": "eagr"}, SettingsError, r"options\['training'\]: 'eagr': unknown; did you mean 'eager'\?"),
-        ({"torch_executed_modules": ["torch.nn.modules.linear.Linear"]}, SettingsError, "torch_executed_modules"),
         ({"backend": "aot_inducter"}, BackendUnavailableError, "did you mean 'aot_inductor'"),
         ({"backend": "aot_inductor", "inductor": {"max_autotun": 1}}, SettingsError, "did you mean 'max_autotune'"),
     ],
@@ -261,6 +260,31 @@ def test_a_mistake_is_an_error(
     with pytest.raises(BackendCompilerFailed, match=message) as failed:
         compile_model(lambda x: x + 1, **options)(torch.ones(3))
     assert isinstance(_cause(failed), kind)
+
+
+class Broken(nn.Module):
+    """A model of two graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.GELU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.act(x).softmax(-1)
+        torch._dynamo.graph_break()
+        return x.exp()
+
+
+def test_what_stays_in_torch_may_be_in_another_graph(
+    compile_model: CompileModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Modules are named by their paths in the model; a graph that has nothing of a name says so, and is compiled."""
+    model, x = Broken(), torch.randn(3, 4)
+    names = {"torch_executed_modules": ["act"], "torch_executed_ops": ["aten.softmax"]}
+    assert difference(model(x), compile_model(model, **names)(x)) is None
+    left = [[one.operator for engine in report.engines for one in engine.left] for report in torch_compile.reports()]
+    assert left == [["aten.gelu.default", "aten.softmax.int"], []]
+    assert ["'act'" in one or "'aten.softmax'" in one for one in _warnings(caplog)] == [True, True]
 
 
 def test_a_failed_build_is_an_error(compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch) -> None:
