@@ -40,6 +40,7 @@ _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
 # the sources that lie beside the library begin with the whole command line of the compiler.
 _WITHOUT_PATHS: dict[str, Option] = {"aot_inductor.enable_line_tables": False}
 _SOURCES = (".cpp", ".cu", ".h")
+_METADATA = "_metadata.json"
 
 
 def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
@@ -59,8 +60,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     try:
         with quiet(), without_attention_patterns():
             files: Any = aot_compile(module, examples, options=options)
-            kept = [without_paths(file, folder) for file in files if not str(file).endswith(_SOURCES)]
-            package = package_aoti(str(folder / "engine.pt2"), {"model": kept})
+            package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     except Exception as error:
         raise BuildError("aot_inductor", _explained(error)) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
@@ -98,6 +98,21 @@ def check_options(options: Mapping[str, Option]) -> None:
         if name not in known:
             near = ", ".join(map(repr, difflib.get_close_matches(name, known, n=3))) or "see torch._inductor.config"
             raise SettingsError(f"settings.inductor[{name!r}]", f"Inductor has no such option; did you mean {near}?")
+
+
+def without_sources(files: Any, folder: Path) -> list[Any]:
+    """Return the files of a package without the sources beside the library, and the library without names of folders.
+
+    An empty file stays for the one source beside which metadata lies: torch 2.11 finds the metadata by its name.
+    """
+    metadata = {str(file) for file in files if str(file).endswith(_METADATA)}
+    kept = [without_paths(file, folder) for file in files if not str(file).endswith(_SOURCES)]
+    for file in map(Path, map(str, files)):
+        if file.suffix in _SOURCES and f"{file.with_suffix('')}{_METADATA}" in metadata:
+            empty = folder / file.name
+            empty.touch()
+            kept.append(str(empty))
+    return kept
 
 
 def without_paths(file: Any, folder: Path) -> Any:
