@@ -80,10 +80,11 @@ KINDS: tuple[Mutation, ...] = (flip, flip, overwrite, extreme, cut, drop, double
 
 
 def mutations(whole: bytes, count: int, *, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """Yield damaged forms of ``whole`` with what was done; ``count`` draws, less those that changed nothing."""
-    chance = random.Random(seed)
-    for _ in range(count):
+    """Yield ``count`` damaged forms of ``whole``, each with what was done to it."""
+    chance, made = random.Random(seed), 0
+    while made < count:
         data = bytearray(whole)
         what = chance.choice(KINDS)(data, chance)
         if data != whole:
+            made += 1
             yield what, bytes(data)
