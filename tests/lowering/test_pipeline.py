@@ -13,6 +13,7 @@ import trtcache
 from tests import models
 from tests.comparing import difference
 from tests.lowering.graphs import marked, run
+from tests.partition.parts import double
 from trtcache.errors import PassError, PostconditionError, PreconditionError, TrtcacheError
 from trtcache.lowering.common_subexpressions import CommonSubexpressions
 from trtcache.lowering.constants import FoldConstants
@@ -173,10 +174,11 @@ def test_the_pipeline_is_in_the_key() -> None:
         lambda x: torch.nn.functional.dropout(x, 0.5, training=True),
         lambda x: torch.empty(3),
         lambda x: torch.empty_like(x),
+        lambda x: double(x),
     ],
 )
 def test_what_is_drawn_twice_stays_drawn_twice(draw: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Common subexpressions never merge random numbers or unset memory, nor what is made of them."""
+    """Common subexpressions merge no random numbers, unset memory or custom operators, nor what is made of them."""
     graph = marked(models.Calls(lambda lin, x: (draw(x), draw(x), draw(x) + 1)), X)
     default_pipeline().run(graph.graph_module)
     results = graph.graph_module.graph.output_node().args[0]

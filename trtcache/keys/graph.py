@@ -19,7 +19,7 @@ from torch import fx
 from trtcache import recipes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.arguments import argument_names
-from trtcache.lowering.common_subexpressions import is_random, mergeable
+from trtcache.lowering.common_subexpressions import TORCHS_OWN, is_random, mergeable
 from trtcache.lowering.rewriting import expression
 from trtcache.lowering.text import operator_name
 from trtcache.values import Digest, hash_bytes
@@ -33,22 +33,6 @@ if TYPE_CHECKING:
 
 
 _LIVE_ENGINE = "trtcache::execute_engine"
-_TORCHS_OWN = frozenset(
-    (
-        "aten",
-        "prim",
-        "prims",
-        "quantized",
-        "quantized_decomposed",
-        "mkldnn",
-        "mkl",
-        "rngprims",
-        "inductor",
-        "_c10d_functional",
-    )
-)
-"""Namespaces of operators that the version of torch decides."""
-
 _PLAIN = frozenset({bool, int, str})
 _canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -112,12 +96,12 @@ def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Js
 
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
     """Say whether what an operator computes is told neither by torch's version nor by one that is ``declared``."""
-    return not (target.namespace in _TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
+    return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
 
 
 def _operator(target: object) -> str:
     """Return how a record calls an operator: by name, and a custom one by its whole schema."""
-    if isinstance(target, torch._ops.OpOverload) and target.namespace not in _TORCHS_OWN:
+    if isinstance(target, torch._ops.OpOverload) and target.namespace not in TORCHS_OWN:
         return str(target._schema)
     return operator_name(target)
 

@@ -12,12 +12,29 @@ from torch import fx
 from trtcache.lowering.arguments import argument_names, arguments
 from trtcache.lowering.passes import Pass, PassResult
 
+TORCHS_OWN = frozenset(
+    (
+        "aten",
+        "prim",
+        "prims",
+        "quantized",
+        "quantized_decomposed",
+        "mkldnn",
+        "mkl",
+        "rngprims",
+        "inductor",
+        "_c10d_functional",
+    )
+)
+"""Namespaces of operators that the version of torch decides."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommonSubexpressions(Pass):
     """Replaces a node by an earlier one with the same operator and the same arguments.
 
-    Random operators, operators with side effects, and operators that leave memory unset are never merged.
+    Random operators, operators with side effects, and operators that leave memory unset are never merged; custom
+    operators neither, since each may be one of those without saying so.
     """
 
     name: ClassVar[str] = "common_subexpressions"
@@ -64,7 +81,8 @@ def draws(node: fx.Node) -> bool:
 def _repeatable(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return not (
-            is_random(target)
+            target.namespace not in TORCHS_OWN
+            or is_random(target)
             or target._schema.is_mutable
             or not target._schema.returns
             or "empty" in target._schema.name
