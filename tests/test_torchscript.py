@@ -34,6 +34,15 @@ class Last(nn.Module):
         return self.out(states[:, -1])
 
 
+class Compares(nn.Module):
+    """What it does depends on a number in a tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum().item() > 1:
+            return x * 0
+        return x
+
+
 class Chooses(nn.Module):
     """What it does depends on values."""
 
@@ -271,6 +280,7 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
     [
         (Remembers(), r'Remembers cannot be exported: at "if bool\(x.sum\(\) > 0\):": prim::If: it chooses by values'),
         (Chooses(), r'Chooses cannot be exported: at "if bool.*": prim::If: it chooses by values of tensors; compile'),
+        (Compares(), r'Compares cannot be exported: at "if x.sum.*": prim::If: it chooses by values of tensors'),
         (
             Counts(),
             r'Counts cannot be exported: at "for _ in range.*": prim::Loop: it loops by values of tensors; write',
@@ -293,6 +303,7 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
     ids=[
         "attribute",
         "branch",
+        "number_of_a_tensor",
         "loop",
         "list_of_values",
         "check",

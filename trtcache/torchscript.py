@@ -24,7 +24,8 @@ _MARK = "/constants.pkl"
 
 _HERE = "<--- HERE"
 _REASON = re.compile(r"[\w.]+: +\S")
-_VALUES = ("DataDependent", "GuardOnDataDependent")
+# The last is a number that is known only in a call where the interpreter takes one: "ivalue.h":663, expected int.
+_VALUES = ("DataDependent", "GuardOnDataDependent", "core/ivalue.h")
 _LOOP = "prim::Loop: it loops by values of tensors; write it with a fixed number of steps"
 _ADVICE = {
     "if": "prim::If: it chooses by values of tensors; compile the branch that is needed, or use torch.where",
