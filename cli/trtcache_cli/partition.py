@@ -66,11 +66,8 @@ def partition(
 
 def _lines(outline: Outline, nodes: bool) -> Iterator[str]:
     torch_parts = len(outline.parts) - outline.engines
-    what = (
-        "one engine"
-        if not torch_parts and outline.engines == 1
-        else f"{outline.engines} engines, {torch_parts} in torch"
-    )
+    engines = "one engine" if outline.engines == 1 else f"{outline.engines} engines"
+    what = f"{engines}, {torch_parts} in torch" if torch_parts else engines
     yield f"{outline.name}: {what}, for {outline.backend}"
     why = {one.node: one.why for one in outline.left}
     for number, part in enumerate(outline.parts):
