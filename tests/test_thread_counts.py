@@ -87,7 +87,9 @@ def test_a_module_runs_with_the_number_of_its_settings(interpreter: str) -> None
 
 def test_numbers_of_threads_are_in_no_key() -> None:
     """They say how an engine runs, and the code of one runs with any number."""
-    assert Settings.of({name: {"intra": 1} for name in AT_RUN_TIME}).document() == Settings().document()
+    given = {"threads": {"intra": 1}, "build_processes": 2}
+    assert set(given) == AT_RUN_TIME
+    assert Settings.of(given).document() == Settings().document()
 
 
 @pytest.mark.parametrize(

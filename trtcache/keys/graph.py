@@ -99,6 +99,19 @@ def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool
     return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
 
 
+def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
+    """Return why nothing tells what an operator computes, or None: an engine's handle is of one process for ever."""
+    name = target._schema.name
+    if name == _LIVE_ENGINE:
+        return "it is an engine of this process; compile the model without"
+    if not is_foreign(target, declared):
+        return None
+    return (
+        f"custom operator {name} can change without its name doing so; "
+        f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
+    )
+
+
 def _operator(target: object) -> str:
     """Return how a record calls an operator: by name, and a custom one by its whole schema."""
     if isinstance(target, torch._ops.OpOverload) and target.namespace not in TORCHS_OWN:
@@ -191,17 +204,8 @@ class _Writer:
             )
 
     def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
-        if target._schema.name == _LIVE_ENGINE:
-            raise CanonicalizationError(
-                f"graph node {name}", "it is an engine of this process; compile the model without"
-            )
-        if not is_foreign(target, self._declared):
-            return
-        raise CanonicalizationError(
-            f"graph node {name}",
-            f"custom operator {target._schema.name} can change without its name doing so; "
-            f"declare its version: settings={{'operator_versions': {{{target._schema.name!r}: '1'}}}}",
-        )
+        if why := why_unknown(target, self._declared):
+            raise CanonicalizationError(f"graph node {name}", why)
 
     def _argument(self, argument: Any, node: fx.Node) -> Json:
         if isinstance(argument, fx.Node):

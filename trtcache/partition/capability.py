@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.keys.graph import is_foreign
+from trtcache.keys.graph import why_unknown
 from trtcache.lowering.text import operator_name
 from trtcache.partition.division import LeftInTorch
 from trtcache.partition.nodes import depends_on_values, is_check, is_item, is_number, is_step
@@ -52,12 +52,8 @@ def _why(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], 
         return str(marked)
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        if is_foreign(target, declared):
-            name = target._schema.name
-            return (
-                f"custom operator {name} can change without its name doing so; "
-                f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
-            )
+        if why := why_unknown(target, declared):
+            return why
     elif not is_number(node) and getattr(target, "__module__", None) not in _FUNCTIONS:
         return f"{operator_name(target)} is no operator of a known version"
     return why_not(node)
