@@ -16,7 +16,7 @@ def measure(folder: Path, rounds: int) -> Samples:
     """Return the figures of new processes with new caches; the two ways take turns."""
     figures = []
     for number in range(min(rounds, 3)):
-        found = {}
+        found: dict[str, float] = {}
         for way, processes in (("one", 1), ("two", 2)):
             place = folder / f"{way}-{number}"
             environment = {"TRTCACHE_DIR": str(place / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor")}
