@@ -36,11 +36,12 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _operators_listed_once() -> Iterator[None]:
+def _quicker_torch() -> Iterator[None]:
     """Make the many exports of a session quicker."""
     from tests.keys.tracing import operators_listed_once
+    from tests.untraced import torch_untraced
 
-    with operators_listed_once():
+    with operators_listed_once(), torch_untraced():
         yield
 
 
