@@ -24,7 +24,7 @@ def test_the_python_of_the_document_runs(
 ) -> None:
     """All blocks, in their order, with nothing but what they say."""
     monkeypatch.setenv("TRTCACHE_DIR", str(engines))
-    assert len(BLOCKS) == TEXT.count("```python") == 2
+    assert len(BLOCKS) == TEXT.count("```python") == 3
     exec("\n".join(BLOCKS), {})  # noqa: S102  # the document's own code
     printed = capsys.readouterr().out
     assert printed.startswith("torch.Size([16, 8]) 100\n2 runners, 1 threads for each call (runners), ")

@@ -21,8 +21,10 @@ from trtcache.partition.dividing import everything_in_torch, in_torch
 from trtcache.request import collector_paused, exported_of, frozen_request, keyed, request_for
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.schedule import Plan, Schedule, weights_of
+from trtcache.runtime.inter_op import InterOp
+from trtcache.runtime.schedule import Schedule, weights_of
 from trtcache.runtime.signature import CallSignature
+from trtcache.runtime.steps import Plan
 from trtcache.shortcut import Shortcut
 from trtcache.supply import partition, supply
 from trtcache.values import CacheKey
@@ -209,7 +211,8 @@ def _in_parts(
     if failed:
         division = in_torch(division, program, failed)
     report.left = division.left
-    return Schedule(Plan(division, program.interface, program.device), engines, weights, program.constants)
+    plan, inter_op = Plan(division, program.interface, program.device), InterOp(request.settings.threads)
+    return Schedule(plan, engines, weights, program.constants, inter_op)
 
 
 def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
@@ -351,7 +354,7 @@ def entry_for(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere
 def _frozen_before(request: Request, cache: Cache) -> Entry | None:
     """Return the entry of these weights alone, if there is one and none that takes others."""
     holder, key = cache.layers.holder, request.key
-    if not isinstance(key, CacheKey) or holder(key.digest):
+    if not request.backend.capabilities.bakes_weights or not isinstance(key, CacheKey) or holder(key.digest):
         return None
     alone = frozen_request(request)
     if alone is None or not isinstance(alone.key, CacheKey) or not holder(alone.key.digest):

@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trtcache.errors import SettingsError
@@ -18,7 +18,6 @@ from trtcache.named_fields import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from threading import Lock
 
 T = TypeVar("T")
 
@@ -36,7 +35,8 @@ class Threads:
 
     Attributes:
         intra: threads that work on one call together.
-        inter: calls that run side by side where nobody says how many (``CompiledModule.runners``).
+        inter: calls that run side by side where nobody says how many (``CompiledModule.runners``), and parts of one
+            call that do; where it is None parts run one after the other.
     """
 
     intra: int | None = None
@@ -63,6 +63,7 @@ class Threads:
 
 
 _UNSAID = Threads()
+_BEGINNING: dict[int, Lock] = {}
 _chosen: ContextVar[Threads] = ContextVar("trtcache_threads", default=_UNSAID)
 
 
@@ -113,22 +114,23 @@ def chosen() -> Threads:
     return _chosen.get()
 
 
-def begin(intra: int, alone: Lock) -> None:
-    """Set the number of a thread that has just begun, for as long as it lives.
+def begin(intra: int, inter: int | None = None) -> None:
+    """Set the numbers of a thread that has just begun, for as long as it lives.
 
-    torch makes it the process's number as well, with which new threads begin; so another thread puts that one back.
-    ``alone`` is held meanwhile: another beginner would take this number for the process's.
+    torch makes the first the process's number as well, with which new threads begin; so another thread puts that one
+    back. One thread begins at a time: another beginner would take this number for the process's.
     """
     import torch
 
-    with alone:
+    with _BEGINNING.setdefault(os.getpid(), Lock()):  # in a fork the parent's may be locked for ever
         before = torch.get_num_threads()
-        torch.set_num_threads(intra)
-        with suppress(RuntimeError):  # the interpreter is ending and starts no threads
-            thread = Thread(target=torch.set_num_threads, args=(before,))
-            thread.start()
-            thread.join()
-    _chosen.set(Threads(intra))
+        if before != intra:
+            torch.set_num_threads(intra)
+            with suppress(RuntimeError):  # the interpreter is ending and starts no threads
+                thread = Thread(target=torch.set_num_threads, args=(before,))
+                thread.start()
+                thread.join()
+    _chosen.set(Threads(intra, inter))
 
 
 def run_with(intra: int, call: Callable[[Any], T], argument: Any) -> T:

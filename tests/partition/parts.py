@@ -64,6 +64,18 @@ class Twice(nn.Module):
         return made
 
 
+class Towers(nn.Module):
+    """Equal towers with other weights, each with an input of its own, whose results meet."""
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.towers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(count))
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.cat([tower(one) for tower, one in zip(self.towers, inputs, strict=True)], -1)
+
+
 def inputs(batch: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return inputs of ``Attention``."""
     return torch.randn(batch, 5, 8), torch.randn(batch, 5)

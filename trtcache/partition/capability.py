@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,14 +9,12 @@ import torch
 from trtcache.keys.graph import why_unknown
 from trtcache.lowering.text import operator_name
 from trtcache.partition.division import LeftInTorch
-from trtcache.partition.nodes import depends_on_values, is_check, is_item, is_number, is_step
+from trtcache.partition.nodes import FUNCTIONS, depends_on_values, is_check, is_item, is_number, is_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from torch import fx
-
-_FUNCTIONS = {operator.add.__module__, math.sqrt.__module__, "torch"}
 
 ON_VALUES = "a size depends on values, which is known only when the program runs"
 CHECK = "it checks sizes"
@@ -54,7 +50,7 @@ def _why(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], 
     if isinstance(target, torch._ops.OpOverload):
         if why := why_unknown(target, declared):
             return why
-    elif not is_number(node) and getattr(target, "__module__", None) not in _FUNCTIONS:
+    elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
         return f"{operator_name(target)} is no operator of a known version"
     return why_not(node)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.common_subexpressions import draws, is_random
+from trtcache.lowering.common_subexpressions import TORCHS_OWN, draws, is_random
 from trtcache.lowering.visibility import is_view
 
 if TYPE_CHECKING:
     from torch import fx
+
+FUNCTIONS = frozenset({operator.add.__module__, math.sqrt.__module__, "torch"})
+"""Modules of functions, other than operators, that do nothing but compute."""
 
 _NUMBERS = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
@@ -66,3 +70,16 @@ def is_ordered(node: fx.Node) -> bool:
     if node.op != "call_function" or is_check(node):
         return False
     return draws(node) if is_random(node.target) else node.is_impure()
+
+
+def keeps_its_turn(node: fx.Node) -> bool:
+    """Say whether a node runs in one order among others of its kind, also where parts run side by side.
+
+    Custom operators do: one may have an effect, or draw random numbers, without saying so.
+    """
+    if node.op != "call_function":
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace not in TORCHS_OWN or is_ordered(node)
+    return getattr(target, "__module__", None) not in FUNCTIONS

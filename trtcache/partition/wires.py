@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,6 +58,4 @@ Wire: TypeAlias = Input | Weight | Constant | Made | Size | Carrier
 
 def size_of(written: Json) -> Size:
     """Return the wire of a size."""
-    import json
-
     return Size(json.dumps(written))

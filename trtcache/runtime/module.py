@@ -18,7 +18,7 @@ from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
 from trtcache.runtime.refitting import beside, refit
 from trtcache.runtime.report import RefitReport
-from trtcache.runtime.runners import Runners, report_on, side_by_side
+from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
 from trtcache.runtime.verification import Examples, compare, eager, tolerance_of
 from trtcache.thread_counts import Threads
 from trtcache.weights import Fitted, check, fit
@@ -245,7 +245,7 @@ class CompiledModule:
 
         Args:
             count: how many; by default what ``trtcache.threads`` or the settings say, or else what the cores have room
-                for.
+                for. Where it is given, what they say is for the parts of each call.
             intra: how many threads work on each call; by default the number in force here, or a share of the cores
                 where nobody chose one.
 
@@ -257,13 +257,14 @@ class CompiledModule:
         """
         Threads(intra, count)
         found = thread_counts.in_force(self.threads)
+        parts = 1 if count is None else parts_at_once(self._gate.engine, found)
         count = count or (max(1, found.cores // intra) if intra and found.inter_from == "cores" else found.inter)
         changing = any(weight.is_mutated for weight in self._interface.weights)
         with self._refitting:
             engine, why_not = side_by_side(self._gate.engine, count, changes_weights=changing)
             if engine is not self._gate.engine:
                 self._gate.open(engine)
-        return Runners(self, report_on(count, intra, found, why_not))
+        return Runners(self, report_on(count, intra, found, why_not, inter=parts))
 
     def with_weights(self, state: Mapping[str, torch.Tensor]) -> CompiledModule:
         """Return another module of the same engine, with these weights; this one keeps its own.

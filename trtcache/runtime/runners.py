@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ class RunnersReport:
         intra_from: who said so; ``shared out`` where nobody did and the runners share the cores.
         cores: those that this process may use.
         why_not: why calls run one after the other all the same; empty where they run side by side.
+        inter: how many parts of each call run side by side.
     """
 
     runners: int
@@ -46,6 +46,7 @@ class RunnersReport:
     intra_from: str
     cores: int
     why_not: str = ""
+    inter: int = 1
 
     @property
     def side_by_side(self) -> bool:
@@ -55,18 +56,22 @@ class RunnersReport:
     @property
     def crowding(self) -> str:
         """A sentence with numbers where there are more threads than cores; else empty."""
-        wanted = self.runners * self.intra
+        wanted = self.runners * self.inter * self.intra
         if wanted <= self.cores:
             return ""
         fitting = min(self.runners, self.cores)
+        parts = f"{self.inter} parts at once of " if self.inter > 1 else ""
+        alone = " with trtcache.threads(inter=1)" if parts else ""
         return (
-            f"{self.runners} runners with {self.intra} threads each ({self.intra_from}) are {wanted} threads on "
-            f"{self.cores} cores; runners({fitting}, intra={self.cores // fitting}) fits"
+            f"{self.runners} runners with {parts}{self.intra} threads each ({self.intra_from}) are {wanted} threads on "
+            f"{self.cores} cores; runners({fitting}, intra={self.cores // fitting}){alone} fits"
         )
 
     def __str__(self) -> str:
         how = "side by side" if self.side_by_side else f"one after the other: {self.why_not}"
-        numbers = f"{self.runners} runners, {self.intra} threads for each call ({self.intra_from}), {self.cores} cores"
+        each = f"part ({self.inter} at once)" if self.inter > 1 else "call"
+        threads = f"{self.intra} threads for each {each} ({self.intra_from})"
+        numbers = f"{self.runners} runners, {threads}, {self.cores} cores"
         return f"{numbers}; calls run {how}" + (f"\n  {self.crowding}" if self.crowding else "")
 
 
@@ -144,19 +149,25 @@ class Runners:
 
     def _pool(self) -> ThreadPoolExecutor:
         # New threads begin with the process's number of threads, not with their caller's.
-        arguments = (self.report.intra, threading.Lock())
+        arguments = (self.report.intra, self.report.inter)
         return ThreadPoolExecutor(
             self.report.runners, "trtcache-runner", initializer=thread_counts.begin, initargs=arguments
         )
 
 
-def report_on(runners: int, intra: int | None, found: InForce, why_not: str) -> RunnersReport:
+def report_on(runners: int, intra: int | None, found: InForce, why_not: str, *, inter: int = 1) -> RunnersReport:
     """Return how so many runners run. Where nobody says how many threads a call has, they share the cores."""
-    if intra is not None:
-        return RunnersReport(runners, intra, "runners", found.cores, why_not)
-    if found.intra_from == "cores":
-        return RunnersReport(runners, max(1, found.cores // runners), "shared out", found.cores, why_not)
-    return RunnersReport(runners, found.intra, found.intra_from, found.cores, why_not)
+    intra_from = "runners"
+    if intra is None:
+        intra, intra_from = found.intra, found.intra_from
+        if intra_from == "cores":
+            intra, intra_from = max(1, found.cores // (runners * inter)), "shared out"
+    return RunnersReport(runners, intra, intra_from, found.cores, why_not, inter)
+
+
+def parts_at_once(engine: Engine, found: InForce) -> int:
+    """Return how many parts of a call run side by side: as many as somebody chose, if the program has them."""
+    return 1 if found.inter_from == "cores" else min(found.inter, getattr(engine, "at_once", 1))
 
 
 def side_by_side(engine: Engine, calls: int, *, changes_weights: bool) -> tuple[Engine, str]:

@@ -1,4 +1,4 @@
-"""Runs a program in its parts: engines and what stays in torch, one after the other.
+"""Runs a program in its parts: engines and what stays in torch, one after the other or side by side.
 
 To a compiled module it is an engine like any other: it takes the program's inputs, gives its results, and is refitted
 with the weights of the whole program.
@@ -6,102 +6,32 @@ with the weights of the whole program.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends.protocol import Engine, Parallel
-from trtcache.errors import IncompatibleEngineError
+from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.lowering.expressions import evaluate
 from trtcache.partition.division import EnginePart
-from trtcache.partition.wires import Carrier, Constant, Input, Made, Size, Weight
-from trtcache.runtime.inputs import InputCheck, bind_sizes
+from trtcache.runtime.inter_op import Call, InterOp, TorchState
+from trtcache.runtime.precedence import Precedence
+from trtcache.thread_counts import Threads, run_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trtcache.lowering.interface import Interface
     from trtcache.partition.division import Division
-    from trtcache.partition.wires import Wire
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A part with the places of what it takes, of what it makes, and of what nobody needs after it."""
-
-    part: int
-    check: InputCheck | None
-    takes: tuple[int, ...]
-    gives: tuple[int, ...]
-    frees: tuple[int, ...]
-
-
-class Plan:
-    """What is the same for all weights: which part runs when, and where its values are.
-
-    Attributes:
-        division: the parts.
-        interface: the program's border.
-        steps: the parts in order.
-        results: the places of what the program gives.
-        stores: the weights that a call changes, and the places of their new contents.
-    """
-
-    def __init__(self, division: Division, interface: Interface, device: torch.device) -> None:
-        """Give each value a place."""
-        self.division, self.interface = division, interface
-        self._device = device
-        self._places: dict[Wire, int] = {Input(place): place for place in range(len(interface.inputs))}
-        self.results = tuple(map(self._place, division.results))
-        self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)
-        self.steps = self._freed([self._step(number) for number in range(len(division.parts))])
-        places = self._places.items()
-        self.weights = tuple((wire.name, place) for wire, place in places if isinstance(wire, Weight))
-        self.constants = tuple((wire.name, place) for wire, place in places if isinstance(wire, Constant))
-        self.sizes = tuple((json.loads(wire.text), place) for wire, place in places if isinstance(wire, Size))
-        self.carriers = tuple(
-            (json.loads(wire.size.text), place) for wire, place in places if isinstance(wire, Carrier)
-        )
-        self.count = len(self._places)
-
-    def _place(self, wire: Wire) -> int:
-        return self._places.setdefault(wire, len(self._places))
-
-    def _step(self, number: int) -> Step:
-        part = self.division.parts[number]
-        check = None
-        if isinstance(part, EnginePart):
-            check = InputCheck(
-                part.program.interface, part.program.device, lambda leaf: f"input {leaf} of part {number}"
-            )
-        takes = tuple(map(self._place, part.takes))
-        gives = tuple(self._place(Made(number, place)) for place in range(part.gives))
-        return Step(number, check, takes, gives, ())
-
-    def _freed(self, steps: list[Step]) -> tuple[Step, ...]:
-        """Note after which step each made value is needed no more."""
-        kept = {*self.results, *(place for _, place in self.stores)}
-        made = {place for wire, place in self._places.items() if isinstance(wire, Made)}
-        freed = []
-        for step in reversed(steps):
-            frees = tuple(place for place in (*step.takes, *step.gives) if place not in kept and place in made)
-            kept.update(frees)
-            freed.append(Step(step.part, step.check, step.takes, step.gives, tuple(dict.fromkeys(frees))))
-        return tuple(reversed(freed))
-
-    def sizes_of(self, inputs: Sequence[torch.Tensor]) -> dict[int, int]:
-        """Return the program's symbols for the inputs of a call."""
-        return bind_sizes(self.interface.inputs, inputs)
-
-    def empty(self, size: int) -> torch.Tensor:
-        """Return a tensor that has a size and nothing else."""
-        return torch.empty((size, 0), device=self._device)
+    from trtcache.runtime.steps import Plan, Step
 
 
 class Schedule(Engine):
-    """A program in parts, with weights in it."""
+    """A program in parts, with weights in it.
+
+    Attributes:
+        at_once: how many parts of a call can run side by side at most.
+    """
 
     def __init__(
         self,
@@ -109,6 +39,7 @@ class Schedule(Engine):
         engines: Mapping[int, Engine],
         weights: Mapping[str, torch.Tensor],
         constants: Mapping[str, torch.Tensor],
+        inter_op: InterOp | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -117,8 +48,14 @@ class Schedule(Engine):
             engines: live engines with weights in them, by the numbers of their parts.
             weights: the whole program's weights.
             constants: its constants.
+            inter_op: how parts run side by side; by default as ``trtcache.threads`` alone says.
         """
         self._plan, self._engines, self._weights, self._constants = plan, engines, weights, constants
+        self._inter_op = inter_op or InterOp(Threads())
+        self._order = Precedence.of(plan.needs, [plan.turns, *_shared(engines)])
+        # A GPU's calls are enqueued in its thread's own stream, and run side by side as it is.
+        self.at_once = self._order.at_once if plan.device.type == "cpu" else 1
+        self._is_unlocked = False
         self.shares_weights = all(engine.shares_weights for engine in engines.values())
         self._template: list[Any] = [None] * plan.count
         for name, place in plan.weights:
@@ -140,7 +77,7 @@ class Schedule(Engine):
             number: engine.refit(weights_of(self._plan.division, number, weights))
             for number, engine in self._engines.items()
         }
-        return Schedule(self._plan, engines, weights, self._constants)
+        return Schedule(self._plan, engines, weights, self._constants, self._inter_op)
 
     def parallel(self, calls: int) -> Schedule:
         """Return the same parts, of which each can have this many calls in it at once.
@@ -153,7 +90,8 @@ class Schedule(Engine):
             if not isinstance(engine, Parallel):
                 raise IncompatibleEngineError(f"part {number}", f"{type(engine).__name__} has no way for it")
             engines[number] = engine.parallel(calls)
-        return Schedule(self._plan, engines, self._weights, self._constants)
+        inter_op = InterOp(self._inter_op.threads, calls=calls)
+        return Schedule(self._plan, engines, self._weights, self._constants, inter_op)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the parts."""
@@ -162,14 +100,45 @@ class Schedule(Engine):
         with torch.no_grad():
             if plan.sizes or plan.carriers:
                 self._put_sizes(values, inputs)
-            for step in plan.steps:
-                taken = [values[place] for place in step.takes]
-                made = self._calls[step.part](taken if step.check is None else step.check(taken))
-                for place, value in zip(step.gives, made, strict=True):
-                    values[place] = value
-                for place in step.frees:
-                    values[place] = None
+            crew = self._inter_op.crew(self.at_once) if self.at_once > 1 else None
+            state = TorchState.here() if crew else None
+            if crew is None or state is None:
+                for step in plan.steps:
+                    self._step(step, values)
+                    for place in step.frees:
+                        values[place] = None
+            else:
+                self._unlock()
+                run_with(crew.intra, self._call_of(values, state).finish, crew)
             return self._finished(values)
+
+    def _step(self, step: Step, values: list[Any]) -> None:
+        taken = [values[place] for place in step.takes]
+        made = self._calls[step.part](taken if step.check is None else step.check(taken))
+        for place, value in zip(step.gives, made, strict=True):
+            values[place] = value
+
+    def _call_of(self, values: list[Any], state: TorchState) -> Call:
+        """Return a call whose parts run side by side; a value is forgotten when the last that has it is done."""
+        steps, users = self._plan.steps, self._plan.users.copy()
+
+        def release(number: int) -> None:
+            for place in steps[number].lets_go:
+                users[place] -= 1
+                if not users[place]:
+                    values[place] = None
+
+        return Call(self._order, lambda number: self._step(steps[number], values), release, state)
+
+    def _unlock(self) -> None:
+        """Exchange the engines for such as run without the interpreter's lock, where there are such.
+
+        No lock, which a fork could find locked: threads that come at once may exchange them twice.
+        """
+        if not self._is_unlocked:
+            self._engines = {number: _unlocked(engine) for number, engine in self._engines.items()}
+            self._calls = [self._call(number) for number in range(len(self._plan.steps))]
+            self._is_unlocked = True
 
     def _put_sizes(self, values: list[Any], inputs: Sequence[torch.Tensor]) -> None:
         sizes = self._plan.sizes_of(inputs)
@@ -191,6 +160,21 @@ class Schedule(Engine):
             for (weight, _), content in zip(self._stored, contents, strict=True):
                 weight.copy_(content)
         return results
+
+
+def _shared(engines: Mapping[int, Engine]) -> list[list[int]]:
+    """Return the parts that one and the same engine runs, which nobody promises to have room for two of them."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for number in sorted(engines):
+        found[id(engines[number])].append(number)
+    return list(found.values())
+
+
+def _unlocked(engine: Engine) -> Engine:
+    try:
+        return engine.parallel(1) if isinstance(engine, Parallel) else engine
+    except (IncompatibleEngineError, RunError):
+        return engine
 
 
 def _apart(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
