@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 
 import trtcache
+from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.runtime.inputs import InputCheck
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.report import Figures
 
 INPUTS = 8
 
@@ -40,3 +43,15 @@ def measure(_folder: Path, _rounds: int) -> Samples:
 def _check(tensors: list[torch.Tensor], dynamic_shapes: object) -> InputCheck:
     program = trtcache.lower(Sum(), tuple(tensors), dynamic_shapes=dynamic_shapes)
     return InputCheck(program.interface, program.device, str)
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    fixed_s = median(figures, "fixed_s")
+    rows = [
+        ("fixed sizes", span(figures["fixed_s"])),
+        ("a dynamic size", span(figures["dynamic_s"])),
+        ("fixed sizes in another layout, all copied", span(figures["copied_s"])),
+    ]
+    promise = Promise("checks of a call with 8 inputs", seconds(fixed_s), "at most 20 us", fixed_s <= 20e-6)
+    return "\n".join(["## The checks of a call\n", table(("8 tensors", "time of a call"), rows), promised(promise)])

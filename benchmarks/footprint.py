@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.report import Figures, Promise, median, seconds, table
 from benchmarks.timing import Samples, child, gathered
 
 _IMPORT_ROUNDS = 9
@@ -51,3 +52,14 @@ if __name__ == "__main__":
     from trtcache import Cache  # noqa: F401  # what a program with its own builder needs
 
     print(json.dumps({"import_s": imported_s - began_s, "import_cache_s": time.perf_counter() - began_s}))
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    import_s, install_bytes = median(figures, "import_s"), median(figures, "install_bytes")
+    rows = [
+        Promise("`import trtcache`", seconds(import_s), "under 50 ms", import_s < 0.050).row,
+        ("`from trtcache import Cache`", seconds(median(figures, "import_cache_s")), "", ""),
+        Promise("base install", f"{install_bytes / 1e6:.0f} MB", "under 60 MB", install_bytes < 60e6).row,
+    ]
+    return "\n".join(["## Footprint without torch\n", table(("what", "found", "promised", "kept"), rows)])

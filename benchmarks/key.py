@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trtcache
+from benchmarks.report import median, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.keys.graph import graph_records
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.report import Figures
 
 
 def measure(_folder: Path, rounds: int) -> Samples:
@@ -27,3 +30,13 @@ def measure(_folder: Path, rounds: int) -> Samples:
         "graph_s": hashed,
         "graph_node_s": [value / nodes for value in hashed],
     }
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    rows = [
+        ("passes and slots", span(figures["lower_s"]), seconds(median(figures, "lower_node_s"))),
+        ("digest of the graph", span(figures["graph_s"]), seconds(median(figures, "graph_node_s"))),
+    ]
+    title = f"## Lowering and key\n\nThe model above, {median(figures, 'nodes_count'):.0f} nodes after the passes.\n"
+    return "\n".join([title, table(("part", "time", "for each node"), rows)])

@@ -13,6 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.keys.graph import graph_records
 from trtcache.lowering.capture import Marked, Role
@@ -21,6 +22,8 @@ from trtcache.lowering.program import LoweredProgram, finish
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from benchmarks.report import Figures
 
 aten = torch.ops.aten
 
@@ -104,3 +107,23 @@ def torch_key_s(size: int, rounds: int, *, is_dynamic: bool) -> list[float]:
     inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
     module.recompile()
     return per_call_s(lambda: compiled_fx_graph_hash(module, inputs, {}, []), calls=1, batches=rounds)
+
+
+KINDS = ("fixed", "symbolic")
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    rows = []
+    for kind in KINDS:
+        small, large = (figures[f"{kind}_{size}_node_s"] for size in ("small", "large"))
+        rows.append((f"{kind} sizes", span(small), span(large), span(figures[f"{kind}_torch_node_s"])))
+    header = ("time for each node", "10,000 nodes", "100,000 nodes", "torch's `FxGraphCache`, 10,000 nodes")
+    fixed_s, symbolic_s = (median(figures, f"{kind}_small_node_s") for kind in KINDS)
+    growth = max(median(figures, f"{kind}_large_node_s") / median(figures, f"{kind}_small_node_s") for kind in KINDS)
+    kept = [
+        Promise("a node of a graph of 10,000", seconds(fixed_s), "at most 15 us", fixed_s <= 15e-6),
+        Promise("the same with symbolic sizes", seconds(symbolic_s), "at most 30 us", symbolic_s <= 30e-6),
+        Promise("a node of 100,000, of one of 10,000", f"{growth:.2f}x", "at most 2x; 10x if quadratic", growth <= 2),
+    ]
+    return "\n".join(["## Keys of large graphs\n", table(header, rows), promised(*kept)])

@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, clean_environment, process_s, timed
 from trtcache.store.catalog import rebuild
 from trtcache.store.disk import DiskStore
@@ -16,6 +17,8 @@ from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.report import Figures
 
 ENTRIES = 10_000
 COMMAND = [sys.executable, "-m", "trtcache_cli", "ls"]
@@ -67,3 +70,20 @@ def _drain(reader: int) -> None:
             pass
     except OSError:  # Linux answers EIO once the other end is closed
         return
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    labels = {
+        "terminal_s": "on a terminal: the first 200",
+        "terminal_all_s": "on a terminal, `--limit 0`: all",
+        "pipe_s": "in a pipe: all",
+        "json_s": "`--json`: all",
+        "index_lost_s": "in a pipe, after `rm index.sqlite`",
+    }
+    rows = [(label, span(figures[name])) for name, label in labels.items()]
+    worst_s = max(median(figures, name) for name in labels if name != "index_lost_s")
+    promise = Promise("the slowest default form", seconds(worst_s), "under 0.6 s", worst_s < 0.6)
+    return "\n".join(
+        ["## `trtcache ls` of 10,000 entries\n", table(("form", "whole process"), rows), promised(promise)]
+    )

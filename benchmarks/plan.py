@@ -8,10 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.report import Promise, median, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
     import torch
+
+    from benchmarks.report import Figures
 
 SIZES = {"small": (16, 2500), "large": (23, 5000)}
 """How many square layers, and how wide: 400 MB and 2.3 GB of float32 weights."""
@@ -119,3 +122,16 @@ if __name__ == "__main__":
 
     name, folder = sys.argv[1:3]
     print(json.dumps(_build_file(folder) if name == FILE else _build(name, folder)))
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    rows = []
+    for name, most in (("small", 1.6), ("large", 1.2), ("file", 1.6)):
+        weights_bytes, peak_bytes = (median(figures, f"{name}.{what}_bytes") for what in ("weights", "peak"))
+        source = "of an ONNX file with external data, " if name == "file" else ""
+        what = f"a plan {source}of {weights_bytes / 1e9:.1f} GB of weights, built and stored"
+        found = f"{peak_bytes / weights_bytes:.2f} times the weights"
+        rows.append(Promise(what, found, f"at most {most} times", peak_bytes <= most * weights_bytes).row)
+    text = "The most resident memory beyond the model itself, mapped files included, by TensorRT-RTX on a CPU.\n"
+    return "\n".join(["## Memory of a build of a plan\n", text, table(("memory", "found", "promised", "kept"), rows)])

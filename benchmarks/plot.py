@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import PARTS, WAYS
+from benchmarks.model import PARTS, WAYS
 
 if TYPE_CHECKING:
     from pathlib import Path

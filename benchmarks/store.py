@@ -6,6 +6,7 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
+from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.store_ways import WAYS, content_of
 from benchmarks.timing import Samples, child, gathered, per_call_s, timed
 from tests.cli.crowd import KINDS, crowded
@@ -14,6 +15,8 @@ from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.report import Figures
 
 SIZES = {"1 KB": 1_000, "2 MB": 2_000_000, "100 MB": 100_000_000, "1 GB": 1_000_000_000}
 FEW, MANY = 1_000, 100_000
@@ -55,3 +58,44 @@ def _hits(folder: Path, rounds: int) -> Samples:
 def _processes(folder: Path, rounds: int) -> Samples:
     """Return how many entries of 2 MB one, four and eight processes take in a second, and in a CPU second."""
     return gathered([child(PROCESS, str(folder / "together")) for _ in range(min(3, rounds))])
+
+
+_STORE = """\
+## The store
+
+One artifact that does not compress, in memory before and after, on the disk of temporary files. Ours hashes and flushes
+what it puts and verifies what it gets; plain files and zstd (level 3) flush and verify nothing; `diskcache` does
+neither. The ways take turns; what was put is still in the system's own memory when it is read.
+"""
+
+
+def section(figures: Figures) -> str:
+    """Return what the page says of it."""
+    ways = {"ours": "ours", "diskcache": "`diskcache`", "plain": "plain file", "zstd": "zstd"}
+    rows = [
+        (f"{what} {label}", *(span(figures[f"{label}.{way}.{what}_s"]) for way in ways))
+        for label in ("1 KB", "2 MB", "100 MB", "1 GB")
+        for what in ("put", "get")
+    ]
+    get_s, hash_s = median(figures, "1 GB.ours.get_s"), median(figures, "1 GB.plain.get_and_hash_s")
+    few_s, many_s = median(figures, "hit_of_1000_s"), median(figures, "hit_of_100000_s")
+    four, eight = (median(figures, f"processes_{count}_per_cpu_s_count") for count in (4, 8))
+    together = [f"{median(figures, f'processes_{count}_per_s_count'):.0f}" for count in (1, 4, 8)]
+    read = f"get of 1 GB, of the speed of reading and hashing a plain file ({seconds(hash_s)})"
+    kept = [
+        Promise(read, f"{hash_s / get_s:.0%}", "at least 70 %", hash_s >= 0.7 * get_s),
+        Promise(
+            f"a hit of 100,000 entries ({seconds(many_s)}), of one of 1,000 ({seconds(few_s)})",
+            f"{many_s / few_s:.2f}x",
+            "0.8x to 1.2x",
+            0.8 <= many_s / few_s <= 1.2,
+        ),
+        Promise(
+            "gets of 2 MB in a CPU second of one of 8 processes, of one of 4",
+            f"{eight / four:.2f}x",
+            "at least 0.9x",
+            eight >= 0.9 * four,
+        ),
+    ]
+    processes = f"1, 4 and 8 processes together get {', '.join(together)} entries of 2 MB in a second.\n"
+    return "\n".join([_STORE, table(("", *ways.values()), rows), processes, promised(*kept)])
