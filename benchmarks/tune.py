@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Promise, median, seconds, table
+from benchmarks.report import Promise, median, promised, seconds, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
