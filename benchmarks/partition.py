@@ -38,7 +38,7 @@ _PARTITION = """\
 
 Four encoders that meet in an operator that stays in torch: four engines, built one after the other in one process, or
 two at once, each time in a new process with empty caches. Export and lowering are not in it; starting processes is.
-Run, they take turns in one process, with one intra-op thread for each engine and `inter` 1 or 2; the largest encoder has
+Run, they take turns in one process, with one intra-op thread for each engine and `inter` 1 or 2; the largest has
 half of the work, so that two cannot be twice as fast as one.
 """
 
