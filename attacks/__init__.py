@@ -9,6 +9,7 @@ from __future__ import annotations
 
 NAMES = (
     "bombs",
+    "exchanged_names",
     "hostile_index",
     "hostile_names",
     "poisoning",

@@ -6,8 +6,11 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from trtcache.store.events import Event, EventLog, read_from
 from trtcache.store.folders import Folders
+from trtcache.store.sums import retire
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,3 +83,30 @@ def test_a_log_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> No
     (tmp_path / "events" / "h.jsonl").unlink()
     os.mkfifo(tmp_path / "events" / "h.jsonl")
     log_in(tmp_path).append("hit")
+
+
+def test_no_line_goes_to_another_file_by_a_hard_link(tmp_path: Path) -> None:
+    """What has a second name somewhere is not written to: events go to the log after it."""
+    canary = tmp_path / "canary"
+    canary.write_text("alive")
+    log = log_in(tmp_path)
+    log.append("hit")
+    for name in ("h.jsonl", "h.sums"):
+        (log.directory / name).unlink(missing_ok=True)
+        (log.directory / name).hardlink_to(canary)
+    for _ in range(2):
+        log.append("put")
+    assert [event.event for event in read_from(log.directory / "h+1.jsonl", 0)[0]] == ["put", "put"]
+    with pytest.raises(OSError, match="not a plain file"):
+        retire(log.directory, "h", kept=1)
+    assert canary.read_text() == "alive"
+
+
+def test_a_line_that_was_written_in_part_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next event has a line of its own."""
+    log, write = log_in(tmp_path), os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:9]))
+    log.append("hit")
+    monkeypatch.undo()
+    log.append("put")
+    assert [event.event for event in log.read()] == ["put"]

@@ -80,3 +80,34 @@ def test_a_sweep_takes_what_is_old_and_named(tmp_path: Path) -> None:
     assert sweep(tmp_path, ".tmp-", 1000) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-new", "entry"]
     assert sweep(tmp_path / "absent", "", 1000) == 0
+
+
+def test_a_small_file_that_does_not_read_back_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes less than it says leaves the old file; one that takes less and says so gets the rest."""
+    pwrite = os.pwrite
+    publish_bytes(tmp_path / "marker", b"old")
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, memoryview(data)[:2], offset))
+    publish_bytes(tmp_path / "marker", b"newer")
+    assert (tmp_path / "marker").read_bytes() == b"newer"
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:2], offset) and len(data))
+    with pytest.raises(OSError, match="does not read back"):
+        publish_bytes(tmp_path / "marker", b"newest")
+    assert (tmp_path / "marker").read_bytes() == b"newer"
+    assert [path.name for path in tmp_path.iterdir()] == ["marker"]
+
+
+def test_a_rename_whose_reply_was_lost_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS asks again and finds nothing to rename: the file's own identity under the new name tells."""
+    rename = Path.rename
+
+    def lost(self: Path, target: Path) -> None:
+        rename(self, target)
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(Path, "rename", lost)
+    publish_bytes(tmp_path / "marker", b"new")
+    assert (tmp_path / "marker").read_bytes() == b"new"
+    monkeypatch.setattr(Path, "rename", lambda self, _target: self.unlink() or rename(self, "gone"))
+    with pytest.raises(FileNotFoundError):
+        publish_bytes(tmp_path / "marker", b"newer")
+    assert (tmp_path / "marker").read_bytes() == b"new"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -45,3 +47,18 @@ def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
         holder.kill()
     with hold(path, timeout_s=5):
         pass
+
+
+def test_a_server_that_forgot_the_lock_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the unlock does not undo what was done under the lock, and the lock is free."""
+    flock = fcntl.flock
+
+    def forgotten(fd: int, how: int) -> None:
+        if how == fcntl.LOCK_UN:
+            raise OSError(errno.EIO, "Input/output error")
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", forgotten)
+    for _ in range(2):
+        with hold(tmp_path / "one.lock", timeout_s=0):
+            pass

@@ -382,7 +382,7 @@ class DiskStore:
         """
         self._require_writable("unpin an entry")
         with suppress(FileNotFoundError), self._folders.inside("pins") as pins:
-            (pins / digest).unlink()
+            (pins / digest).unlink(missing_ok=True)
             sync_directory(pins)
 
     def resolve(self, prefix: str) -> str:
@@ -459,9 +459,18 @@ class DiskStore:
         freed_bytes = self._swept((), TEMPORARY, temporary_ns) + self._swept(("quarantine",), "", quarantine_ns)
         for name in NOTES:
             freed_bytes += self._swept(("locks", name), "", quarantine_ns)
-        for name in folders(self.root):
-            freed_bytes += self._swept(("entries", name), TEMPORARY, temporary_ns)
+        for names in self._written():
+            freed_bytes += self._swept(names, TEMPORARY, temporary_ns)
         return freed_bytes
+
+    def _written(self) -> Iterator[tuple[str, ...]]:
+        """Yield the directories in which writers make temporary files."""
+        for name in folders(self.root):
+            yield "entries", name
+        if self.shared:  # whose permanent files have to have their mode when they get their name
+            yield from (("events",), ("pins",), ("locks",))
+            for name in folders(self.root, "locks"):
+                yield "locks", name
 
     def _swept(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
         with suppress(OSError), self._folders.inside(*names) as folder:

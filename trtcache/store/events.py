@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from trtcache.store.files import make_permanent
+from trtcache.store.files import is_plain, make_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,14 +96,19 @@ class EventLog:
                 self._append_in(directory, line)
 
     def _append_in(self, directory: Path, line: bytes) -> None:
-        fd = self._open_in(directory)
-        try:
-            os.write(fd, line)
-            full = os.fstat(fd).st_size >= self._limit_bytes
-        finally:
-            os.close(fd)
-        if full:
-            self._next(directory)
+        for _ in range(2):
+            fd = self._open_in(directory)
+            try:
+                ours = is_plain(os.fstat(fd))  # by a hard link a member could have lines written to another's file
+                if ours and os.write(fd, line) < len(line):
+                    os.write(fd, b"\n")  # so that it costs no other event
+                full = not ours or os.fstat(fd).st_size >= self._limit_bytes
+            finally:
+                os.close(fd)
+            if full:
+                self._next(directory)
+            if ours:
+                return
 
     def _open_in(self, directory: Path) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

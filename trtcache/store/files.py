@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -41,6 +42,7 @@ class TemporaryFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = file_mode(directory)
         self.fd = os.open(self.path, flags, 0o600)
+        self._made = os.fstat(self.fd)
         if mode != 0o600:
             os.fchmod(self.fd, mode)  # not by the umask, which is the whole process's
 
@@ -64,7 +66,12 @@ class TemporaryFile:
             OSError: a step failed.
         """
         self.close()
-        self.path.rename(path)
+        try:
+            self.path.rename(path)
+        except FileNotFoundError:
+            # NFS sends a request again whose reply was lost, and a rename that was made finds nothing then.
+            if not os.path.samestat(self._made, path.lstat()):
+                raise
         sync_directory(path.parent)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -75,18 +82,37 @@ class TemporaryFile:
                 self.path.unlink()
 
 
+def is_plain(found: os.stat_result) -> bool:
+    """Return whether this is a regular file with one name: what is written to it is written nowhere else."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
 def publish_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Make the small file ``path`` with this content: after a crash it is there as a whole or not at all.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or does not read back as it was written.
     """
     with TemporaryFile(path.parent) as temporary:
-        os.write(temporary.fd, data)
+        write_at(temporary.fd, data, 0)
         if mode is not None:
             os.fchmod(temporary.fd, mode)
         os.fsync(temporary.fd)
+        if os.pread(temporary.fd, len(data) + 1, 0) != data:
+            raise OSError(errno.EIO, "it does not read back as it was written", str(path))
         temporary.commit(path)
+
+
+def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of ``data`` at ``offset``, however many calls the kernel wants for it.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
 
 
 def sync_directory(directory: Path) -> None:

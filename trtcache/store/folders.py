@@ -103,7 +103,8 @@ def _rename(source: int, temporary: str, parent: int, name: str) -> None:
     try:
         os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=parent)
     except OSError as error:
-        os.rmdir(temporary, dir_fd=source)
+        with suppress(FileNotFoundError):  # NFS made it, lost the reply, and found nothing when it was asked again
+            os.rmdir(temporary, dir_fd=source)
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise FileExistsError(name) from error
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -245,7 +245,7 @@ def _set_aside(root: Path, reason: str) -> None:
     quarantine.mkdir(mode=0o700, exist_ok=True)
     for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
         path = root / name
-        if path.is_symlink() or path.exists():
+        with suppress(FileNotFoundError):
             path.rename(quarantine / f"{name}.{reason}.{time.time_ns()}")
 
 

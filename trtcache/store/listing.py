@@ -32,10 +32,10 @@ class Stored:
     inode: int
 
 
-def folders(root: Path) -> list[str]:
-    """Return the names of the directories that entries lie in; links are none."""
+def folders(root: Path, of: str = "entries") -> list[str]:
+    """Return the names of the directories that entries lie in, or their ``locks``; links are none."""
     try:
-        with os.scandir(root / "entries") as found:
+        with os.scandir(root / of) as found:
             return [one.name for one in found if _FOLDER_NAME.fullmatch(one.name) and one.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []

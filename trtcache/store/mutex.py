@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -68,9 +68,10 @@ class _Lock:
     def release(self) -> None:
         if self._fd in _opened():  # not in a forked child, where the number may be another file's
             _opened().discard(self._fd)
-            try:
+            # A server that was started anew may know the lock no longer and say EIO; what it was for is done.
+            with suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)  # for a child, too, that has not closed it yet
-            finally:
+            with suppress(OSError):
                 os.close(self._fd)
 
 

@@ -18,6 +18,7 @@ from blake3 import blake3
 from trtcache.errors import CorruptBlobError
 from trtcache.store.artifact import PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
 from trtcache.store.compression import decompress
+from trtcache.store.files import write_at
 from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
@@ -140,10 +141,7 @@ class ArtifactFile:
             OSError: it cannot be read, or the other cannot be written.
         """
         for offset in range(0, self.stat.st_size, _CHUNK_BYTES):
-            chunk = self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset))
-            while chunk:
-                written = os.pwrite(fd, chunk, offset)
-                chunk, offset = chunk[written:], offset + written  # the rest of a short write
+            write_at(fd, self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset)), offset)
 
     def _check_gaps(self) -> None:
         for start, end in gaps(self.header, self.prelude):

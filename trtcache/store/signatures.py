@@ -48,18 +48,18 @@ class Verdict:
         return f"{self.signer} ({self.reason})" if self.signer else self.reason
 
 
-def statement(version: int, header: bytes) -> bytes:
-    """Return what is signed for a header."""
-    return _CONTEXT + hash_bytes(struct.pack("<I", version) + header)
+def statement(version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
+    """Return what is signed for a header; ``context`` says of what kind of file, so that none counts as another."""
+    return context + hash_bytes(struct.pack("<I", version) + header)
 
 
-def sign(key: SecretKey, version: int, header: bytes) -> bytes:
+def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
     """Return a header's block of one signature.
 
     Raises:
         SettingsError: ``cryptography`` is not installed.
     """
-    signature = key.sign(statement(version, header))
+    signature = key.sign(statement(version, header, context))
     return b"%b:%b\n" % (key.public.raw.hex().encode(), signature.hex().encode())
 
 
@@ -76,7 +76,15 @@ def parse(block: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def judge(block: bytes, version: int, header: bytes, *, keys: Iterable[PublicKey], now_ns: int) -> Verdict:
+def judge(
+    block: bytes,
+    version: int,
+    header: bytes,
+    *,
+    keys: Iterable[PublicKey],
+    now_ns: int,
+    context: bytes = _CONTEXT,
+) -> Verdict:
     """Return what a block of signatures is worth to a reader who trusts ``keys``. One that counts is enough.
 
     Raises:
@@ -89,7 +97,7 @@ def judge(block: bytes, version: int, header: bytes, *, keys: Iterable[PublicKey
     except ValueError:
         return Verdict("malformed")
     known = list(keys)
-    verdicts = [_judge(one, statement(version, header), known, now_ns) for one in signatures]
+    verdicts = [_judge(one, statement(version, header, context), known, now_ns) for one in signatures]
     return min(verdicts, key=lambda one: _ORDER.index(one.reason))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.store.counters import Counters, Tally, count
 from trtcache.store.events import log_name, numbers, read_from
-from trtcache.store.files import make_permanent
+from trtcache.store.files import is_plain, make_permanent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,8 @@ def retire(directory: Path, host: str, *, kept: int = KEPT) -> None:
     make_permanent(path)
     fd = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
     try:
+        if not is_plain(os.fstat(fd)):
+            raise OSError(f"{path.name} is not a plain file")
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         known = {one.log for one in _read(path)}
         for log in (directory / log_name(host, number) for number in excess):

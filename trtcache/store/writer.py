@@ -27,6 +27,7 @@ from trtcache.store.artifact import (
     reserved_bytes,
 )
 from trtcache.store.compression import compressed_size, compressor
+from trtcache.store.files import write_at
 from trtcache.store.signatures import LINE_BYTES, sign
 
 if TYPE_CHECKING:
@@ -62,18 +63,6 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Heade
     header = header_of(draft, tuple(members), end)
     write_at(fd, encode_front(header, header_bytes, partial(sign, key) if key else None), 0)
     return header
-
-
-def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of ``data`` at ``offset``, however many calls the kernel wants for it.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view, offset = view[written:], offset + written
 
 
 @dataclass(frozen=True, slots=True)
