@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.crash.scenarios import content_of, fetch, key_of
+from tests.crash.scenarios import TRUST, content_of, fetch, key_of
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 def problems(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str]:
     """Return what is wrong with the store that a killed child left."""
-    store = DiskStore.open(root)
+    store = DiskStore.open(root, trust=TRUST)
     found = [*_entries(store, scenario, acknowledged), *_pins(store, scenario, acknowledged)]
     listed, there = {record.digest for record in load_records(store)}, {stored.digest for stored in store.scan()}
     load_records(store)  # a commit that failed half-way is rolled back by the first listing, its rows go with this one
-    rows = read_rows(root / INDEX_NAME)
+    rows = read_rows(store.index_root / INDEX_NAME)
     if not there == listed == set(rows or {}):
         found.append(f"{len(there)} entries, {len(listed)} listed, {len(rows or {})} in the index")
+    if scenario.newer and list((root / "quarantine").glob(f"{INDEX_NAME}*")):
+        found.append("the index was not migrated, and was set aside")
     store.sweep(temporary_s=-1)
     found += [f"left behind: {path.name}" for path in root.rglob(".tmp-*")]
     fetch(root, "after")

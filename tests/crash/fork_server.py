@@ -1,15 +1,15 @@
-"""Kill a process before each of its mutating calls, or let them fail, and look at the store that it leaves.
+"""Kill a process before each of its mutating calls, or let them go wrong, and look at the store that it leaves.
 
 Run under the shim: ``LD_PRELOAD=shim.so python -m tests.crash.fork_server SHIM DIRECTORY MOST MODE SCENARIO...``, where
-MODE is ``kill``, or ``one`` or ``all`` and the name of an errno: that call fails, or all from it on. Everything is
-imported once; each point is a forked child. A child tells an oracle pipe what the store has acknowledged. MOST is how
-many points are tried of each scenario, drawn by its name; 0 is all. Prints one JSON object: for each scenario how many
-calls it makes, how many of them were tried, and what was wrong.
+MODE is ``kill``, or ``one`` or ``all`` and how that call, or all from it on, go wrong: by the name of an errno, with a
+``short`` write, a ``lying`` one, or a ``lost`` reply. Everything is imported once; each point is a forked child. A
+child tells an oracle pipe what the store has acknowledged. MOST is how many points are tried of each scenario, drawn
+by its name; 0 is all. Prints one JSON object: for each scenario how many calls it makes, how many of them were tried,
+and what was wrong.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import json
@@ -20,17 +20,22 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from tests.crash.aftermath import problems
+from tests.crash.newer import schema
 from tests.crash.scenarios import SCENARIOS, Scenario, fetch, prepare
+from trtcache.errors import TrtcacheError
 
 Arm: TypeAlias = Callable[[int], None]
 
 NEVER = 1 << 30
-REACHED, NOT_REACHED = 0, 3
+REACHED, NOT_REACHED, REFUSED = 0, 3, 4
+HOW = {"short": "short_at", "lying": "lie_at", "lost": "lose_at"}
+"""How calls go wrong without an errno, and what arms the shim for that."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,12 @@ class Shim:
         library.crash_calls.restype = ctypes.c_long
         if mode == "kill":
             return cls(library.crash_at, library.crash_calls)
-        which, name = mode.split()
-        code = getattr(errno, name)
+        which, how = mode.split()
+        if how in HOW:
+            function = getattr(library, HOW[how])
+            function.argtypes = [ctypes.c_long, ctypes.c_long]
+            return cls(lambda n: function(n, n if which == "one" else NEVER), library.crash_calls)
+        code = getattr(errno, how)
         return cls(lambda n: library.fail_at(n, n if which == "one" else NEVER, code), library.crash_calls)
 
 
@@ -67,7 +76,9 @@ def run_child(shim: Shim, point: int, scenario: Scenario, root: Path) -> tuple[s
         shim.arm(point)
         try:
             scenario.run(root, lambda name: _tell(told, name))
-        except BaseException:  # noqa: BLE001  # the parent counts it
+        except BaseException as error:  # noqa: BLE001  # the parent counts it
+            if scenario.refuses and isinstance(error, OSError | TrtcacheError):
+                os._exit(REFUSED)
             traceback.print_exc()
             os._exit(1)
         calls = shim.calls()
@@ -83,7 +94,7 @@ def run_child(shim: Shim, point: int, scenario: Scenario, root: Path) -> tuple[s
 
 
 def _tell(told: int, name: str) -> None:
-    with contextlib.suppress(OSError):  # this write may be the one that fails
+    with suppress(OSError):  # this write may be the one that fails
         os.write(told, name.encode() + b"\n")
 
 
@@ -92,7 +103,7 @@ def copy_of(template: Path, root: Path, scenario: Scenario) -> None:
     shutil.rmtree(root, ignore_errors=True)
     if scenario.before:
         shutil.copytree(template, root)
-        root.chmod(0o700)
+        root.chmod(0o2770 if scenario.shared else 0o700)
 
 
 def points_of(name: str, calls: int, most: int) -> Iterable[int]:
@@ -106,6 +117,12 @@ def explore(shim: Shim, directory: Path, name: str, most: int) -> tuple[int, int
     scenario = SCENARIOS[name]
     template, root = directory / "template", directory / "root"
     prepare(template, scenario)
+    with schema(newer=scenario.newer):
+        return _explored(shim, template, root, name, most)
+
+
+def _explored(shim: Shim, template: Path, root: Path, name: str, most: int) -> tuple[int, int, list[str]]:
+    scenario = SCENARIOS[name]
     copy_of(template, root, scenario)
     acknowledged, calls, status = run_child(shim, NEVER, scenario, root)
     wrong = [] if status == NOT_REACHED and acknowledged else [f"left alone it ends with {status}"]
@@ -113,7 +130,7 @@ def explore(shim: Shim, directory: Path, name: str, most: int) -> tuple[int, int
     for point in points:
         copy_of(template, root, scenario)
         acknowledged, _, status = run_child(shim, point, scenario, root)
-        if status not in (REACHED, NOT_REACHED, -9):
+        if status not in (REACHED, NOT_REACHED, REFUSED, -9):
             wrong.append(f"call {point}: the child ended with {status}")
         try:
             wrong += [f"call {point}: {problem}" for problem in problems(root, scenario, acknowledged)]

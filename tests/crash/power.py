@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tests.crash.aftermath import problems
 from tests.crash.fork_server import NEVER, NOT_REACHED, REACHED, Shim, points_of, run_child
+from tests.crash.newer import schema
 from tests.crash.scenarios import SCENARIOS, Scenario, fetch, prepare
 
 if TYPE_CHECKING:
@@ -63,11 +64,14 @@ class Disk:
 def begin(disk: Disk, template: Path, scenario: Scenario) -> None:
     """Put what the scenario begins with on the disk, synced."""
     with disk.mounted() as root:
-        for old in (root, root.with_name("elsewhere")):
+        for old in (root, root.with_name("elsewhere"), root.with_name("below")):
             shutil.rmtree(old, ignore_errors=True)
         if scenario.before:
             shutil.copytree(template, root)
             root.chmod(0o700)
+        if scenario.below:
+            shutil.copytree(template.with_name("below"), root.with_name("below"))
+            root.with_name("below").chmod(0o700)
 
 
 def looked_at(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str]:
@@ -94,6 +98,12 @@ def explore(shim: Shim, disk: Disk, directory: Path, name: str, most: int) -> tu
     """Cut the power before the calls of a scenario, and after the last one."""
     scenario, template = SCENARIOS[name], directory / "template"
     prepare(template, scenario)
+    with schema(newer=scenario.newer):
+        return _explored(shim, disk, template, name, most)
+
+
+def _explored(shim: Shim, disk: Disk, template: Path, name: str, most: int) -> tuple[int, int, list[str]]:
+    scenario = SCENARIOS[name]
     begin(disk, template, scenario)
     with disk.mounted() as root:
         _, calls, status = run_child(shim, NEVER, scenario, root)

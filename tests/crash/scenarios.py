@@ -14,12 +14,18 @@ from trtcache.config import Config
 from trtcache.store import catalog, gc
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME
+from trtcache.store.sharing import share
+from trtcache.trust import Trust
 from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Ack: TypeAlias = Callable[[str], None]
+
+
+TRUST = Trust(required=False)
+"""Of a shared store, too, what matters here is that nothing is lost or wrong."""
 
 
 def key_of(name: str) -> CacheKey:
@@ -33,17 +39,21 @@ def content_of(name: str) -> bytes:
 
 
 def fetch(root: Path, name: str, *, more: Mapping[str, bytes] | None = None, **config: object) -> bool:
-    """Get or build one entry, with ``more`` members, through the whole door; return whether it was stored."""
-    base = replace(Config.from_environ({}), root=root, **config)  # type: ignore[arg-type]  # fields by name
+    """Get or build one entry, with ``more`` members, through the whole door; return whether it is stored there."""
+    base = replace(Config.from_environ({}), root=root, trust=TRUST, **config)  # type: ignore[arg-type]  # by name
     contents = {"artifact": content_of(name), **(more or {})}
     entry = Cache(config=base).fetch(key_of(name), lambda: contents, name=name)
     assert entry.read() == content_of(name)
-    return entry.path is not None
+    return entry.path is not None and root.resolve() in entry.path.parents
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is there before, what is done, and what may be missing after it."""
+    """What is there before, what is done, and what may be missing after it.
+
+    ``refuses`` says that it may end with an error of ours, as a command does and no build, and ``newer`` that the
+    index is of a version before that of the code.
+    """
 
     run: Callable[[Path, Ack], None]
     before: tuple[str, ...] = ()
@@ -54,6 +64,9 @@ class Scenario:
     below: str = ""
     no_index: bool = False
     may_unpin: bool = False
+    refuses: bool = False
+    shared: bool = False
+    newer: bool = False
 
 
 def first_put(root: Path, ack: Ack) -> None:
@@ -135,6 +148,12 @@ def rebuild_index(root: Path, ack: Ack) -> None:
     ack("rebuilt")
 
 
+def migrate_index(root: Path, ack: Ack) -> None:
+    """List the entries with code that has a later version of the index."""
+    catalog.load_records(DiskStore.open(root))
+    ack("migrated")
+
+
 def count(root: Path, ack: Ack) -> None:
     """Fold what the event logs have into the index, as ``trtcache stats`` does."""
     catalog.counters(DiskStore.open(root))
@@ -175,14 +194,16 @@ SCENARIOS = {
     "replace": Scenario(replace_entry, before=("one",), wanted=("one:new",)),
     "several members": Scenario(several_members, before=("one",), wanted=("many",)),
     "put that prunes": Scenario(put_that_prunes, before=OLD, wanted=("two",), may_go=OLD[:2], pin=OLD[2]),
-    "pin": Scenario(pin_entry, before=("one",)),
+    "shared": Scenario(second_put, before=("one",), wanted=("two",), shared=True),
+    "pin": Scenario(pin_entry, before=("one",), refuses=True),
     "damaged entry": Scenario(damaged_entry, before=("one",), wanted=("one",), may_go=("one",), damage="one"),
     "hit": Scenario(hit, before=("one",)),
     "copy up": Scenario(copy_up, before=("one",), wanted=("two",), below="two"),
-    "prune": Scenario(prune, before=OLD, may_go=OLD[:2], pin=OLD[2]),
-    "unpin": Scenario(unpin_entry, before=("one",), pin="one", may_unpin=True),
-    "rebuild index": Scenario(rebuild_index, before=OLD, no_index=True),
-    "count": Scenario(count, before=("one",)),
+    "prune": Scenario(prune, before=OLD, may_go=OLD[:2], pin=OLD[2], refuses=True),
+    "unpin": Scenario(unpin_entry, before=("one",), pin="one", may_unpin=True, refuses=True),
+    "rebuild index": Scenario(rebuild_index, before=OLD, no_index=True, refuses=True),
+    "migrate index": Scenario(migrate_index, before=OLD, newer=True, refuses=True),
+    "count": Scenario(count, before=("one",), refuses=True),
     "written in place": Scenario(written_in_place, wanted=("one",)),
     "renamed unsynced": Scenario(renamed_unsynced, wanted=("one",)),
 }
@@ -190,6 +211,8 @@ SCENARIOS = {
 
 def prepare(root: Path, scenario: Scenario) -> None:
     """Make the store that the scenario begins with."""
+    if scenario.shared:
+        share(root, os.getgid())
     for name in scenario.before:
         fetch(root, name)
     if scenario.below:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.torture
 
 HERE = Path(__file__).parent
-CUT = ["first put", "second put", "put alone", "replace", "put that prunes", "prune", "pin", "unpin", "rebuild index"]
+CUT = ["first put", "second put", "put alone", "replace", "put that prunes", "copy up", "prune", "pin", "unpin"]
+CUT += ["rebuild index", "migrate index"]
 UNSYNCED = "renamed unsynced"
 
 
