@@ -403,6 +403,9 @@ def outline(
         PartitionError: the settings want one engine, and something would stay in torch.
         SettingsError: a setting is unknown, or there are example inputs for a program that has its own.
     """
+    if (script := script_of(model)) is not None:
+        program = converted(script, args, kwargs, dynamic_shapes)
+        return outline(program, backend=backend, settings=settings, name=name or script.original_name)
     from trtcache.partition.outline import outlined
 
     request = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), None, name)

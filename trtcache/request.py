@@ -100,11 +100,10 @@ def exported_of(
     """
     logs.start(os.environ)
     model, name = opened(model, name)
-    if isinstance(model, torch.export.ExportedProgram):
-        refuse_examples(name, args, kwargs, dynamic_shapes)
     chosen = registry.find(backend, device_kind(model, args, kwargs))
     chosen.check(settings)
     if isinstance(model, torch.export.ExportedProgram):
+        refuse_examples(name, args, kwargs, dynamic_shapes)
         return Exported(model, chosen, name or type(model).__name__, 0.0)
     from trtcache.lowering import capture
 

@@ -10,6 +10,7 @@ import click
 from trtcache_cli.build import BackendType, read_settings
 from trtcache_cli.output import note, print_json, printable
 from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +25,10 @@ _SHOWN = 8
         "trtcache partition model.pt2",
         "trtcache partition model.pt2 --setting 'torch_executed_ops=[\"aten.softmax\"]' --svg parts.svg",
         "trtcache partition model.pt2 --nodes",
+        "trtcache partition model.pt --shape x=8x128 --shape ids=8x128,int64",
     )
 )
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.pt2")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who would build the engines.")
 @click.option(
     "settings",
@@ -37,21 +39,29 @@ _SHOWN = 8
 )
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the parts into this file.")
 @click.option("--nodes", is_flag=True, help="List every node of each part.")
+@shape_option
 @session_options
 @pass_session
 def partition(
-    session: Session, file: Path, backend: str, settings: tuple[str, ...], svg: Path | None, nodes: bool
+    session: Session,
+    file: Path,
+    backend: str,
+    settings: tuple[str, ...],
+    svg: Path | None,
+    nodes: bool,
+    shapes: tuple[str, ...],
 ) -> None:
-    """Show in which parts an exported program is run: which nodes go to an engine, and what stays in torch and why.
+    """Show in which parts a program is run: which nodes go to an engine, and what stays in torch and why.
 
-    Nothing is built and no cache is needed.
+    FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
+    cache is needed.
     """
     given = read_settings(settings)
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
-    from trtcache import api  # imports torch
+    from trtcache_cli.programs import outlined  # imports torch
 
-    outline = api.outline(file, backend=backend, settings=given)
+    outline = outlined(file, backend, given, shapes)
     if svg is not None:
         from trtcache.partition.picture import svg as drawn
 

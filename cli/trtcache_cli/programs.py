@@ -10,7 +10,7 @@ from trtcache.torchscript import converted, example_arguments, script_of
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from torch.export import ExportedProgram
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.onnx.ports import Sizes
+    from trtcache.partition.outline import Outline
     from trtcache.values import CacheKey
 
 
@@ -43,10 +44,26 @@ def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProg
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
+    return api.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
+
+
+def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
+    """Return in which parts the program in a file is run.
+
+    Raises:
+        ExportError: the file holds no program that can be lowered.
+        BackendUnavailableError: the backend is unknown or cannot run here.
+        PartitionError: the settings want one engine, and something would stay in torch.
+        SettingsError: a setting is unknown, or the arguments are not those that the shapes say.
+    """
+    return api.outline(_of_its_sizes(path, shapes), backend=backend, settings=settings, name=path.stem)
+
+
+def _of_its_sizes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
     program, inputs = opened(path, shapes)
     if inputs:
         raise SettingsError("--shape", f"{path.name} has sizes of its own; it is for TorchScript files here")
-    return api.lower(program, backend=backend, name=path.stem, trace=True)
+    return program
 
 
 def asked(

@@ -13,9 +13,9 @@ from torch.export import Dim
 
 import trtcache
 from tests.backends.interpreter import Interpreter
-from tests.partition.parts import SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
+from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
 from trtcache import api
-from trtcache.errors import BuildError, BuildForbiddenError, PartitionError
+from trtcache.errors import BuildError, BuildForbiddenError, ExportError, PartitionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -250,3 +250,19 @@ def test_build_puts_every_engine_into_the_cache(interpreter: str, tmp_path: Path
     ] * 2
     with pytest.raises(PartitionError, match="a file has one"):
         api.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
+
+
+class Scaled(nn.Module):
+    """An operator takes a number of sizes that is no whole one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor = x.shape[0] / 3
+        return double(x.exp() * factor) * factor
+
+
+def test_a_size_that_no_call_can_tell_is_an_error_that_says_what_to_do(interpreter: str, tmp_path: Path) -> None:
+    """Where that size is fixed there is nothing to tell."""
+    mul = {"torch_executed_ops": ["aten.mul"]}
+    with pytest.raises(ExportError, match=r"cannot be told .*; compute with whole numbers of sizes \(//\), or leave"):
+        compiled(Scaled(), (X,), interpreter, tmp_path, settings=mul, dynamic_shapes=({0: BATCH},))
+    torch.testing.assert_close(compiled(Scaled(), (X,), interpreter, tmp_path, settings=mul)(X), Scaled()(X))

@@ -11,11 +11,14 @@ import torch
 from click.testing import CliRunner
 
 from tests.partition.parts import Attention, inputs
+from trtcache.errors import SettingsError
 from trtcache_cli.main import main
 from trtcache_cli.partition import partition
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of TorchScript
 
 SOFTMAX = ("--setting", 'torch_executed_ops=["aten.softmax"]')
 
@@ -66,6 +69,22 @@ def test_the_picture_has_a_box_for_each_part(file: Path, interpreter: str, tmp_p
     texts = [one.text for one in root.iter() if one.text]
     assert any(text.startswith("0: engine") for text in texts)
     assert any(text.startswith("1: torch, 1 operators") for text in texts)
+
+
+def test_a_torchscript_file_is_divided_for_the_sizes_that_are_said(
+    file: Path, interpreter: str, tmp_path: Path
+) -> None:
+    """Without them an error says what to give; an exported program has its own."""
+    path = tmp_path / "traced.pt"
+    with torch.no_grad():
+        torch.jit.save(torch.jit.trace(Attention(), inputs(3)), path)
+    shapes = ("--shape", "x=3x5x8", "--shape", "mask=3x5")
+    lines = run(path, "--backend", interpreter, *SOFTMAX, *shapes).splitlines()
+    assert lines[0] == "traced: 2 engines, 1 in torch, for interpreter"
+    with pytest.raises(SettingsError, match="say x=SIZES"):
+        run(path, "--backend", interpreter)
+    with pytest.raises(SettingsError, match="has sizes of its own"):
+        run(file, "--backend", interpreter, *shapes)
 
 
 def test_mistakes_are_usage_errors(

@@ -56,7 +56,8 @@ class Sources:
         numbers = symbols_in(written)
         if evaluate(written, dict.fromkeys(numbers, 2)) is None or not numbers <= self._known():
             why = f"size {size} is needed on both sides of a cut, and cannot be told from the inputs' sizes"
-            raise ExportError(self._program.name, why)
+            advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
+            raise ExportError(self._program.name, f"{why}; {advice}")
         return size_of(written)
 
     def _known(self) -> set[int]:
