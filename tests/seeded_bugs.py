@@ -43,15 +43,15 @@ BUGS = (
     Bug(
         "the directory is not flushed",
         "trtcache/store/files.py",
-        "        self.path.rename(path)\n        sync_directory(path.parent)\n",
-        "        self.path.rename(path)\n",
+        "        sync_directory(path.parent)\n",
+        "",
         (_POWER,),
     ),
     Bug(
         "the file is flushed after it is renamed",
         "trtcache/store/files.py",
-        "        self.close()\n        self.path.rename(path)\n",
-        "        self.path.rename(path)\n        os.fsync(self.fd)\n        self.close()\n",
+        "        self.close()\n        try:\n            self.path.rename(path)\n",
+        "        try:\n            self.path.rename(path)\n            os.fsync(self.fd)\n            self.close()\n",
         (_POWER, "tests/store/test_files.py"),
     ),
     Bug(
