@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[1] / "docs"
 
 SUBJECTS = {
+    "start": "from the start of a process to its first output: five models, ten ways (needs 8 GB; about 12 min)",
     "model": "from a model to its first output, in six ways (about 6 min)",
     "file": "from a program's file to its first output (about 2 min)",
     "checks": "the input checks of a call",
@@ -53,7 +54,7 @@ def main() -> None:
     if not arguments.only:
         (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
         (DOCS / "benchmarks.md").write_text(text)
-        plot.draw(document, DOCS / "benchmarks.svg")
+        plot.draw(document, DOCS)
 
 
 def _arguments() -> argparse.Namespace:

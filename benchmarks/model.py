@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Figures
 
-COLD_ROUNDS = 3
+COLD_ROUNDS = 1
 PROCESS = "benchmarks.model_process"
 
 

@@ -1,0 +1,119 @@
+"""The models of ``benchmarks.start``: one with trained weights, four with random ones, that are read from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import load_file, save_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from transformers import PreTrainedModel
+
+Inputs = tuple[torch.Tensor, ...]
+
+
+class Output(torch.nn.Module):
+    """A transformers model that returns one tensor of its output."""
+
+    def __init__(self, model: PreTrainedModel, field: str) -> None:
+        """Take the model and the name of the tensor."""
+        super().__init__()
+        self.model, self.field = model, field
+
+    def forward(self, first: torch.Tensor) -> torch.Tensor:
+        """Return the tensor."""
+        tensor: torch.Tensor = self.model(first)[self.field]
+        return tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """How a model and its inputs are made; ``label`` is its name on the page."""
+
+    label: str
+    make: Callable[[], torch.nn.Module]
+    inputs: Callable[[], Inputs]
+
+    def save(self, path: Path) -> int:
+        """Write new weights, and return their bytes."""
+        torch.manual_seed(0)
+        state = _state(self.make().eval())
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
+        return sum(tensor.nbytes for tensor in state.values())
+
+    def load(self, path: Path) -> torch.nn.Module:
+        """Return the model with the weights of a file, which are mapped, so that no more is read than is used."""
+        with torch.device("meta"):
+            model = self.make().eval()
+        found = load_file(path)
+        model.load_state_dict(found, strict=False, assign=True)
+        for name, _ in list(model.named_buffers()):
+            owner, _, own = name.rpartition(".")
+            model.get_submodule(owner)._buffers[own] = found[name]
+        return model.requires_grad_(False)
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _minilm() -> torch.nn.Module:
+    from trtcache_cli.demo_embedder import load_embedder
+
+    with torch.device("cpu"):
+        return load_embedder()
+
+
+def _minilm_inputs() -> Inputs:
+    from trtcache_cli.demo_embedder import tokenize
+
+    return tokenize()
+
+
+def _resnet() -> torch.nn.Module:
+    from transformers import ResNetConfig, ResNetModel
+
+    config = ResNetConfig(layer_type="basic", hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2])
+    return Output(ResNetModel(config), "pooler_output")
+
+
+def _vit() -> torch.nn.Module:
+    from transformers import ViTConfig, ViTModel
+
+    config = ViTConfig(hidden_size=384, num_attention_heads=6, intermediate_size=1536)
+    return Output(ViTModel(config, add_pooling_layer=False), "last_hidden_state")
+
+
+def _gpt2() -> torch.nn.Module:
+    from transformers import GPT2Config, GPT2Model
+
+    return Output(GPT2Model(GPT2Config(use_cache=False)), "last_hidden_state")
+
+
+def _bert() -> torch.nn.Module:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(num_hidden_layers=18, hidden_size=1024, num_attention_heads=16, intermediate_size=4096)
+    return Output(BertModel(config, add_pooling_layer=False), "last_hidden_state")
+
+
+def _image() -> Inputs:
+    return (torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0)),)
+
+
+def _tokens() -> Inputs:
+    return (torch.randint(0, 30_000, (1, 64), generator=torch.Generator().manual_seed(0)),)
+
+
+SUBJECTS = {
+    "minilm": Subject("MiniLM", _minilm, _minilm_inputs),
+    "resnet": Subject("ResNet-18", _resnet, _image),
+    "vit": Subject("ViT-S/16", _vit, _image),
+    "gpt2": Subject("GPT-2", _gpt2, _tokens),
+    "bert": Subject("BERT of 1 GB", _bert, _tokens),
+}
