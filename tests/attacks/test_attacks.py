@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,13 +18,32 @@ from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.trust import Trust
 
-FOLDER = Path(__file__).parents[2] / "attacks"
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / "attacks"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "exchanged_names"])
 def test_an_attack_fails(tmp_path: Path, name: str) -> None:
     """It is tried to its end, and gets nowhere."""
     assert import_module(f"attacks.{name}").attack(tmp_path)
+
+
+def test_a_swap_before_any_call_of_the_c_library_gets_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not before one of Python's alone: whatever a look-up opens, looks at, reads or closes, by whatever library."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("NOTHING WAS SWAPPED: there is no C compiler for the shim")
+    shim = tmp_path / "watch.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", shim, HERE / "watch.c", "-ldl"], check=True)
+    (tmp_path / "stage").mkdir()
+    command = [sys.executable, "-m", "tests.attacks.watched", shim, tmp_path / "stage"]
+    environ = os.environ | {"LD_PRELOAD": str(shim)}
+    done = subprocess.run(command, env=environ, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with capsys.disabled():
+        sys.stdout.write(f"\n{done.stdout}\n")
 
 
 @pytest.mark.torture
