@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,14 @@ from trtcache.signing import SecretKey
 from trtcache.store.artifact import _FIELDS, PRELUDE_BYTES, parse_prelude
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.layers import Layers
+from trtcache.store.sharing import share
 from trtcache.store.signatures import LINE_BYTES, sign
 from trtcache.trust import PublicKey, Trust
 from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 OURS, OTHER, EARLIER = (
@@ -84,10 +87,33 @@ def field(name: str, value: Any) -> Callable[[Front], Front]:
     return change
 
 
-def _member(front: Front) -> Front:
+def leaves(value: Any, *way: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield the way to each text and number in a document, and to each empty place for some."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [one for name, below in inner for one in leaves(below, *way, name)]
+    yield from found or [way]
+
+
+def with_changed(front: Front, way: tuple[str | int, ...]) -> Front:
+    """Change what is at one place of the header by as little as there is, and leave its signature."""
     document = json.loads(front.header)
-    document["members"][0]["name"] = "brtifact"
-    return replace(front, header=json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
+    place = document
+    for name in way[:-1]:
+        place = place[name]
+    old = place[way[-1]]
+    if isinstance(old, str):
+        place[way[-1]] = old[:-1] + ("0" if old[-1] != "0" else "1")
+    else:
+        place[way[-1]] = old + 1 if isinstance(old, (int, float)) else "x" if old is None else {"x": "y"}
+    body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    return replace(front, header=body.ljust(len(front.header)))
+
+
+def _twice(front: Front) -> Front:
+    """Say each field a second time, behind the first: JSON takes the last."""
+    body = front.header.rstrip()
+    other = body.replace(b'"kind":"test","members"', b'"kind":"tesu","members"')
+    return replace(front, header=body[:-1] + b"," + other[1:])
 
 
 def _block(change: Callable[[bytes], bytes]) -> Callable[[Front], Front]:
@@ -136,7 +162,11 @@ FORGED = {
     "another time": (field("created_ns", 1), "bad-signature"),
     "another builder": (field("provenance", {"host": "ours"}), "bad-signature"),
     "another duration": (field("build_s", 9.0), "bad-signature"),
-    "another member": (_member, "bad-signature"),
+    "a stripped header": (lambda front: replace(front, header=front.header.rstrip()), "bad-signature"),
+    "without a header": (lambda front: replace(front, header=b""), "bad-signature"),
+    "without a header or a signature": (lambda front: replace(front, header=b"", block=b""), "unsigned"),
+    "a header twice": (lambda front: replace(front, header=front.header * 2), "bad-signature"),
+    "fields twice": (_twice, "bad-signature"),
     "another key document": (
         field("key", {"digest": f"b3:{KEY.digest}", "document": ELSE.document}),
         "bad-signature",
@@ -179,6 +209,56 @@ def test_one_cell_alone_is_loaded(tmp_path: Path, place: Callable[[bytes], Path]
     assert DiskStore.open(root).path(KEY.digest).exists()
 
 
+@pytest.mark.parametrize("where", ["shared", "below"])
+def test_it_is_so_in_every_store(tmp_path: Path, where: str) -> None:
+    """A shared store asks for signatures by itself, and a layer below does where its reader does."""
+    root, front = tmp_path / where, Front.of(signed(OURS, tmp_path))
+    if where == "shared":
+        share(root, os.getgid())
+    path = DiskStore.open(root).path(KEY.digest)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    trust = Trust(None if where == "shared" else True, (OURS.public, replace(EARLIER.public, until=date(2020, 1, 1))))
+    config = Config(root, trust=trust) if where == "shared" else Config(tmp_path / "upper", lower=(root,), trust=trust)
+    layers = Layers.of(config, named=True, named_below=True)
+    for name, (forge, reason) in FORGED.items():
+        path.unlink(missing_ok=True)
+        path.write_bytes(forge(front).bytes())
+        path.chmod(0o600)
+        found = layers.get(KEY)
+        assert (found.reason if isinstance(found, Miss) else None) == (reason and f"untrusted:{reason}"), name
+        assert path.exists(), name
+
+
+def test_no_field_can_be_changed(tmp_path: Path, place: Callable[[bytes], Path]) -> None:
+    """Each text and number of the header, whatever it is of, makes the signature a bad one."""
+    front = Front.of(signed(OURS, tmp_path))
+    ways = list(leaves(json.loads(front.header)))
+    assert {way[0] for way in ways} == {"build_s", "created_ns", "key", "kind", "members", "name", "provenance"}
+    assert len(ways) > 12
+    for way in ways:
+        root = place(with_changed(front, way).bytes())
+        assert trusting(root, OURS.public).get(KEY) == Miss("untrusted:bad-signature"), way
+
+
+@pytest.mark.parametrize("version", [0, 2, 1 << 31])
+def test_another_format_is_no_way_around(tmp_path: Path, place: Callable[[bytes], Path], version: int) -> None:
+    """A file that says it is of an earlier or later format is not read as one, and a signature is of one format."""
+    front = replace(Front.of(signed(OURS, tmp_path)), version=version)
+    for block in (front.block, sign(OURS, version, front.header), b""):
+        root = place(replace(front, block=block).bytes())
+        assert trusting(root, OURS.public).get(KEY) == Miss("format")
+
+
+def test_the_cells_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """How many forgeries there are is printed; one cell is loaded, and the same beside another's signature."""
+    fields = list(leaves(json.loads(Front.of(signed(OURS, tmp_path)).header)))
+    loaded = [name for name, (_, reason) in FORGED.items() if reason is None]
+    assert loaded == ["valid", "valid beside another's"]
+    cells = 3 * len(FORGED) + len(fields) + 9
+    with capsys.disabled():
+        sys.stdout.write(f"\nsignatures: {cells} cells, {len(fields)} of them fields; only what is valid is loaded\n")
+
+
 @pytest.mark.parametrize("name", FORGED)
 def test_without_signatures_asked_for_they_are_ignored(
     tmp_path: Path, place: Callable[[bytes], Path], name: str
@@ -187,7 +267,8 @@ def test_without_signatures_asked_for_they_are_ignored(
     forge, _ = FORGED[name]
     root = place(forge(Front.of(signed(OURS, tmp_path))).bytes())
     found = trusting(root, OURS.public, required=False).get(KEY)
-    assert isinstance(found, Entry) == (name != "another key document")
+    broken = {"another key document", "without a header", "without a header or a signature", "a header twice"}
+    assert isinstance(found, Entry) == (name not in broken)
 
 
 @pytest.mark.parametrize(
