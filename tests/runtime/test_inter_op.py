@@ -31,10 +31,16 @@ def crew() -> Iterator[Crew]:
     made.close()
 
 
-def finish(crew: Crew, order: Precedence, run: Callable[[int], None], state: TorchState = PLAIN) -> list[int]:
+def finish(
+    crew: Crew,
+    order: Precedence,
+    run: Callable[[int], None],
+    state: TorchState = PLAIN,
+    took_s: dict[int, float] | None = None,
+) -> list[int]:
     """Run a call and return its parts in the order in which they were done."""
     done: list[int] = []
-    Call(order, run, done.append, state).finish(crew)
+    Call(order, run, done.append, state, took_s or {}).finish(crew)
     return done
 
 
@@ -72,6 +78,16 @@ def test_the_callers_thread_runs_parts_too() -> None:
     assert sorted(finish(crew, Precedence.of([(), ()], []), side_by_side(2))) == [0, 1]
     crew.close()
     assert finish(crew, Precedence.of([(), (), (0, 1)], []), lambda _: None) == [0, 1, 2]  # nobody helps any more
+
+
+def test_the_longest_way_comes_first() -> None:
+    """By what parts have taken, with what comes after them; in their order as long as that is not known."""
+    crew = Crew(1, 2, 1)
+    crew.close()
+    order = Precedence.of([(), (), (), (1,)], [])
+    assert finish(crew, order, lambda _: None) == [0, 1, 2, 3]
+    assert order.ways_s({0: 1, 1: 2, 2: 4, 3: 3}) == [1, 5, 4, 3]
+    assert finish(crew, order, lambda _: None, PLAIN, {0: 1, 1: 2, 2: 4, 3: 3}) == [1, 2, 3, 0]
 
 
 def test_every_part_runs_once_and_after_what_it_needs(crew: Crew) -> None:
@@ -123,7 +139,7 @@ def test_an_interrupt_of_the_caller_waits_for_helpers(monkeypatch: pytest.Monkey
         assert leave.wait(WAIT_S)
         ended.append(number)
 
-    call = Call(Precedence.of([(), (), (0, 1)], []), run, lambda _: None, PLAIN)
+    call = Call(Precedence.of([(), (), (0, 1)], []), run, lambda _: None, PLAIN, {})
     wait = call._change.wait
 
     def interrupted(timeout: float | None = None) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +44,10 @@ class Precedence:
                 later[other].append(number)
         longest = max(depths, default=0)
         return cls(tuple(map(len, direct)), tuple(map(tuple, later)), len(direct) - longest + 1)
+
+    def ways_s(self, took_s: Mapping[int, float]) -> list[float]:
+        """Return for each part how long the longest way from its beginning to the end is, by what parts took."""
+        ways = [0.0] * len(self.after)
+        for number in reversed(range(len(ways))):
+            ways[number] = took_s.get(number, 0.0) + max((ways[other] for other in self.after[number]), default=0.0)
+        return ways

@@ -128,7 +128,10 @@ class Schedule(Engine):
                 if not users[place]:
                     values[place] = None
 
-        return Call(self._order, lambda number: self._step(steps[number], values), release, state)
+        def run(number: int) -> None:
+            self._step(steps[number], values)
+
+        return Call(self._order, run, release, state, self._inter_op.took_s)
 
     def _unlock(self) -> None:
         """Exchange the engines for such as run without the interpreter's lock, where there are such.
