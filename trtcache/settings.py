@@ -77,8 +77,9 @@ class Settings:
         autocast_exclude: operators that ``autocast`` leaves as they are, by name (``aten.convolution``).
         tensorrt: settings of the ``tensorrt`` and ``tensorrt_rtx`` backends, ``TensorRTSettings`` or a mapping of its
             fields (``{"optimization_level": 5}``).
-        threads: how many threads work on a call, and how many calls run side by side, ``Threads`` or a mapping of its
-            fields (``{"intra": 1}``). Not in the key. ``trtcache.threads`` is over it, torch's own number under it.
+        threads: how many threads work on a call, and how many calls, or parts of one, run side by side: ``Threads`` or
+            a mapping of its fields (``{"intra": 1}``). Not in the key. ``trtcache.threads`` is over it, torch's own
+            number under it.
     """
 
     inductor: Mapping[str, Option] = field(default_factory=dict)
