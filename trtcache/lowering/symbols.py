@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sympy
+from torch.utils._sympy.functions import Max, Min
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.values import Json
+
+
+_ANY_ORDER = (sympy.Add, sympy.Mul, sympy.Max, sympy.Min, Max, Min)
 
 
 class Symbols:
@@ -52,8 +56,9 @@ class Symbols:
             return {"sym": self._numbers.setdefault(expression, len(self._numbers))}
         if not expression.args:
             return ["atom", str(expression)]
-        # First use must not depend on sympy's order, which is by name: an argument's own shape decides.
-        args = sorted(expression.args, key=_shape) if expression.is_commutative else list(expression.args)
+        # First use must not depend on sympy's order, which is by name: an argument's own shape decides. (A power and a
+        # quotient are "commutative" to sympy as well, which speaks of the numbers, not of the arguments.)
+        args = sorted(expression.args, key=_shape) if isinstance(expression, _ANY_ORDER) else list(expression.args)
         written = [self.write(one) for one in args]
         if expression.is_Add or expression.is_Mul:
             written.sort(key=repr)
