@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from tests.models import retrained
+
 if TYPE_CHECKING:
     from torch import nn
+
+    from tests.models import Case
+    from trtcache import CompiledModule
 
 
 def difference(expected: Any, found: Any, tolerance: float = 1e-5) -> str | None:
@@ -26,6 +32,18 @@ def difference(expected: Any, found: Any, tolerance: float = 1e-5) -> str | None
         elif type(one) is not type(other) or one != other:
             return f"leaf {index}: {other!r}, not {one!r}"
     return None
+
+
+def differ(first: CompiledModule, second: CompiledModule, case: Case) -> str | None:
+    """Return how two compiles of a model differ, in key, output or output with other weights, which both then have."""
+    keys = [module.report.partitions[0].key for module in (first, second)]
+    if keys[0] != keys[1]:
+        return f"key {keys[1]}, not {keys[0]}"
+    why = difference(first(*case.args, **case.kwargs), second(*case.args, **case.kwargs), tolerance=0.0)
+    other = retrained(copy.deepcopy(case.model)).state_dict()
+    for module in (first, second):
+        module.refit(other)
+    return why or difference(first(*case.args, **case.kwargs), second(*case.args, **case.kwargs), tolerance=0.0)
 
 
 def _apart(one: torch.Tensor, other: torch.Tensor, tolerance: float) -> str | None:

@@ -43,7 +43,7 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     records = [one for one in load_records(store) if one.kind == _PROGRAM and (wanted is None or wanted(one))]
     if not records:
         note("no program is kept here: compile(..., keep_program=True), or trtcache build --keep-program")
-    documents = [_kept(record) if dry_run else _rebuilt(session, record) for record in records]
+    documents = list(map(_kept, records)) if dry_run else _all_rebuilt(session, records)
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
@@ -56,11 +56,16 @@ def _kept(record: Record) -> dict[str, object]:
     return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
 
 
-def _rebuilt(session: Session, record: Record) -> dict[str, object]:
+def _all_rebuilt(session: Session, records: list[Record]) -> list[dict[str, object]]:
     from trtcache.cache import Cache
-    from trtcache.rebuilding import rebuild as rebuilt  # torch
 
     cache = Cache(config=session.config())
+    return [_rebuilt(cache, record) for record in records]
+
+
+def _rebuilt(cache: Cache, record: Record) -> dict[str, object]:
+    from trtcache.rebuilding import rebuild as rebuilt  # torch
+
     document = _kept(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT]}"):
