@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.api import compile as compile  # noqa: A004  # the front door's name
+    from trtcache.api import export as export
     from trtcache.api import key as key
+    from trtcache.api import load as load
     from trtcache.api import lower as lower
     from trtcache.cache import Cache as Cache
     from trtcache.inputs import Input as Input
@@ -37,8 +39,10 @@ _EXPORTS = {
     "Step": "trtcache.progress",
     "compile": "trtcache.api",
     "digest": "trtcache.values",
+    "export": "trtcache.api",
     "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.api",
+    "load": "trtcache.api",
     "lower": "trtcache.api",
     "threads": "trtcache.thread_counts",
     "uninstall": "trtcache.integrations.torch_tensorrt",

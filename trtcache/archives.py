@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+ALIGNED_BYTES = 64
+"""At multiples of which torch begins the bytes of a member, so that they can be used where they lie."""
+
 _CHUNK_BYTES = 1 << 20
+_HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
+
+
+def placed(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return a new member's description with a padding that makes its bytes begin where torch begins them."""
+    info = zipfile.ZipInfo(name)
+    info.file_size = size_bytes
+    position = target.fp.tell() if target.fp else 0
+    start = position + _HEADER_BYTES + len(name.encode()) + _EXTRA_BYTES
+    start += _ZIP64_BYTES if size_bytes * 1.05 > zipfile.ZIP64_LIMIT else 0
+    padding = -start % ALIGNED_BYTES
+    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
+    return info
 
 
 def damage(path: Path) -> str:

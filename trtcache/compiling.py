@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
@@ -22,12 +22,13 @@ from trtcache.request import collector_paused, exported_of, frozen_request, keye
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.inter_op import InterOp
+from trtcache.runtime.origin import Origin, held, parameters_of
 from trtcache.runtime.schedule import Schedule, weights_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.runtime.steps import Plan
 from trtcache.shortcut import Shortcut
 from trtcache.supply import partition, supply
-from trtcache.values import CacheKey
+from trtcache.values import CacheKey, canonical
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.keys.stored import StoredGraph
     from trtcache.lowering.interface import Interface
+    from trtcache.partition.division import Division
     from trtcache.request import Exported, Model, Request
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
+    from trtcache.values import Json
     from trtcache.weights import Fitted
 
 log = logging.getLogger(__name__)
+
+Made: TypeAlias = "tuple[Engine, Division, dict[int, Entry]]"
+"""A live engine, the parts that it has in the end, and the entries of those that are engines."""
 
 
 def compile_exported(
@@ -156,14 +162,29 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     report, weights = report_of(request), _weights(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         if request.division.is_whole:
-            engine = _whole(request, cache, Path(folder), weights, report)
+            engine, division, entries = _whole(request, cache, Path(folder), weights, report)
         else:
-            engine = _in_parts(request, cache, Path(folder), weights, report)
+            engine, division, entries = _in_parts(request, cache, Path(folder), weights, report)
+        origin = origin_of(request, division, entries)
     program = request.program
     call = CallSignature(program.in_spec, program.out_spec, _forward(model))
     module = CompiledModule(Executable.of(program), engine, weights, call)
-    module.report = report
+    module.report, module.origin = report, origin
     return module
+
+
+def origin_of(request: Request, division: Division, entries: Mapping[int, Entry]) -> Origin:
+    """Return what a module of these entries is written to a file from; it has what files of a build have now."""
+    return Origin(
+        backend=request.backend.name,
+        target=cast("Mapping[str, Json]", canonical(request.target.document())),
+        label=request.label,
+        toolchain=cast("Mapping[str, Json]", canonical(request.backend.toolchain(request.program.device.type))),
+        entries={number: held(entry) for number, entry in entries.items()},
+        division=division,
+        parameters=parameters_of(request.program.state),
+        settings=request.settings,
+    )
 
 
 def _weights(request: Request) -> Fitted:
@@ -171,10 +192,10 @@ def _weights(request: Request) -> Fitted:
     return fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
 
 
-def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report) -> Engine:
+def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report) -> Made:
     """Return the engine of a program that is one."""
     try:
-        engine, one = _engine(request, cache, folder, weights)
+        engine, one, entry = _engine(request, cache, folder, weights)
     except BuildError as error:
         if not _may_stay_in_torch(request, error):
             raise
@@ -184,22 +205,23 @@ def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, t
         division = everything_in_torch(request.program, _eager(request, error, report))
         return _in_parts(replace(request, division=division), cache, folder, weights, report)
     report.partitions.append(one)
-    return engine
+    return engine, request.division, {0: entry}
 
 
 def _in_parts(
     request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Engine:
+) -> Made:
     """Return what runs a program in its parts. A part that cannot be built stays in torch, if the settings let it."""
     division, program = request.division, request.program
     engines: dict[int, Engine] = {}
+    entries: dict[int, Entry] = {}
     failed: dict[int, str] = {}
     parts = requests_of(request)
     found = built_at_once(parts, cache, folder, entry_for)
     for number, part in parts.items():
         own = weights_of(division, number, weights)
         try:
-            engines[number], one = _engine(part, cache, folder, own, found.get(number))
+            engines[number], one, entries[number] = _engine(part, cache, folder, own, found.get(number))
         except BuildError as error:
             if not _may_stay_in_torch(request, error):
                 raise
@@ -212,7 +234,7 @@ def _in_parts(
         division = in_torch(division, program, failed)
     report.left = division.left
     plan, inter_op = Plan(division, program.interface, program.device), InterOp(request.settings.threads)
-    return Schedule(plan, engines, weights, program.constants, inter_op)
+    return Schedule(plan, engines, weights, program.constants, inter_op), division, entries
 
 
 def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
@@ -290,8 +312,8 @@ def _engine(
     folder: Path,
     weights: Mapping[str, torch.Tensor],
     found: tuple[Entry, str] | BuildError | BusyError | None = None,
-) -> tuple[Engine, PartitionReport]:
-    """Return a live engine, from the cache or built, and the report on it; ``found`` is what is known of it already.
+) -> tuple[Engine, PartitionReport, Entry]:
+    """Return a live engine, from the cache or built, the report on it, and its entry; ``found`` is what is known of it.
 
     Raises:
         BuildError: the build failed.
@@ -313,7 +335,7 @@ def _engine(
         entry, why = entry_for(request, cache, folder)
         start = time.perf_counter()
         engine = _load(request, entry, weights, cache)
-    return engine, partition_of(request, entry, why, time.perf_counter() - start)
+    return engine, partition_of(request, entry, why, time.perf_counter() - start), entry
 
 
 def _forward(model: Model) -> inspect.Signature | None:

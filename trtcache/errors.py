@@ -489,6 +489,111 @@ class OnnxFileError(ExportError):
 
 
 @dataclass(eq=False)
+class ProgramFileError(TrtcacheError):
+    """A program with its engines cannot be written to a file, or loaded from it; nothing was loaded."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+@dataclass(eq=False)
+class NotAProgramError(ProgramFileError):
+    """A file is no program that carries its engines."""
+
+
+@dataclass(eq=False)
+class DamagedProgramError(ProgramFileError):
+    """A program's file is not as it was written."""
+
+    exit_code: ClassVar[int] = 4
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged: {self.why}; export it again, or copy it again from where it came from"
+
+
+@dataclass(eq=False)
+class TruncatedProgramError(DamagedProgramError):
+    """A program's file ends too early."""
+
+
+@dataclass(eq=False)
+class TamperedProgramError(DamagedProgramError):
+    """Bytes of a program's file are not those of their digests."""
+
+
+@dataclass(eq=False)
+class ProgramSizesError(DamagedProgramError):
+    """A program's file says sizes that its content has not, or that are out of bounds."""
+
+
+@dataclass(eq=False)
+class ProgramNamesError(DamagedProgramError):
+    """A name in a program's file is none that is written there, such as one that would be a path."""
+
+
+@dataclass(eq=False)
+class ProgramContentError(DamagedProgramError):
+    """What a program's file says does not fit together."""
+
+
+@dataclass(eq=False)
+class WeightMapError(DamagedProgramError):
+    """The weights in a program's file are not those that its engines take."""
+
+
+@dataclass(eq=False)
+class ProgramVersionError(ProgramFileError):
+    """A program's file was written in a format that this version does not read."""
+
+    found: int = 0
+    known: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}: format {self.found}, but this trtcache reads format {self.known}; upgrade trtcache"
+
+
+@dataclass(eq=False)
+class UntrustedProgramError(ProgramFileError):
+    """Nobody whose signature counts here has signed a program, and loading one can run what is in it.
+
+    ``reason`` is one short word: ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key``, ``bad-signature``.
+    """
+
+    reason: str = "unsigned"
+    exit_code: ClassVar[int] = 3
+
+    def __str__(self) -> str:
+        ways = (
+            "trust its signer's key (trtcache trust add, or TRTCACHE_TRUSTED_KEYS), or if you made this file or know "
+            "who did: trtcache.load(..., trust='local-file')"
+        )
+        return f"{self.path}: {self.why} ({self.reason}), and an engine runs code; {ways}"
+
+
+@dataclass(eq=False)
+class NoFittingEngineError(ProgramFileError):
+    """No engine in a program's file can run in this process; ``refused`` has each target and the reason."""
+
+    refused: tuple[tuple[str, str], ...] = ()
+    remedy: str = ""
+    exit_code: ClassVar[int] = 6
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{target}: {why}" for target, why in self.refused)
+        return f"{self.path}: none of its engines can run here ({reasons}); {self.remedy}"
+
+
+@dataclass(eq=False)
+class MissingEngineError(ProgramFileError):
+    """A program refers to an engine, or has it in a file beside it, and it is not there."""
+
+    exit_code: ClassVar[int] = 5
+
+
+@dataclass(eq=False)
 class TrainingError(TrtcacheError):
     """A graph is for training: its results are to have gradients, which an engine does not give."""
 

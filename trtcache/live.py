@@ -27,10 +27,12 @@ class LiveProgram:
         label: what people call it.
         forward: the signature of the model that it came from, if that is known.
         whole: nothing: what is in memory is not damaged, and no engine that has weights in it gets a memo.
+        parameters: none that its tensors do not tell.
     """
 
     part: ClassVar[str] = "exported"
     whole: ClassVar[None] = None
+    parameters: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, program: ExportedProgram, label: str, forward: inspect.Signature | None = None) -> None:
         """Keep the program; nothing is looked at."""

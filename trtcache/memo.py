@@ -92,6 +92,11 @@ class Source(Protocol):
         """The signature of the model, if it is known."""
         ...
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Which of its weights are parameters, beside those that ``tensors`` returns as such."""
+        ...
+
     def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights by the program's names for them."""
         ...

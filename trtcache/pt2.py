@@ -258,6 +258,13 @@ class ProgramFile:
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its weights are not in a form that is known: {error!r}") from error
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of its weights that are parameters; none in an archive that this reader does not know."""
+        with suppress(*_OTHER_FORM, ValueError):
+            return frozenset(name for name, meta in self._payloads.items() if meta["is_param"])
+        return frozenset()
+
     def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights and constants by the program's names for them; those that share memory there do so here.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.archives import damage
+from trtcache.archives import damage, placed
 from trtcache.backends.members import ENGINE
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.refit import plan_with
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 _WEIGHTS = "data/weights/"
 _CONFIG = f"{_WEIGHTS}model_weights_config.json"
-_ALIGNED_BYTES = 64  # as torch writes them
-_HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
 _CHUNK_BYTES = 1 << 22
 _CPU = torch.device("cpu")
 
@@ -130,7 +128,7 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
         for info in source.infolist():
             inside = info.filename.partition("/")[2]
             names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
-            with target.open(_placed(info, target), "w") as member:
+            with target.open(placed(info.filename, info.file_size, target), "w") as member:
                 if names:
                     changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
                     member.write(_exchanged(source.read(info), changes))
@@ -138,18 +136,6 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
                 with source.open(info) as content:
                     while chunk := content.read(_CHUNK_BYTES):
                         member.write(chunk)
-
-
-def _placed(info: zipfile.ZipInfo, target: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """Return a member's description with a padding that makes its bytes begin where torch begins them."""
-    placed = zipfile.ZipInfo(info.filename)
-    placed.file_size = info.file_size
-    position = target.fp.tell() if target.fp else 0
-    start = position + _HEADER_BYTES + len(info.filename.encode()) + _EXTRA_BYTES
-    start += _ZIP64_BYTES if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0
-    padding = -start % _ALIGNED_BYTES
-    placed.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
-    return placed
 
 
 def _exchanged(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:

@@ -23,6 +23,7 @@ from trtcache.lowering.contents import Content
 from trtcache.memo import KIND, MEMBER, Memo, Source, memo_key
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
+from trtcache.runtime.origin import Origin, held, parameters_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.store.root import is_local
 from trtcache.values import CacheKey, canonical
@@ -173,7 +174,21 @@ class Shortcut:
             self._cache.reject(entry, "load")
             raise
         call = CallSignature(memo.in_spec, memo.out_spec, self._source.forward)
-        return CompiledModule(executable, engine, weights, call), len(weights)
+        module = CompiledModule(executable, engine, weights, call)
+        module.origin = self._origin(entry, parameters_of(state))
+        return module, len(weights)
+
+    def _origin(self, entry: Entry, parameters: frozenset[str]) -> Origin:
+        parts = parts_of(entry.key)
+        return Origin(
+            backend=self._backend.name,
+            target=parts["target"],
+            label=self._target.label,
+            toolchain=parts["toolchain"],
+            entries={0: held(entry)},
+            parameters=parameters | self._source.parameters,
+            settings=self._settings,
+        )
 
     def report(self, name: str, found: Found) -> Report:
         """Return the report on an entry that was found and is not loaded."""

@@ -152,3 +152,9 @@ def host_flags() -> frozenset[str]:
         if name.strip() in {"flags", "Features"}:
             return frozenset(flags.split())
     return frozenset()
+
+
+def levels_of(flags: Iterable[str]) -> list[str]:
+    """Return the named levels of x86-64 that a processor with these instruction sets has, the highest first."""
+    available = set(flags)
+    return [level for level in reversed(list(_LEVELS)) if _level_flags(level) <= available]

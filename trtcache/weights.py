@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import RefitError
+from trtcache.originals import originals
 from trtcache.recipes import Recipe, Source, document, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from trtcache.originals import Original
     from trtcache.values import Json
 
 
@@ -128,12 +130,19 @@ class Fitted(dict[str, torch.Tensor]):
 
     Attributes:
         own: names of those whose memory is nobody else's: copies, and what recipes made.
+        made_of: where the model's weights lie that recipes made engine weights of, by the numbers of their slots.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], own: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        own: Iterable[str] = (),
+        made_of: Mapping[int, Original] | None = None,
+    ) -> None:
         """Keep them."""
         super().__init__(tensors)
         self.own = frozenset(own)
+        self.made_of = dict(made_of or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,11 @@ class Sources:
         placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
         return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
+    def made_of(self, weights: Iterable[EngineWeight]) -> dict[int, Original]:
+        """Return where those weights of the model lie that recipes make engine weights of."""
+        used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
+        return originals({index: self.given[index] for index in used if index in self.given})
+
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
         """Say whether what ``make`` returned is in no memory of the model's."""
         place = tensor.untyped_storage().data_ptr()
@@ -228,7 +242,7 @@ def fit(
             own.add(weight.name)
     if own:
         finish(device)
-    return Fitted(made, own)
+    return Fitted(made, own, sources.made_of(weights))
 
 
 def finish(device: torch.device) -> None:

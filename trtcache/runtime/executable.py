@@ -78,7 +78,7 @@ class Executable:
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
             _check_names(document, names, entry)
-            interface = _interface(document, recipes, names)
+            interface = interface_of(document, recipes, names)
             constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
@@ -117,7 +117,12 @@ def _check_names(document: Mapping[str, Any], names: Sequence[Sequence[str]], en
         raise IncompatibleEngineError(entry.key.digest, found)
 
 
-def _interface(document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]) -> Interface:
+def interface_of(document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]) -> Interface:
+    """Return the interface that a document describes, with the model's names for its slots.
+
+    Raises:
+        ValueError: they do not fit each other; it can also be a LookupError, TypeError or AttributeError.
+    """
     slots = tuple(_slot(index, *one) for index, one in enumerate(zip(document["slots"], names, strict=True)))
     shapes = document["weights"]
     if sorted(recipes) != sorted(f"w{index}" for index in range(len(shapes))):

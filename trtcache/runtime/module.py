@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.given import Weights
+    from trtcache.runtime.origin import Origin
     from trtcache.runtime.refitting import Refitted
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
@@ -47,6 +48,7 @@ class CompiledModule:
         report: what ``compile`` did.
         examples: what it was given, as far as that is kept; ``refit(..., verify=True)`` uses it.
         threads: what ``settings.threads`` said.
+        origin: the engines as they are stored, for who writes them to a file; None where there are none.
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class CompiledModule:
             call: how arguments and outputs are flattened.
         """
         self.report: Report
+        self.origin: Origin | None = None
+        self._executable = executable
         self._interface = executable.interface
         self._device = executable.device
         self._known = executable.known
@@ -81,6 +85,11 @@ class CompiledModule:
     def interface(self) -> Interface:
         """What goes into the engine and comes out of it, and its weights."""
         return self._interface
+
+    def stored_form(self) -> tuple[Executable, CallSignature, Fitted]:
+        """Return what a file of the program is written from, beside its engines: the weights are those of this time."""
+        with self._refitting:
+            return self._executable, self._call, self._weights
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model would return.

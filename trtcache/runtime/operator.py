@@ -67,12 +67,12 @@ class EngineCall:
     @classmethod
     def of(cls, interface: Interface, live: Live) -> EngineCall | None:
         """Give an engine a handle; None if calls change its weights, which no tracer knows, or its entry is too old."""
-        layouts = [one.layout for one in interface.results if one.kind != "value"]
-        if any(slot.mutated for slot in interface.slots) or len(interface.outputs) != len(layouts):
+        if any(slot.mutated for slot in interface.slots):
             return None
-        inputs = [{"dtype": one.dtype, "shape": one.shape, "device": one.device} for one in interface.inputs]
-        outputs = [{**one.document(), "layout": layout} for one, layout in zip(interface.outputs, layouts, strict=True)]
-        specs = json.dumps({"inputs": inputs, "ranges": interface.ranges}), json.dumps(outputs)
+        try:
+            specs = specs_of(interface)
+        except ValueError:
+            return None
         return cls("", tuple(one.leaf for one in interface.inputs), *specs).another(live)
 
     def another(self, live: Live) -> EngineCall:
@@ -88,6 +88,26 @@ class EngineCall:
             inputs, [], self.handle, "", "", self.input_spec, self.output_spec
         )
         return outputs
+
+
+def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
+    """Return what an engine takes and gives, as JSON; with ``changed`` it gives new contents of weights as well.
+
+    Raises:
+        ValueError: its entry is of a time before outputs were noted.
+    """
+    layouts = [one.layout for one in interface.results if one.kind != "value"]
+    if len(interface.outputs) != len(layouts):
+        raise ValueError("its entry does not say what the engine gives; build it again: TRTCACHE_RECACHE=1")
+    inputs = [{"dtype": one.dtype, "shape": one.shape, "device": one.device} for one in interface.inputs]
+    outputs = [{**one.document(), "layout": layout} for one, layout in zip(interface.outputs, layouts, strict=True)]
+    if changed:
+        outputs += [
+            {"dtype": slot.dtype, "shape": list(slot.shape), "device": slot.device, "layout": None}
+            for slot in interface.slots
+            if slot.mutated
+        ]
+    return json.dumps({"inputs": inputs, "ranges": interface.ranges}), json.dumps(outputs)
 
 
 def is_traced() -> bool:
@@ -123,6 +143,9 @@ def _execute(
     output_spec: str,  # noqa: ARG001
 ) -> list[torch.Tensor]:
     live = _LIVE.get(engine)
+    if live is None and not engine.startswith(_LIVE_PREFIX):
+        why = "torch.export.load verifies no engine and runs none; trtcache.load does"
+        raise IncompatibleEngineError("in a program", why)
     if live is None:
         why = "it is gone, or another process's: the program that was traced has only its handle"
         raise IncompatibleEngineError(engine, f"{why}; keep the compiled module, or compile and trace again here")

@@ -65,6 +65,7 @@ def refit(
 
 def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device) -> Refitted:
     """Make weights in memory of their own, but for those that would be as they are."""
+    weights = tuple(weights)
     made: dict[str, torch.Tensor] = {}
     own, changed = set(), []
     for weight in weights:
@@ -83,7 +84,7 @@ def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *
             own.add(name)
     if own:
         finish(device)
-    return Refitted(Fitted(made, own), tuple(changed))
+    return Refitted(Fitted(made, own, sources.made_of(weights)), tuple(changed))
 
 
 def _is_much(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -> bool:
@@ -96,6 +97,7 @@ def _in_place(
     gate: Gate, current: Fitted, weights: Iterable[EngineWeight], sources: Sources, device: torch.device
 ) -> Refitted | None:
     """Write weights into the memory of those of before; None if calls are running on and on, and nothing was done."""
+    weights = tuple(weights)
     chosen: dict[str, torch.Tensor] = {}
     own, changed = set(), []
     writes: deque[EngineWeight] = deque()
@@ -122,7 +124,7 @@ def _in_place(
         raise
     gate.open(engine)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return Refitted(Fitted(chosen, own), tuple(order), True, interrupt)
+    return Refitted(Fitted(chosen, own, sources.made_of(weights)), tuple(order), True, interrupt)
 
 
 # The weights that are written may be of a module that was compiled in inference mode.

@@ -40,6 +40,16 @@ class CallSignature:
         self._keys = dict.fromkeys(self._names).keys()
         self._flat = all(child.is_leaf() for child in (*_children(positional), *_children(named)))
 
+    @property
+    def signature(self) -> inspect.Signature | None:
+        """The signature of the model's ``forward``, if it is known."""
+        return self._signature
+
+    @property
+    def counts(self) -> tuple[int, tuple[str, ...]]:
+        """How many arguments are given by position, and the names of the others."""
+        return self._count, self._names
+
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """Return the leaves of a call's arguments.
 

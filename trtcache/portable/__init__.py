@@ -1,0 +1,1 @@
+"""Programs that carry their engines: written by ``trtcache.export``, read by ``trtcache.load``."""
