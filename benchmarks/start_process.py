@@ -88,12 +88,12 @@ def prepare(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, f
 
     def run() -> tuple[trtcache.CompiledModule, torch.Tensor]:
         module = compile_(model, inputs)
-        return module, module(*inputs)
+        return module, module(*inputs).cpu()
 
     compile_ = trtcache.compile
     (module, output), call_s = timed(run)
     figures = {"call_s": call_s, "process_s": _process_s()}
-    expected = model(*inputs)
+    expected = model(*inputs).cpu()
     _check(output, expected)
     torch.save(expected, folder / EXPECTED)
     key = module.report.partitions[0].key
@@ -128,7 +128,7 @@ def prepare_onnx(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[s
 
 def prepare_artifacts(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, float]:
     """Let ``torch.compile`` do it cold, and write its artifacts."""
-    output, call_s = timed(lambda: torch_compile(model, inputs, folder))
+    output, call_s = timed(lambda: torch_compile(model, inputs, folder).cpu())
     figures = {"call_s": call_s, "process_s": _process_s()}
     _check(output, torch.load(folder / EXPECTED))
     saved = torch.compiler.save_cache_artifacts()
@@ -146,17 +146,18 @@ def main(way: str, name: str, folder: Path) -> dict[str, float]:
     subject = SUBJECTS[name]
     if not (folder / WEIGHTS).exists():
         return {"weights_bytes": float(subject.save(folder / WEIGHTS))}
-    inputs = subject.inputs()
-    model = subject.load(folder / WEIGHTS)
+    device = os.environ.get("BENCHMARK_DEVICE", "cpu")
+    inputs = tuple(one.to(device) for one in subject.inputs())
+    model = subject.load(folder / WEIGHTS).to(device)
     if way in PREPARATIONS:
         return PREPARATIONS[way](model, inputs, folder)
     if way == "raw":
-        RAW_WEIGHTS.update(_raw_weights(folder))
+        RAW_WEIGHTS.update({name: one.to(device) for name, one in _raw_weights(folder).items()})
     if way in {"compiled", "file"}:
         import trtcache
 
         _ = trtcache.compile  # imports what is behind it: like importing torch, not a part of the call
-    output, call_s = timed(lambda: WAYS[way](model, inputs, folder))
+    output, call_s = timed(lambda: WAYS[way](model, inputs, folder).cpu())
     figures = {"call_s": call_s, "process_s": _process_s()}
     _check(output, torch.load(folder / EXPECTED))
     return figures
