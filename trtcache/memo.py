@@ -285,15 +285,15 @@ def process() -> dict[str, object]:
 
 
 @functools.cache
-def code_digest() -> Digest:
-    """Return the digest of the code that lowers and makes keys: a memo is no older than that.
+def code_digest(names: tuple[str, ...] = _CODE) -> Digest:
+    """Return the digest of code of this package, of what lowers and makes keys by default: no memo is older than that.
 
     Raises:
         OSError: it cannot be read.
     """
     root = str(Path(__file__).parent)
     parts: list[bytes] = []
-    for path in sorted(path for name in _CODE for path in _files(f"{root}/{name}")):
+    for path in sorted(path for name in names for path in _files(f"{root}/{name}")):
         name, content = path.removeprefix(root).encode(), _read(path)
         parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
     framed = b"".join(parts)

@@ -22,13 +22,13 @@ import threading
 import time
 import warnings
 import zipfile
-import zlib
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trtcache import archives
 from trtcache.errors import ExportError
 from trtcache.file_state import FileState
 from trtcache.tracing import ALONE
@@ -47,7 +47,6 @@ KNOWN_VERSION = "0"
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
 _POPULATED_BYTES = 1 << 24  # meanwhile no other thread gets new memory from the kernel
-_LOCAL_HEADER_BYTES = 30
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
 DTYPES: Mapping[int, torch.dtype] = {
@@ -306,7 +305,7 @@ class ProgramFile:
         for name, info in self._members.items():
             form: list[Json] = [info.compress_type, info.file_size]
             left_out = name in self._weights or name == _OF_ALL_BYTES
-            said[name] = form if left_out else [*form, hash_bytes(self._raw(info)).hex()]
+            said[name] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
         encoded = encode(said)
         return Digest(hash_bytes(encoded).hex(), len(encoded))
 
@@ -383,32 +382,11 @@ class ProgramFile:
         info = self._members.get(name)
         if info is None:
             raise ValueError(f"it has no member {name}")
-        content = self._raw(info)
-        if info.compress_type == zipfile.ZIP_DEFLATED:
-            try:
-                content = memoryview(bytearray(zlib.decompress(content, -zlib.MAX_WBITS, info.file_size)))
-            except zlib.error as error:
-                raise ValueError(f"{name} cannot be decompressed: {error}") from error
-        elif info.compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"{name} is compressed in a way that is not known")
-        if len(content) != info.file_size:
-            raise ValueError(f"{name} is cut off")
-        return content
-
-    def _raw(self, info: zipfile.ZipInfo) -> memoryview:
-        """Return a member's bytes as they lie in the file, fewer than it should have if the file ends before."""
-        header = bytes(self._bytes[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
-        names = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-        start = info.header_offset + _LOCAL_HEADER_BYTES + sum(names)
-        return self._bytes[start : start + info.compress_size]
+        return archives.content(self._bytes, info)
 
     def _check_sum(self, name: str) -> None:
-        try:
-            whole = zlib.crc32(self._content(name)) == self._members[name].CRC
-        except ValueError as error:
-            raise self._error(f"it is damaged ({error}); {_SAVE_AGAIN}") from error
-        if not whole:
-            raise self._error(f"it is damaged (its member {name} does not have its checksum); {_SAVE_AGAIN}")
+        if why := archives.member_damage(self._bytes, self._members[name], name=name):
+            raise self._error(f"it is damaged ({why}); {_SAVE_AGAIN}")
 
     def _error(self, why: str) -> ExportError:
         return ExportError(str(self.path), why)

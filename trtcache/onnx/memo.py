@@ -6,17 +6,15 @@ from the bytes of all of them, and what was asked, to the key. Both are entries 
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import CanonicalizationError, OnnxFileError
 from trtcache.memo import KIND, MEMBER, code_digest
 from trtcache.onnx.request import names_in
-from trtcache.values import CacheKey, Digest, canonical, encode, hash_bytes
+from trtcache.values import CacheKey, canonical
 
 if TYPE_CHECKING:
     from trtcache.cache import Cache
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FORMAT = 1
+_CODE = ("onnx",)
+"""The code that reads ONNX files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Memos:
             return None
 
     def _first(self) -> CacheKey:
-        parts = {"format": _FORMAT, "of": "onnx external data", "file": self._file.digest, "code": _code()}
+        parts = {"format": _FORMAT, "of": "onnx external data", "file": self._file.digest, "code": code_digest(_CODE)}
         return CacheKey.of(KIND, parts)
 
     def _key(self, locations: list[str]) -> CacheKey:
@@ -124,7 +124,7 @@ class Memos:
             "file": self._file.digest,
             "external": dict(self._file.external.digests(locations)),
             "backend": self._asked.backend.name,
-            "code": [code_digest(), _code()],
+            "code": [code_digest(), code_digest(_CODE)],
             "sizes": self._asked.sizes(),
             **self._asked.parts(),
         }
@@ -150,18 +150,6 @@ class Memos:
 def _read(kept: Entry) -> OnnxMemo:
     written = json.loads(bytes(kept.read(MEMBER)))
     return OnnxMemo(CacheKey.of_document(written["key"]), tuple(map(str, written["names"])), kept.build_s)
-
-
-@functools.cache
-def _code() -> Digest:
-    """Return the digest of the code that reads ONNX files.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    content = {path.name: hash_bytes(path.read_bytes()).hex() for path in sorted(Path(__file__).parent.glob("*.py"))}
-    encoded = encode(dict(content))
-    return Digest(hash_bytes(encoded).hex(), len(encoded))
 
 
 def _json(document: Any) -> bytes:
