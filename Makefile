@@ -35,8 +35,9 @@ demo: $(READY)  ## compile a real model twice, the second time from the cache
 test: $(READY)  ## run every test, with branch coverage; JOBS=8 for eight at a time
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --durations=15
 
-# Those tests that are marked so try more: every call killed at and failing with 14 errnos, 1,000 power cuts on a real file
-# system (as root), 200,000 damaged entries, 5,000 random programs. Hours on 2 cores; what was tried is printed.
+# Those tests that are marked so try more: every call killed at, failing with 14 errnos, short, lying or with a lost reply,
+# 1,000 power cuts on a real file system (as root), 10,000 operations on a hostile one (FUSE) and as many beside a member who
+# exchanges names, 200,000 damaged entries, 5,000 random programs. Hours on 2 cores; what was tried is printed.
 torture: $(READY)  ## kill, cut, damage and crowd the store much longer than make test does; as root for power cuts
 	TRTCACHE_TORTURE=1 $(TEST_ENV) $(BIN)/python -m pytest -m torture -n $(JOBS) --dist loadfile -rP --durations=0 $(TORTURED)
 

@@ -73,7 +73,7 @@ class Mounted:
 
     def end(self) -> None:
         """Unmount it."""
-        undo = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+        undo = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
         subprocess.run([*undo, self.place], check=True)
         self._server.communicate(timeout=60)
 
