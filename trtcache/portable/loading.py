@@ -238,23 +238,15 @@ class _Reading:
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
         except (CorruptBlobError, FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
-        header = file.header
-        if said is None or header.file_bytes != said.size_bytes or header.key != key:
+        header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
+        if said is None or (header.file_bytes, digest) != (said.size_bytes, said.digest) or header.key != key:
             raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
-        self._compare(header.members, name)
         found = Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
             "hit", None, beside, 0.0, contents,
         )  # fmt: skip
         file.close()
         return found
-
-    def _compare(self, members: Any, name: str) -> None:
-        """Compare the digest of an engine in a file of its own with the one that the program has."""
-        digests = {one.name: one.digest for one in members}
-        said = {one["digest"] for target in self._said["targets"] for one in target["engines"] if one["file"] == name}
-        if said != {digests.get(ENGINE)}:
-            raise TamperedProgramError(self._path, f"{name} has another engine than the one of its digest")
 
     def _referred(self, key: CacheKey) -> Entry:
         """Return the entry of a key from a store.

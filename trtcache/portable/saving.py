@@ -22,7 +22,7 @@ from trtcache.portable.parcels import document, parcels_of
 from trtcache.portable.signature import write as write_signature
 from trtcache.portable.tensors import config, runs
 from trtcache.runtime.origin import parameters_of
-from trtcache.store.artifact import Draft
+from trtcache.store.artifact import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
 from trtcache.weights import weight_map
 
@@ -248,16 +248,16 @@ def _write_beside(path: Path, entry: Entry, key: SecretKey | None) -> Sum:
         try:
             write_artifact(descriptor, draft, key)
             os.fsync(descriptor)
-            return _sum(descriptor)
+            return _sum(descriptor, str(path))
         finally:
             os.close(descriptor)
 
 
-def _sum(descriptor: int) -> Sum:
-    hasher, size_bytes = blake3(), os.fstat(descriptor).st_size
-    for at in range(0, size_bytes, CHUNK_BYTES):
-        hasher.update(os.pread(descriptor, CHUNK_BYTES, at))
-    return Sum(size_bytes, f"b3:{hasher.hexdigest()}")
+def _sum(descriptor: int, path: str) -> Sum:
+    """Return the size of an entry's file, and the digest at its beginning, which covers the digests of its members."""
+    size_bytes = os.fstat(descriptor).st_size
+    prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, path)
+    return Sum(size_bytes, f"b3:{prelude.digest.hex()}")
 
 
 @contextlib.contextmanager
