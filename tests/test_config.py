@@ -41,6 +41,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         "TRTCACHE_TRUSTED_KEYS": KEYS,
         "TRTCACHE_SIGNING_KEY": "/k",
         "TRTCACHE_CONFIG": str(tmp_path / "own.toml"),
+        "TRTCACHE_DIRECT": "verify",
     }
     config = Config.from_environ(environ)
     switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
@@ -55,6 +56,8 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         busy=Busy("eager", 1.0),
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
+        direct="verify",
+        direct_sample=1,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -18,7 +19,8 @@ from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
 from trtcache.compiling import compile_exported, entries_for, graph_of, report_of, requests_of
 from trtcache.compiling import compile_request as compile_request
-from trtcache.config import Config
+from trtcache.config import Config, parse_direct
+from trtcache.direct.mode import Attempt
 from trtcache.errors import CanonicalizationError, PartitionError, SettingsError
 from trtcache.onnx.file import is_onnx
 from trtcache.partition.division import in_words
@@ -67,6 +69,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     cache: Cache | str | os.PathLike[str] | None = None,
     name: str | None = None,
     keep_program: bool = False,
+    direct: str | None = None,
 ) -> CompiledModule:
     """Compile a model for inference, or take its engine from the cache and put this model's weights in.
 
@@ -75,7 +78,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
             ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a
             TorchScript module or its file, with example inputs, whose sizes it then has. Of a ``.pt2`` or ``.onnx``
             file that has not changed since it was last compiled nothing is exported or lowered. Its weights are then
-            the file's own memory: replace it by renaming. A module is exported each time, and lowered once.
+            the file's own memory: replace it by renaming. A module is not exported where direct mode knows it, and
+            lowered once.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
             program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either. Of an ONNX file
             they say the sizes that the file leaves open, in its order; None stands for an input of known sizes.
@@ -87,6 +91,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
         name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
         keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
+        direct: ``on``, ``verify`` or ``off``: whether a module that is known is not exported (``docs/direct-mode.md``);
+            by default what ``TRTCACHE_DIRECT`` says. It is in no key.
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
@@ -103,17 +109,48 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         PartitionError: the settings want one engine, and something would stay in torch.
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
-    if not isinstance(model, (str, os.PathLike)):
-        from trtcache.lowering import stages  # noqa: F401  # torch.export and sympy, as little a part of it as torch
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
-    module, program = _compiled(model, (args, kwargs, dynamic_shapes), store, backend, wanted, target, name)
+    examples = (args, kwargs, dynamic_shapes)
+    attempt = _attempt(model, examples, store, direct, name)
+    program: OfProgram | None
+    found = attempt.compiled(backend, wanted, target) if attempt else None
+    if found is not None:
+        module, program = found, lambda: exported_of(model, *examples, backend, wanted, name).program
+        module.examples = Examples.of(model, args, kwargs)
+    else:
+        start += 0.0 if isinstance(model, (str, os.PathLike)) else _timed(_import_stages)[1]
+        module, program = _compiled(model, examples, store, backend, wanted, target, name, attempt)
     module.threads = wanted.threads
     if keep_program:
         _keep(module.report, program, store, backend, wanted, target)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
+
+
+def _import_stages() -> None:
+    """Import what exports and lowers: torch.export and sympy are as little a part of a compile as torch itself."""
+    from trtcache.lowering import stages  # noqa: F401
+
+
+def _attempt(
+    model: Model,
+    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
+    cache: Cache,
+    direct: str | None,
+    name: str | None,
+) -> Attempt | None:
+    """Return the attempt of a module's ``compile`` in direct mode; None for what is no module of Python.
+
+    Raises:
+        SettingsError: ``direct`` is no mode.
+    """
+    mode = cache.config.direct if direct is None else parse_direct(direct, "direct")
+    logs.start(os.environ)
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        return None
+    return Attempt(model, examples, cache, mode=mode, name=name or type(model).__name__)
 
 
 def _compiled(
@@ -124,6 +161,7 @@ def _compiled(
     settings: Settings,
     target: str | None,
     name: str | None,
+    attempt: Attempt | None = None,
 ) -> tuple[CompiledModule, OfProgram | None]:
     args, kwargs, dynamic_shapes = examples
     if (script := script_of(model)) is not None:
@@ -144,8 +182,11 @@ def _compiled(
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         return _compile_file(path, examples, cache, backend, settings, target, name), lambda: _program_of(path)
-    exported = exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name)
+    with attempt.watching() if attempt else nullcontext():
+        exported = exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name)
     module = compile_exported(exported, model, cache=cache, settings=settings, target=target)
+    if attempt:
+        attempt.keep(exported, module, settings, target)
     module.examples = Examples.of(model, args, kwargs)
     return module, lambda: exported.program
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
+DEFAULT_DIRECT = "off"
+DEFAULT_DIRECT_SAMPLE = 200
+DIRECT_MODES = ("on", "verify", "off")
 
 VARIABLES = {
     "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
@@ -35,6 +38,8 @@ VARIABLES = {
     "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
     "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
+    "TRTCACHE_DIRECT": "on: a module that is known is not exported (default); verify: it is, and compared; off",
+    "TRTCACHE_DIRECT_SAMPLE": "one direct hit in this many is verified at exit (default: 200; 0: none)",
     "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
 }
@@ -61,6 +66,8 @@ class Config:
     busy: Busy = field(default_factory=Busy)
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
+    direct: str = DEFAULT_DIRECT
+    direct_sample: int = DEFAULT_DIRECT_SAMPLE
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -85,6 +92,8 @@ class Config:
             log=environ.get("TRTCACHE_LOG", ""),
             trust=_trust(environ),
             busy=Busy.of(environ),
+            direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
+            direct_sample=_count(environ, "TRTCACHE_DIRECT_SAMPLE", DEFAULT_DIRECT_SAMPLE),
         )
 
 
@@ -125,10 +134,21 @@ def default_root() -> Path:
     return user_cache_path("trtcache", appauthor=False)
 
 
-def _count(environ: Mapping[str, str], name: str) -> int:
-    text = environ.get(name, "").strip() or "0"
+def parse_direct(text: object, name: str) -> str:
+    """Return a mode of direct mode.
+
+    Raises:
+        SettingsError: it is none; the message names ``name``.
+    """
+    if text not in DIRECT_MODES:
+        raise SettingsError(name, f"{text!r} is none of {', '.join(DIRECT_MODES)}")
+    return str(text)
+
+
+def _count(environ: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = environ.get(name, "").strip() or str(default)
     if not text.isdecimal():
-        raise SettingsError(name, f"{text!r} is no number of entries")
+        raise SettingsError(name, f"{text!r} is no number from 0 on")
     return int(text)
 
 

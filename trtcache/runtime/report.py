@@ -60,8 +60,8 @@ class Report:
         backend: which backend made the engines.
         target: what they run on.
         partitions: one for each engine.
-        route: ``lowered``, ``read`` for an ONNX file, or ``memo`` where a memo told the key, so that nothing was
-            lowered or parsed, and of a file nothing exported.
+        route: ``lowered``, ``read`` for an ONNX file, ``memo`` where a memo told the key, so that nothing was lowered
+            or parsed, and of a file nothing exported, or ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
         memo_s: seconds to find, read and verify the memo; of a program in memory also of its digest.
         spared_s: seconds of lowering, and of a file of export, that the memo saved, as they were when it was made.
@@ -69,6 +69,8 @@ class Report:
             the key.
         compile_s: seconds of the whole call of ``compile``.
         left: the operators that stay in torch, and why.
+        direct: what came of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty for no module.
+        direct_s: seconds to describe the module and to check what led to its program.
     """
 
     name: str
@@ -85,6 +87,8 @@ class Report:
     memo_s: float = 0.0
     spared_s: float = 0.0
     left: tuple[LeftInTorch, ...] = ()
+    direct: str = ""
+    direct_s: float = 0.0
 
     @property
     def why(self) -> str:
@@ -108,6 +112,7 @@ class Report:
         """Seconds of that which no other field has: opening the cache, matching weights, making the module."""
         parts_s = (
             self.file_s
+            + self.direct_s
             + self.memo_s
             + self.lower_s
             + self.key_s
@@ -130,6 +135,8 @@ class Report:
             if one.why:
                 rows.append(f"  {one.why}")
         rows += [f"  in torch: {words}" for words in in_words(self.left)]
+        if self.direct and self.direct != "hit":
+            rows.append(f"  direct mode: {self.direct}")
         rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
         return "\n".join(rows)
 
@@ -137,6 +144,9 @@ class Report:
     def _way(self) -> str:
         """How the key was come by, with the seconds of each part."""
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
+        if self.route == "direct":
+            spared = f"instead of {format_duration(self.spared_s)} of export, decompositions and lowering"
+            return f"direct {format_duration(self.direct_s)}  memo {format_duration(self.memo_s)} {spared}"
         if self.route == "memo":
             spared = format_duration(self.spared_s)
             if self.export_s:

@@ -54,7 +54,7 @@ def ambient() -> dict[str, object]:
         "mkldnn": torch.backends.mkldnn.enabled,
         "attention": {name: bool(enabled()) for name, enabled in _ATTENTION_KERNELS.items()},
         "environment": environment(os.environ),
-        "inductor": dict(sorted(_overrides(sys.modules.get("torch._inductor.config")))),
+        "inductor": dict(sorted(overrides(sys.modules.get("torch._inductor.config")))),
     }
 
 
@@ -68,7 +68,7 @@ def _prefixed() -> tuple[str, ...]:
     return tuple(_PREFIX + name for name in _IRRELEVANT)
 
 
-def _overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
+def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     """Yield options that this process set to something else than their default or their environment's value."""
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)

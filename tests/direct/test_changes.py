@@ -1,0 +1,91 @@
+"""Each change that makes another program, or could, is noticed, and each that cannot is none: against the slow way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import trtcache
+from tests.direct.changes import HIT, MISS, Subject
+from tests.direct.package import X, load, tiny, write
+from trtcache.cache import Cache
+from trtcache.direct.mode import Attempt
+from trtcache.keys.exported import exported_digest
+from trtcache.lowering.capture import export
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.values import Digest
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which the unchanged model is, and nothing else."""
+    return tmp_path_factory.mktemp("direct") / "cache"
+
+
+@pytest.fixture(scope="module")
+def base(root: Path, interpreter: str, tmp_path_factory: pytest.TempPathFactory) -> Digest:
+    """Compile the unchanged model, and return the digest of its program."""
+    load(write(tmp_path_factory.mktemp("base")))
+    module = trtcache.compile(tiny(), (X,), backend=interpreter, cache=root, direct="on")
+    assert module.report.direct == "miss: nothing is known of it"
+    return exported_digest(export(tiny(), (X,), {}, None))
+
+
+@pytest.fixture
+def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """The unchanged model, of a package of this test's own."""
+    package = write(tmp_path / "one")
+    load(package)
+    return Subject(package, monkeypatch, tiny())
+
+
+def found(subject: Subject, root: Path) -> Attempt:
+    """Return the attempt to find a model without exporting it."""
+    examples = (subject.args, subject.kwargs, subject.dynamic_shapes)
+    attempt = Attempt(subject.model, examples, Cache(root), mode="on", name="Tiny")
+    attempt.find()
+    return attempt
+
+
+def slowly(subject: Subject) -> Digest:
+    """Return the digest of the program that exporting gives."""
+    return exported_digest(export(subject.model, subject.args, subject.kwargs, subject.dynamic_shapes))
+
+
+@pytest.mark.parametrize("name", MISS)
+def test_a_change_is_noticed(subject: Subject, root: Path, base: Digest, name: str) -> None:
+    """No manifest of the unchanged model holds, the reason names the change, and the slow way agrees."""
+    change, word, alters = MISS[name]
+    change(subject)
+    with subject.around():
+        attempt = found(subject, root)
+        assert attempt.manifest is None
+        attempt.explain()
+        assert attempt.outcome.startswith(("miss: ", "off: "))
+        assert word in attempt.outcome
+        assert (slowly(subject) != base) == alters
+
+
+@pytest.mark.parametrize("name", HIT)
+def test_what_cannot_matter_does_not(subject: Subject, root: Path, base: Digest, name: str) -> None:
+    """The manifest of the unchanged model holds, and the slow way gives the same key."""
+    HIT[name](subject)
+    attempt = found(subject, root)
+    assert attempt.manifest is not None, attempt.outcome
+    assert slowly(subject) == base
+
+
+def test_a_hit_answers_as_the_model_does(subject: Subject, root: Path, base: Digest, interpreter: str) -> None:
+    """It has the weights of the model at hand, exports nothing, and its report says so."""
+    assert base
+    with torch.no_grad():
+        for weight in subject.model.parameters():
+            weight.mul_(0.5)
+    module = trtcache.compile(subject.model, (X,), backend=interpreter, cache=root, direct="on")
+    assert (module.report.direct, module.report.route, module.report.export_s) == ("hit", "direct", 0.0)
+    assert torch.equal(module(X), subject.model(X))

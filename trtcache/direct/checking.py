@@ -1,0 +1,93 @@
+"""Checks that all which a manifest names is as it was."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.classes import Looked, brief, class_parts
+from trtcache.direct.codes import code_digest
+from trtcache.direct.files import changed_file
+from trtcache.direct.following import ABSENT
+from trtcache.direct.origin import found
+from trtcache.direct.tree import digest_of
+
+if TYPE_CHECKING:
+    from trtcache.direct.manifest import Manifest, OfClass, OfModule
+    from trtcache.direct.tree import Tree
+    from trtcache.values import Json
+
+
+class DifferenceError(Exception):
+    """Something is not as it was.
+
+    Attributes:
+        what: what it is, for people.
+        place: where its description is among the details: ``("modules", name)`` or ``("classes", name)``.
+        now: its description now.
+    """
+
+    def __init__(self, what: str, place: tuple[str, str] | None = None, now: Json = None) -> None:
+        super().__init__(what)
+        self.what, self.place, self.now = what, place, now
+
+
+def check(manifest: Manifest, tree: Tree) -> None:
+    """Make sure that all is as it was; the cheapest comes first.
+
+    Raises:
+        DifferenceError: it is not.
+    """
+    for name, value in manifest.environment.items():
+        if (now := os.environ.get(name)) != value:
+            raise DifferenceError(f"environment variable {name}: {value!r} -> {now!r}")
+    for module, was in manifest.files.items():
+        if why := changed_file(module, was):
+            raise DifferenceError(why)
+    describer = Describer(tree.weights, tree.modules)
+    for place, digest in manifest.functions.items():
+        _check_function(place, digest)
+    try:
+        for module, globals_ in manifest.modules.items():
+            _check_module(module, globals_, describer)
+        for one in manifest.classes:
+            _check_class(one, tree, describer)
+    except UnstableError as error:
+        raise DifferenceError(str(error)) from None
+
+
+def _check_function(place: str, digest: str) -> None:
+    code = getattr(found(*place.split(":", 1)), "__code__", None)
+    if code is None or code_digest(code) != digest:
+        raise DifferenceError(f"function {place.replace(':', '.')} is another")
+
+
+def _check_module(name: str, was: OfModule, describer: Describer) -> None:
+    module = sys.modules.get(name)
+    if module is None:
+        raise DifferenceError(f"module {name} is not loaded")
+    space, now = vars(module), []
+    for one in was.names:
+        value: Any = space.get(one, ABSENT)
+        describer.again()
+        try:
+            now.append(value if value is ABSENT else describer.of(value))
+        except UnstableError as error:
+            raise error.below(f"global {one} of {name}") from None
+    if digest_of(now).hex != was.digest:
+        raise DifferenceError(f"globals of {name}", ("modules", name), dict(zip(was.names, now, strict=True)))
+
+
+def _check_class(was: OfClass, tree: Tree, describer: Describer) -> None:
+    cls: Any = tree.classes[was.number] if was.number is not None and was.number < len(tree.classes) else None
+    if was.number is None:
+        cls = found(was.module, was.name)
+    label = f"{was.module}.{was.name}"
+    if not isinstance(cls, type):
+        raise DifferenceError(f"class {label} is not loaded")
+    looked = Looked(frozenset(was.ran), frozenset(was.unread))
+    now = class_parts(cls, looked, describer) if was.in_full else brief(cls, describer)
+    if digest_of(now).hex != was.digest:
+        raise DifferenceError(f"class {label}", ("classes", label), now)

@@ -1,0 +1,205 @@
+"""Describes classes: what their objects do, apart from what they hold.
+
+Of a method that ran all is written, of another that it is there: what did not run had no say. Plain values are written
+as they are; one without a stable value is named, and rules a class out only if code that ran looks up its name.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.direct.attributes import PLAIN, Describer, UnstableError
+from trtcache.direct.codes import within
+from trtcache.direct.origin import is_trusted, is_trusted_module
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from trtcache.values import Json
+
+_BOOKKEEPING = frozenset(
+    (
+        *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__match_args__"),
+        *(
+            "__module__",
+            "__orig_bases__",
+            "__parameters__",
+            "__qualname__",
+            "__slotnames__",
+            "__static_attributes__",
+            "__weakref__",
+        ),
+        *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__classdictcell__", "__annotate_func__"),
+    )
+)
+_PLAIN = PLAIN | {float}
+SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
+"""Types of values that are looked at of a class in any case."""
+
+_OF_MODULES = frozenset(vars(torch.nn.Module))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How closely the attributes of a class are looked at, each as ``Base.name``.
+
+    Attributes:
+        ran: functions of which all is written.
+        unread: values without a stable value, whose names nothing looks up.
+    """
+
+    ran: frozenset[str]
+    unread: frozenset[str]
+
+
+def bases(cls: type) -> list[str]:
+    """Return the names of a class and its bases, in the order in which attributes are looked up."""
+    return [f"{one.__module__}.{one.__qualname__}" for one in cls.__mro__]
+
+
+def functions_in(value: Any) -> Iterator[FunctionType]:
+    """Yield the functions that an attribute of a class is made of."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield from functions_in(value.__func__)
+    elif isinstance(value, property):
+        for one in (value.fget, value.fset, value.fdel):
+            yield from functions_in(one)
+    elif isinstance(value, functools.cached_property):
+        yield from functions_in(value.func)
+
+
+def own_attributes(cls: type) -> Iterator[tuple[str, str, Any]]:
+    """Yield the attributes of a class and of its bases as ``Base.name``, name and value.
+
+    Of torch's and Python's own classes only plain values, and functions that somebody else has put there.
+    """
+    taken: set[str] = set()
+    for one in cls.__mro__:
+        trusted, label = is_trusted_module(one.__module__), one.__qualname__
+        while label in taken:
+            label += "'"
+        taken.add(label)
+        for name, value in list(vars(one).items()):
+            if name in _BOOKKEEPING or isinstance(value, (GetSetDescriptorType, MemberDescriptorType)):
+                continue
+            if not trusted or type(value) in _PLAIN or _is_put(value):
+                yield f"{label}.{name}", name, value
+
+
+def put_into(cls: type) -> Iterator[tuple[str, str, Any]]:
+    """Yield the plain values of one of torch's or Python's own classes, and functions that somebody has put there."""
+    for name, value in vars(cls).items():
+        if name not in _BOOKKEEPING and (type(value) in _PLAIN or _is_put(value)):
+            yield f"{cls.__qualname__}.{name}", name, value
+
+
+def _is_put(value: Any) -> bool:
+    """Say whether a function of one of torch's or Python's classes is somebody else's."""
+    return type(value) is FunctionType and not is_trusted(value.__code__.co_filename)
+
+
+def always(name: str) -> bool:
+    """Say whether torch calls a method of this name, outside of what is recorded."""
+    return name.startswith("__") or name in _OF_MODULES
+
+
+def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
+    """Return the description of a class.
+
+    Raises:
+        UnstableError: an attribute that is read has no stable value.
+    """
+    describer.again()
+    written: dict[str, Json] = {}
+    for place, name, value in own_attributes(cls):
+        if place in looked.unread:
+            written[place] = ["unread", type(value).__qualname__]
+            continue
+        try:
+            written[place] = _attribute(place, name, value, looked, describer)
+        except UnstableError as error:
+            raise error.below(place) from None
+    return {"bases": list(bases(cls)), "meta": _meta(cls), "attributes": written, "pytree": _nested(cls, describer)}
+
+
+def brief(cls: type, describer: Describer) -> Json:
+    """Return what is looked at of a class that was only named: its bases, its plain values, and names of the others.
+
+    Raises:
+        UnstableError: a plain value has something in it that has no stable value.
+    """
+    describer.again()
+    written: list[Json] = []
+    for name, value in vars(cls).items():
+        if name not in _BOOKKEEPING:
+            written.append([name, describer.of(value)] if type(value) in SIMPLE else name)
+    return [*bases(cls), _meta(cls), written, _nested(cls, describer)]
+
+
+def _meta(cls: type) -> str:
+    return f"{type(cls).__module__}.{type(cls).__qualname__}"
+
+
+def _attribute(place: str, name: str, value: Any, looked: Looked, describer: Describer) -> Json:
+    functions = list(functions_in(value))
+    if functions:
+        full = place in looked.ran or always(name)
+        return [type(value).__name__, *(describer.of(one) if full else one.__qualname__ for one in functions)]
+    if isinstance(value, (staticmethod, classmethod, property)):
+        return [type(value).__name__]
+    return describer.of(value)
+
+
+def _nested(cls: type, describer: Describer) -> Json:
+    """Describe how torch takes objects of a class apart, if it is told how."""
+    node = pytree.SUPPORTED_NODES.get(cls)
+    if node is None or is_trusted_module(cls.__module__):
+        return None
+    return [describer.of(node.flatten_fn), describer.of(node.unflatten_fn)]
+
+
+def looked_at(cls: type, ran: Collection[int], read: Collection[str], describer: Describer) -> Looked:
+    """Say how closely a class is to be looked at, after what ran and which names were looked up.
+
+    Raises:
+        UnstableError: an attribute that is read has no stable value.
+    """
+    full: set[str] = set()
+    unread: set[str] = set()
+    for place, name, value in own_attributes(cls):
+        functions = list(functions_in(value))
+        if any(_ran(one, ran) for one in functions):
+            full.add(place)
+        elif not functions or always(name):
+            try:
+                describer.again()
+                [describer.of(one) for one in functions or [value]]
+            except UnstableError as error:
+                if not functions and name in read and not name.startswith("__"):
+                    raise error.below(place) from None
+                unread.add(place)
+    return Looked(frozenset(full), frozenset(unread))
+
+
+def _ran(function: FunctionType, ran: Collection[int], depth: int = 0) -> bool:
+    """Say whether a function ran, one inside it, or one that it wraps."""
+    if any(id(one) in ran for one in within(function.__code__)):
+        return True
+    cells = [cell for cell in function.__closure__ or () if _full(cell)]
+    inner = [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, FunctionType)]
+    return depth < 20 and any(_ran(one, ran, depth + 1) for one in inner)
+
+
+def _full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

@@ -1,0 +1,112 @@
+"""Code objects: their digest without lines and files, and which names outside a function they read."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import marshal
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from trtcache.values import hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_SETS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
+
+
+@functools.lru_cache(maxsize=16384)
+def code_digest(code: CodeType) -> str:
+    """Return the digest of what a code object does: not where it was written, and not its lines."""
+    return hash_bytes(marshal.dumps(_parts(code), 2)).hex()[:32]
+
+
+def _parts(code: CodeType) -> tuple[Any, ...]:
+    shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    constants = tuple(map(_constant, code.co_consts))
+    return (shape, names, code.co_code, code.co_exceptiontable, constants)
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return ("code", code_digest(value))
+    if isinstance(value, frozenset):  # in the order of hashes, which differ from process to process
+        return ("set", *sorted(map(repr, value)))
+    if isinstance(value, tuple):
+        return ("tuple", *map(_constant, value))
+    return (type(value).__name__, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a code object, without those inside it, reads and sets outside of its function.
+
+    Attributes:
+        chains: names of globals, each with the attributes that are read of it at once: ``("torch", "nn", "Linear")``.
+        imports: modules imported inside, with what is taken from them.
+        sets: globals that it sets.
+        attributes: every name that it looks up on anything.
+    """
+
+    chains: frozenset[tuple[str, ...]]
+    imports: frozenset[tuple[str, int, tuple[str, ...]]]
+    sets: frozenset[str]
+    attributes: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def reads(code: CodeType) -> Reads:
+    """Return what a code object reads and sets outside of its function."""
+    chains: set[tuple[str, ...]] = set()
+    imports: set[tuple[str, int, tuple[str, ...]]] = set()
+    sets: set[str] = set()
+    chain: tuple[str, ...] = ()
+    level = 0
+    for one in dis.get_instructions(code):
+        if chain and one.opname in _ATTRIBUTE:
+            chain = (*chain, str(one.argval))
+            continue
+        if chain and one.opname not in {"CACHE", "PRECALL", "PUSH_NULL"}:
+            chains.add(chain)
+            chain = ()
+        if one.opname in _GLOBAL:
+            chain = (str(one.argval),)
+        elif one.opname in _SETS:
+            sets.add(str(one.argval))
+        elif one.opname == "LOAD_CONST":
+            level = one.argval if isinstance(one.argval, int) else level
+        elif one.opname == "IMPORT_NAME":
+            taken = _taken(code, one.offset)
+            imports.add((str(one.argval), level, taken))
+    texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
+    return Reads(
+        frozenset(chains | ({chain} if chain else set())),
+        frozenset(imports),
+        frozenset(sets),
+        frozenset(code.co_names) | texts,
+    )
+
+
+def _taken(code: CodeType, offset: int) -> tuple[str, ...]:
+    """Return the names that an import statement takes."""
+    names: list[str] = []
+    for one in dis.get_instructions(code):
+        if one.offset <= offset or one.opname in {"STORE_FAST", "STORE_DEREF", "STORE_NAME", "SWAP"}:
+            continue
+        if one.opname != "IMPORT_FROM":
+            break
+        names.append(str(one.argval))
+    return tuple(names)
+
+
+def within(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all those inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from within(one)

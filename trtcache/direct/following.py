@@ -1,0 +1,230 @@
+"""Finds out, after an export, all that it depended on beside what the direct key has: the contents of a manifest."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from dataclasses import dataclass
+from importlib.util import resolve_name
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at
+from trtcache.direct.codes import code_digest, reads, within
+from trtcache.direct.manifest import OfClass, OfModule
+from trtcache.direct.origin import found, is_trusted_module, module_of
+from trtcache.direct.tree import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType
+
+    from trtcache.direct.before import Before
+    from trtcache.direct.recording import Recording
+    from trtcache.direct.tree import Tree
+    from trtcache.values import Json
+
+ABSENT: list[Any] = ["absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What an export depended on. ``details`` are the descriptions behind the digests."""
+
+    classes: tuple[OfClass, ...]
+    modules: Mapping[str, OfModule]
+    functions: Mapping[str, str]
+    files: frozenset[str]
+    details: Mapping[str, Any]
+
+
+class Following:
+    """Follows the code that ran to all that it read."""
+
+    def __init__(self, seen: Recording, tree: Tree, before: Before) -> None:
+        """Keep what was seen."""
+        self._seen, self._tree, self._before = seen, tree, before
+        self._describer = Describer(tree.weights, tree.modules)
+        self._names = {name for code, _ in seen.ran.values() for name in reads(code).attributes}
+        self._places: dict[str, dict[str, Json]] = {}
+        self._functions: dict[str, str] = {}
+        self._files: set[str] = set()
+
+    def followed(self) -> Followed:
+        """Return all that the export depended on.
+
+        Raises:
+            UnstableError: something of it has no stable value, or cannot be found again.
+        """
+        for code, space in self._seen.ran.values():
+            self._read(code, space)
+        classes, described = self._classes()
+        self._cover()
+        self._files |= {one.__module__ for cls in self._tree.classes for one in cls.__mro__[:-1]}
+        modules = {name: OfModule(tuple(one), digest_of(list(one.values())).hex) for name, one in self._places.items()}
+        files = frozenset(name for name in self._files if not is_trusted_module(name))
+        details = {"modules": self._places, "classes": described, "functions": self._functions}
+        return Followed(classes, modules, self._functions, files, details)
+
+    def _read(self, code: CodeType, space: dict[str, Any]) -> None:
+        module = module_of(space)
+        if module is None:
+            if str(space.get("__name__")) in sys.modules or "__file__" in space:
+                raise UnstableError("globals of no module").below(code.co_qualname)
+            return  # a function's own globals are written with it
+        self._files.add(module.__name__)
+        read = reads(code)
+        for chain in sorted(read.chains):
+            self._chain(module, chain)
+        for name, level, taken in sorted(read.imports):
+            self._import(resolve_name("." * level + name, _package(space)) if level else name, taken, read.attributes)
+        for name in read.sets:
+            self._place(module, name)
+
+    def _chain(self, module: ModuleType, chain: tuple[str, ...]) -> None:
+        value: Any = module
+        for step in chain:
+            if not isinstance(value, ModuleType):
+                return
+            value = self._place(value, step)
+        if isinstance(value, ModuleType):
+            self._escaped(value, self._names)
+
+    def _escaped(self, module: ModuleType, names: frozenset[str] | set[str]) -> None:
+        """Note all that could be read of a module that was handed on."""
+        for name in sorted(names & set(vars(module))):
+            self._place(module, name)
+
+    def _import(self, name: str, taken: tuple[str, ...], attributes: frozenset[str]) -> None:
+        if (module := sys.modules.get(name)) is None:
+            return
+        self._files.add(name)
+        for one in taken:
+            self._place(module, one)
+        if not taken:
+            steps = name.split(".")
+            for count in range(1, len(steps) + 1):
+                self._escaped(sys.modules[".".join(steps[:count])], attributes)
+
+    def _place(self, module: ModuleType, name: str) -> Any:
+        """Note what a module has under a name, and return it."""
+        label = module.__name__
+        if sys.modules.get(label) is not module:
+            raise UnstableError("a module that cannot be found by its name").below(label)
+        places = self._places.setdefault(label, {})
+        value = vars(module).get(name, ABSENT)
+        if value is ABSENT and module is not builtins and hasattr(builtins, name):
+            places.setdefault(name, ABSENT)
+            return self._place(builtins, name)
+        if name not in places:
+            places[name] = self._written(label, name, value)
+        return value
+
+    def _written(self, module: str, name: str, value: Any) -> Json:
+        if self._before.changed(module, name, value):
+            raise UnstableError("the export changes it, or nobody looked before").below(f"global {name} of {module}")
+        if value is ABSENT:
+            return list(ABSENT)
+        written = self._before.cached(value)
+        if isinstance(written, UnstableError):
+            raise UnstableError(written.what).below(f"global {name} of {module}")
+        self._describer.again()
+        try:
+            now: Json = self._describer.of(value)
+        except UnstableError as error:
+            raise error.below(f"global {name} of {module}") from None
+        return now if written is None else written
+
+    def _classes(self) -> tuple[tuple[OfClass, ...], dict[str, Json]]:
+        numbers = {cls: number for number, cls in enumerate(self._tree.classes)}
+        done: dict[type, OfClass] = {}
+        described: dict[str, Json] = {}
+        waiting = [*self._tree.classes, *self._describer.classes]
+        while waiting:
+            cls = waiting.pop(0)
+            if cls in done:
+                continue
+            self._files.add(cls.__module__)
+            number = numbers.get(cls)
+            if number is None and found(cls.__module__, cls.__qualname__) is not cls:
+                raise UnstableError("a class that cannot be found by its name").below(cls.__qualname__)
+            in_full = number is not None or self._matters(cls)
+            looked = looked_at(cls, self._seen.ran.keys(), self._names, self._describer) if in_full else None
+            if in_full and (changed := self._before.changed_in(cls)):
+                raise UnstableError("the export changes it, or nobody looked before").below(changed)
+            parts = class_parts(cls, looked, self._describer) if looked else brief(cls, self._describer)
+            ran, unread = (tuple(sorted(one)) for one in ((looked.ran, looked.unread) if looked else ((), ())))
+            done[cls] = OfClass(number, cls.__module__, cls.__qualname__, in_full, ran, unread, digest_of(parts).hex)
+            described[f"{cls.__module__}.{cls.__qualname__}"] = parts
+            self._files |= {one.__module__ for one in cls.__mro__[:-1]}
+            waiting += [one for one in (*cls.__mro__, *self._describer.classes) if self._is_new(one, done)]
+        return tuple(done.values()), described
+
+    @staticmethod
+    def _is_new(cls: type, done: Mapping[type, OfClass]) -> bool:
+        return cls not in done and not is_trusted_module(cls.__module__)
+
+    def _matters(self, cls: type) -> bool:
+        """Say whether what ran is a method of a class itself, or could have read a value of it."""
+        ran = self._seen.ran.keys()
+        for name, value in vars(cls).items():
+            functions = list(functions_in(value))
+            if any(id(code) in ran for one in functions for code in within(one.__code__)):
+                return True
+            if not functions and name[:2] != "__" and name in self._names and type(value) not in SIMPLE:
+                return True
+        return False
+
+    def _cover(self) -> None:
+        """Make sure that all code that ran is written somewhere.
+
+        Raises:
+            UnstableError: some of it cannot be found again.
+        """
+        covered = {id(code) for one in self._describer.functions for code in within(one.__code__)}
+        covered |= {id(code) for one in self._tree.describer.functions for code in within(one.__code__)}
+        for code, space in self._seen.ran.values():
+            if id(code) not in covered:
+                self._find(code, str(space.get("__name__")))
+        self._refuse_changing()
+
+    def _find(self, code: CodeType, module: str) -> None:
+        steps = code.co_qualname.split(".<locals>")[0]
+        value = getattr(found(module, steps), "__code__", None)
+        if value is None or not any(one is code for one in within(value)):
+            raise UnstableError("code that ran and cannot be found again").below(f"{module}.{code.co_qualname}")
+        self._functions[f"{module}:{steps}"] = code_digest(value)
+
+    def _refuse_changing(self) -> None:
+        """Refuse closures and defaults that an export could have changed before they were written."""
+        for function in self._describer.functions:
+            if not any(id(code) in self._seen.ran for code in within(function.__code__)):
+                continue
+            cells = [_content(cell) for cell in function.__closure__ or ()]
+            for value in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+                if type(value) in {list, dict, set, bytearray} and value:
+                    raise UnstableError(f"a {type(value).__name__} in its closure or defaults").below(
+                        function.__qualname__
+                    )
+            stored = {one.argval for code in within(function.__code__) for one in _stores(code)}
+            if stored & set(function.__code__.co_freevars):
+                raise UnstableError("it sets a variable of its closure").below(function.__qualname__)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _stores(code: CodeType) -> list[Any]:
+    import dis
+
+    return [one for one in dis.get_instructions(code) if one.opname in {"STORE_DEREF", "DELETE_DEREF"}]
+
+
+def _package(space: dict[str, Any]) -> str:
+    package = space.get("__package__")
+    return str(package) if package else str(space.get("__name__", "")).rpartition(".")[0]

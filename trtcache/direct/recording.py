@@ -1,0 +1,303 @@
+"""Records what runs while a module is exported: which of its code, and what it asks of the world outside.
+
+A profiling function is told of every call, which costs too much for all that torch does. So it is switched on while
+modules of the model run, and off inside torch's own handling of one operator, where no code of a model is: of the
+0.65 s that exporting a BERT of 6 layers takes, 0.05 s are left. Python 3.12 has ``sys.monitoring`` for the same, on
+which ``sys.setprofile`` is built there; one way for all versions is one way to test.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.direct import origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+    from trtcache.direct.before import Before
+
+_CLOCKS = frozenset(
+    (
+        *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"),
+        *("process_time_ns", "thread_time", "localtime", "gmtime", "now", "utcnow", "today", "urandom", "getrandom"),
+        *(
+            "random",
+            "getrandbits",
+            "seed",
+            "getpid",
+            "getppid",
+            "gethostname",
+            "getuid",
+            "uname",
+            "getcwd",
+            "getloadavg",
+        ),
+    )
+)
+_OUTSIDE = frozenset(
+    (
+        *("open", "open_code", "stat", "lstat", "listdir", "scandir", "access", "readlink", "read", "fork", "system"),
+        *("socket", "connect", "input", "fork_exec", "start_new_thread", "getenv", "_getframe", "exec", "eval"),
+        *("globals", "compile", "initial_seed", "get_rng_state", "default_rng", "get_referrers", "get_objects"),
+    )
+)
+_ASKS = _CLOCKS | _OUTSIDE
+_SILENT = ("logging", "warnings", "linecache", "importlib", "traceback", "_frozen_importlib", "inspect", "tokenize")
+_C_OF_PYTHON = frozenset({None, "builtins"})
+
+
+class Recording:
+    """What was seen of one export.
+
+    Attributes:
+        ran: the model's own code that ran, with the globals that it had, by identity.
+        asked: environment variables that were asked for, with what they were.
+        why_not: why what was seen does not tell all.
+    """
+
+    def __init__(self, before: Before) -> None:
+        """Begin with nothing seen; ``before`` looks at what code reads when it first runs."""
+        self._before = before
+        self.ran: dict[int, tuple[CodeType, dict[str, Any]]] = {}
+        self.asked: dict[str, str | None] = {}
+        self.why_not: str = ""
+        self._kinds: dict[int, tuple[CodeType, str]] = {}
+        self._is_on = False
+        self._depth = 0
+        self._thread = threading.get_ident()
+
+    def refuse(self, why: str) -> None:
+        """Note why this export cannot be known again; the first reason is kept."""
+        self.why_not = self.why_not or why
+
+    def on(self) -> None:
+        """Begin to be told of calls."""
+        self._is_on = True
+        sys.setprofile(self._told)
+
+    def off(self) -> None:
+        """Be told of no more."""
+        sys.setprofile(None)
+        self._is_on = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be told of what a module does."""
+        if self._is_on or threading.get_ident() != self._thread or sys.getprofile() is not None:
+            yield
+            return
+        self.on()
+        try:
+            yield
+        finally:
+            self.off()
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Be told of nothing that torch does."""
+        if not self._is_on or threading.get_ident() != self._thread:
+            yield
+            return
+        self.off()
+        try:
+            yield
+        finally:
+            self.on()
+
+    def _told(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        known = self._kinds.get(id(code))
+        kind = self._kind(frame) if known is None else known[1]
+        if event == "call":
+            if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
+                self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
+        elif event == "c_call" and kind != origin.TORCH:
+            self._c_call(frame, kind, argument)
+
+    def _kind(self, frame: FrameType) -> str:
+        code = frame.f_code
+        kind = origin.of_file(code.co_filename)
+        if kind == origin.MODEL and code.co_filename.startswith("<"):
+            name = str(frame.f_globals.get("__name__"))
+            kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
+        self._kinds[id(code)] = (code, kind)
+        if kind == origin.MODEL:
+            self.ran[id(code)] = (code, frame.f_globals)
+            self._before.note(code, frame.f_globals)
+        return kind
+
+    def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
+        if kind == origin.MODEL:
+            owner = getattr(function, "__module__", None)
+            if owner not in _C_OF_PYTHON and not origin.is_trusted_module(owner):
+                self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
+            elif owner is None and not _is_known(function):
+                self.refuse(f"a function of a C extension ran ({function.__qualname__})")
+        if function.__name__ in _ASKS and self._asks(frame, function):
+            self.refuse(f"{_asker(self._kinds, frame)} calls {function.__qualname__}")
+
+    def _asks(self, frame: FrameType | None, function: Any) -> bool:
+        """Say whether it was the model that asked, by itself or through Python's library."""
+        owner = function.__self__
+        if function.__name__ in {"read", "open", "compile", "seed", "random"} and not _matters(owner, function):
+            return False
+        while frame is not None:
+            name = str(frame.f_globals.get("__name__"))
+            if name.partition(".")[0] in _SILENT:
+                return False
+            known = self._kinds.get(id(frame.f_code))
+            kind = self._kind(frame) if known is None else known[1]
+            if kind != origin.PYTHON:
+                return kind == origin.MODEL
+            frame = frame.f_back
+        return False
+
+
+def _is_known(function: Any) -> bool:
+    """Say whether a method in C is of torch's or Python's objects."""
+    owner = function.__self__
+    kind = owner if isinstance(owner, type) else type(owner)
+    return origin.is_trusted_module(kind.__module__) or any(
+        origin.is_trusted_module(one.__module__) and function.__name__ in vars(one) for one in kind.__mro__
+    )
+
+
+def _matters(owner: Any, function: Any) -> bool:
+    """Say whether a call of a common name is one of those that ask."""
+    if function.__name__ == "compile":
+        return getattr(owner, "__name__", "") == "builtins"
+    return isinstance(owner, random.Random) or getattr(owner, "__name__", "") in {"io", "posix", "time", "_random"}
+
+
+def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
+    known = kinds.get(id(frame.f_code)) if frame is not None else None
+    return known is not None and known[1] == origin.MODEL
+
+
+def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
+    while frame is not None and not _is_model(kinds, frame):
+        frame = frame.f_back
+    return frame.f_code.co_qualname if frame is not None else "the model"
+
+
+@contextmanager
+def recorded(before: Before) -> Iterator[Recording]:
+    """Record what runs meanwhile in this thread; the caller holds the lock of those who trace.
+
+    Raises:
+        Exception: whatever the body raises.
+    """
+    seen = Recording(before)
+    if sys.getprofile() is not None:
+        seen.refuse("another profiler is active")
+        yield seen
+        return
+    drawn = _draws()
+    with _around_modules(seen), _around_operators(seen), _environment(seen):
+        yield seen
+    if _draws() != drawn:
+        seen.refuse("random numbers were drawn")
+
+
+def _draws() -> tuple[object, ...]:
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
+    return random.getstate(), str(drawn), torch.get_rng_state().numpy().tobytes()
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+    before = vars(owner)[name]
+    setattr(owner, name, made(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
+def _around_modules(seen: Recording) -> Iterator[None]:
+    """Have the recording told of all that modules do when they are called."""
+
+    def made(call: Any) -> Any:
+        def called(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            with seen.inside():
+                return call(self, *args, **kwargs)
+
+        return called
+
+    with _replaced(torch.nn.Module, "_call_impl", made):
+        yield
+
+
+@contextmanager
+def _around_operators(seen: Recording) -> Iterator[None]:
+    """Have it told of nothing that torch does to trace one operator."""
+    from torch.fx.experimental import proxy_tensor
+
+    mode = getattr(proxy_tensor, "ProxyTorchDispatchMode", None)
+    if mode is None or "__torch_dispatch__" not in vars(mode):
+        yield
+        return
+
+    def made(dispatch: Any) -> Any:
+        def dispatched(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            with seen.outside():
+                return dispatch(self, func, types, args, kwargs)
+
+        return dispatched
+
+    with _replaced(mode, "__torch_dispatch__", made):
+        yield
+
+
+@contextmanager
+def _environment(seen: Recording) -> Iterator[None]:
+    """Note which environment variables the model asks for, and what they are."""
+
+    def made(get: Any) -> Any:
+        def asked(self: Any, name: Any) -> Any:
+            if isinstance(name, str) and _by_model(sys._getframe(1)):
+                seen.asked[name] = _value(get, self, name)
+            return get(self, name)
+
+        return asked
+
+    def all_of(iterate: Any) -> Any:
+        def asked(self: Any) -> Any:
+            if _by_model(sys._getframe(1)):
+                seen.refuse("the whole environment is read")
+            return iterate(self)
+
+        return asked
+
+    with _replaced(type(os.environ), "__getitem__", made), _replaced(type(os.environ), "__iter__", all_of):
+        yield
+
+
+def _value(get: Any, environ: Any, name: str) -> str | None:
+    try:
+        return str(get(environ, name))
+    except KeyError:
+        return None
+
+
+def _by_model(frame: FrameType | None) -> bool:
+    """Say whether the nearest code that is not Python's own is the model's."""
+    while frame is not None:
+        kind = origin.of_file(frame.f_code.co_filename)
+        if kind == origin.MODEL and frame.f_code.co_filename.startswith("<"):
+            kind = origin.of_module(str(frame.f_globals.get("__name__")))
+        if kind != origin.PYTHON and frame.f_code.co_filename != __file__:
+            return kind == origin.MODEL
+        frame = frame.f_back
+    return False

@@ -1,0 +1,110 @@
+"""What the process says to torch that an export reads, and what somebody has changed of torch itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.origin import is_trusted
+from trtcache.memo import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trtcache.values import Json
+
+_FLAGS = (
+    *("backends.cudnn.enabled", "backends.cudnn.benchmark", "backends.cudnn.deterministic"),
+    *("backends.cudnn.allow_tf32", "backends.cuda.matmul.allow_tf32", "backends.mkldnn.enabled"),
+    *("backends.mkldnn.deterministic", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
+    *("backends.quantized.engine", "utils.deterministic.fill_uninitialized_memory"),
+)
+_ASKED = (
+    *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
+    *("get_float32_matmul_precision", "is_autocast_cache_enabled", "get_num_threads", "is_anomaly_enabled"),
+    *("backends.mha.get_fastpath_enabled", "get_num_interop_threads"),
+)
+_CONFIGURATIONS = ("torch._dynamo.config", "torch.fx.experimental._config", "torch._functorch.config")
+_PREFIXES = ("PYTORCH", "TORCH")
+_OF_BUILDS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
+_PATCHED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch.ops", "torch._C._nn")
+
+
+def surroundings(describer: Describer) -> dict[str, Json]:
+    """Return what the process says to torch.
+
+    Raises:
+        UnstableError: a mode or a transform is active, whose effect is not known.
+    """
+    _refuse_modes()
+    said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
+    said |= {name: str(_called(name)) for name in _ASKED}
+    said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
+    said |= {"python": [sys.version, sys.flags.optimize], "environment": _environment(os.environ)}
+    said["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
+    said["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
+    said["configuration"] = {name: list(_changed(name, describer)) for name in _CONFIGURATIONS}
+    said["hooks"] = describer.of([value for _, value in sorted(_hooks())])
+    said["replaced"] = dict(_replaced(describer))
+    return said
+
+
+def _refuse_modes() -> None:
+    active = {
+        "a dispatch mode": torch._C._len_torch_dispatch_stack(),
+        "a function mode": torch._C._len_torch_function_stack() - (str(torch.get_default_device()) != "cpu"),
+        "a transform of functorch": torch._C._functorch.peek_interpreter_stack() is not None,
+        "torch.jit.trace": torch._C._get_tracing_state() is not None,
+    }
+    for what, is_active in active.items():
+        if is_active and is_active > 0:
+            raise UnstableError(f"{what} is active").below("the process")
+
+
+def _at(path: str) -> object:
+    value: Any = torch
+    for step in path.split("."):
+        value = getattr(value, step, None)
+    return value
+
+
+def _called(path: str) -> object:
+    function: Any = _at(path)
+    return function() if callable(function) else None
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, Json]:
+    names = [name for name in environ if name.startswith(_PREFIXES) and not name.startswith(_OF_BUILDS)]
+    return {name: environ[name] for name in sorted(names)}
+
+
+def _changed(name: str, describer: Describer) -> Iterator[Json]:
+    """Yield the options of a configuration that this process has set; of one not imported nobody has."""
+    entries: Mapping[str, Any] = getattr(sys.modules.get(name), "_config", {})
+    if not entries:
+        return
+    from trtcache.backends.aot_inductor.ambient import overrides
+
+    for option, value in sorted(overrides(sys.modules.get(name))):
+        yield [option, describer.of(value)]
+
+
+def _hooks() -> Iterator[tuple[str, object]]:
+    """Yield the hooks of all modules at once."""
+    for name, value in vars(torch.nn.modules.module).items():
+        if name.startswith("_global_") and isinstance(value, dict) and value:
+            yield name, value
+
+
+def _replaced(describer: Describer) -> Iterator[tuple[str, Json]]:
+    """Yield functions of torch in whose places somebody else's are."""
+    spaces = [(name, vars(module)) for name in _PATCHED if (module := sys.modules.get(name)) is not None]
+    for owner, space in (*spaces, ("torch.Tensor", vars(torch.Tensor))):
+        for name, value in list(space.items()):
+            if type(value) is FunctionType and not is_trusted(value.__code__.co_filename):
+                yield f"{owner}.{name}", describer.of(value)
