@@ -114,7 +114,8 @@ class Notes:
         finally:
             if fd >= 0:
                 self._removed(_WAITING, name)
-                os.close(fd)
+                with suppress(OSError):
+                    os.close(fd)
 
     def flights(self) -> list[Flight]:
         """Return what is being built now, the longest first.

@@ -11,6 +11,7 @@ import mmap
 import os
 import stat
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from blake3 import blake3
@@ -55,7 +56,7 @@ class ArtifactFile:
         """
         self.path = path
         self._fd = _open(path)
-        self.close = weakref.finalize(self, os.close, self._fd)
+        self.close = weakref.finalize(self, _close, self._fd)
         try:
             self.stat = os.fstat(self._fd)
             _check_stat(self.stat, str(path), shared=shared)
@@ -185,6 +186,12 @@ def _open(path: Path) -> int:
         if error.errno in _NOT_A_FILE:
             raise CorruptBlobError(str(path), "file", "it is not a regular file") from error
         raise
+
+
+def _close(fd: int) -> None:
+    """Close a file that was read: what a network file system says of it then changes no byte that was verified."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 def _check_stat(found: os.stat_result, path: str, *, shared: bool) -> None:
