@@ -299,6 +299,24 @@ def test_a_flush_that_failed_is_final(store: DiskStore, key: CacheKey, monkeypat
     assert hit(store, key).read() == b"old"
 
 
+def test_an_error_at_the_close_of_what_was_read_costs_nothing(
+    store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may say then what is no matter of the reader's, whose bytes are verified."""
+    store.put(key, CONTENTS, kind="test")
+    close = os.close
+
+    def full(fd: int) -> None:
+        entry = Path(f"/proc/self/fd/{fd}").readlink().suffix == ".trtc"
+        close(fd)
+        if entry:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", full)
+    assert hit(store, key).read() == CONTENTS["artifact"]
+    assert store.check(key.digest).key == key
+
+
 def test_short_writes_are_continued(store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that takes a hundred bytes a call gets the rest in the next."""
     pwrite = os.pwrite
