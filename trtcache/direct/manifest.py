@@ -159,6 +159,8 @@ def read(data: bytes) -> list[Manifest]:
     written = json.loads(data)
     if not isinstance(written, dict) or written.get("format") != FORMAT:
         raise ValueError("it is of another version")
+    if not isinstance(written.get("manifests"), list):
+        raise ValueError("it has no manifests")  # noqa: TRY004  # what is read of a file is right or wrong
     return [Manifest.read(one) for one in written["manifests"]]
 
 

@@ -12,6 +12,7 @@ from trtcache.direct import manifest as manifests
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.checking import DifferenceError, check
 from trtcache.direct.manifest import DETAILS, KIND, MEMBER, Manifest
+from trtcache.direct.sampling import Sample, is_sampled
 from trtcache.direct.source import DirectSource
 from trtcache.direct.surroundings import surroundings
 from trtcache.direct.tree import Tree, described, digest_of
@@ -114,6 +115,8 @@ class Attempt:
             self.outcome = "miss: no memo leads on from the program, with these settings on this machine"
             return None
         self.outcome = "hit"
+        if is_sampled(self._cache.config.direct_sample):
+            Sample.take(self._model, self._examples, self._cache, self._name)
         report = module.report
         report.route, report.direct, report.direct_s = "direct", "hit", self.took_s
         report.spared_s += self.manifest.took_s
@@ -144,6 +147,9 @@ class Attempt:
                 check(one, self._tree)
             except DifferenceError as error:
                 self.outcome = self.outcome or f"miss: {self._told(place, error)}"
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                self._reject(f"it cannot be followed: {error!r}")
+                return False
             else:
                 self.manifest = one
                 return True
@@ -203,7 +209,7 @@ class Attempt:
         from trtcache.direct.writing import Writing
 
         if self.manifest is not None and self._mode == VERIFY:
-            self._verify(exported)
+            self.verify(exported.program)
         elif self._seen is not None and self._tree is not None and self.key is not None:
             try:
                 made = Writing(self._tree, self._seen, self._before).manifest(exported, self.explain())
@@ -242,11 +248,12 @@ class Attempt:
         members = manifests.write([made, *others], self._parts)
         self._cache.keep(self.key, members, build_s=made.took_s, name=self._name)
 
-    def _verify(self, exported: Exported) -> None:
+    def verify(self, program: torch.export.ExportedProgram) -> None:
+        """Compare a program with that of the manifest that was found, and refuse the manifest if it is another."""
         from trtcache.direct.verifying import disagreement
 
         assert self.manifest is not None  # noqa: S101  # it was found
-        why = disagreement(self.manifest, exported.program)
+        why = disagreement(self.manifest, program)
         if why is None:
             self.outcome = "verified"
             return

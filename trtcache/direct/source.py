@@ -40,11 +40,11 @@ class DirectSource:
         self._state = tree.state
         self.label = label
         self.digest: Digest = manifest.program
-        self.device = torch.device(manifest.device)
         try:
+            self.device = torch.device(manifest.device)
             self.specs = (pytree.treespec_loads(manifest.in_spec), pytree.treespec_loads(manifest.out_spec))
         except (LookupError, TypeError, NotImplementedError, AttributeError, RuntimeError) as error:
-            raise ValueError(f"its arguments are nested in a way that is not known here: {error}") from error
+            raise ValueError(f"its device, or how its arguments are nested, is not known here: {error}") from error
         self.forward = inspect.signature(model.forward)
 
     def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:

@@ -1,0 +1,256 @@
+"""Direct mode in its modes, and with caches that are damaged, read-only, switched off or without what it leads to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests.comparing import difference
+from tests.models import Affine
+from trtcache.cache import Cache
+from trtcache.config import Config
+from trtcache.direct import manifest as manifests
+from trtcache.direct.manifest import DETAILS, KIND, MEMBER
+from trtcache.direct.mode import Attempt
+from trtcache.direct.sampling import Sample, is_sampled
+from trtcache.errors import SettingsError
+from trtcache.store.disk import DiskStore
+from trtcache.values import Digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = torch.randn(3, 4)
+Compile = Callable[..., trtcache.CompiledModule]
+
+
+@pytest.fixture
+def compiled(interpreter: str, tmp_path: Path) -> Compile:
+    """``trtcache.compile`` in direct mode, with the interpreter and a cache of this test's own."""
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        given = {"backend": interpreter, "cache": tmp_path / "cache", "direct": "on", **kwargs}
+        return trtcache.compile(*args, **given)
+
+    return compile_
+
+
+def changed(root: Path, change: Callable[[Any], Any]) -> None:
+    """Change the manifests of the only entry of a cache, which stays a sound entry."""
+    store = DiskStore.open(root)
+    (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == KIND)
+    header = store.header(digest)
+    entry = store.get(header.key)
+    document = json.loads(bytes(entry.read(MEMBER)))  # type: ignore[union-attr]  # it is there
+    change(document)
+    content = {MEMBER: json.dumps(document).encode(), DETAILS: b"{}"}
+    store.put(header.key, content, kind=KIND, name=header.name)
+
+
+def wrong(document: Any) -> None:
+    """Have manifests lead to another program."""
+    for one in document["manifests"]:
+        one["program"]["hex"] = "0" * 64
+
+
+def test_a_model_is_exported_once(compiled: Compile, tmp_path: Path) -> None:
+    """The second compile is a hit with other weights, and so is one of another instance of the class."""
+    first = compiled(Affine(), (X,))
+    second, third = compiled(Affine(2.0), (X,)), compiled(Affine(3.0), (X,), name="other")
+    assert [one.report.direct for one in (first, second, third)] == ["miss: nothing is known of it", "hit", "hit"]
+    assert second.report.partitions[0].key == first.report.partitions[0].key
+    assert second.report.partitions[0].outcome == "hit"
+    assert "instead of" in str(second.report)
+    assert difference(Affine(2.0)(X), second(X)) is None
+    assert {event.event for event in DiskStore.open(tmp_path / "cache").events.read()} == {"miss", "put", "hit"}
+
+
+def test_verify_exports_and_compares(compiled: Compile) -> None:
+    """It says so, and goes the slow way."""
+    compiled(Affine(), (X,))
+    module = compiled(Affine(), (X,), direct="verify")
+    assert (module.report.direct, module.report.route) == ("verified", "memo")
+
+
+def test_a_manifest_that_verify_finds_wrong_is_refused_told_and_counted(
+    compiled: Compile, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is gone then; the next compile writes one anew, and the one after that hits."""
+    compiled(Affine(), (X,))
+    changed(tmp_path / "cache", wrong)
+    module = compiled(Affine(), (X,), direct="verify")
+    assert module.report.direct.startswith("refused: it leads to the program b3:000")
+    assert "is refused" in caplog.text
+    assert difference(Affine()(X), module(X)) is None
+    events = DiskStore.open(tmp_path / "cache").events.read()
+    assert [event.kind for event in events if event.event == "reject"] == [KIND]
+    assert [compiled(Affine(), (X,)).report.direct.split(":")[0] for _ in range(2)] == ["miss", "hit"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        wrong,
+        lambda document: document.update(format=0),
+        lambda document: document.update(manifests=7),
+        lambda document: document["manifests"].append({}),
+        lambda document: document["manifests"][0].update(files=[1]),
+        lambda document: document["manifests"][0].update(classes=[None]),
+        lambda document: document["manifests"][0].update(in_spec="[1, {}]"),
+        lambda document: document["manifests"][0].update(out_spec='[1, {"type": "x"}]'),
+        lambda document: document["manifests"][0].update(device="nowhere"),
+        lambda document: document["manifests"][0].update(modules={"os": {"names": ["sep"], "digest": 3}}),
+        lambda document: document["manifests"][0].update(functions={"no": "thing"}),
+    ],
+)
+def test_a_manifest_of_any_other_content_is_a_miss(compiled: Compile, tmp_path: Path, change: Any) -> None:
+    """A sound entry that says something else leads nowhere, and the model is compiled."""
+    compiled(Affine(), (X,))
+    changed(tmp_path / "cache", change)
+    module = compiled(Affine(2.0), (X,))
+    assert not module.report.direct.startswith("hit")
+    assert difference(Affine(2.0)(X), module(X)) is None
+    assert compiled(Affine(), (X,)).report.direct == "hit"
+
+
+def test_a_damaged_entry_is_a_miss(compiled: Compile, tmp_path: Path) -> None:
+    """It is quarantined as any other, and made anew."""
+    compiled(Affine(), (X,))
+    store = DiskStore.open(tmp_path / "cache")
+    (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == KIND)
+    content = bytearray(store.path(digest).read_bytes())
+    content[-10] ^= 1
+    store.path(digest).write_bytes(content)
+    assert compiled(Affine(), (X,)).report.direct.startswith("miss: ")
+    assert compiled(Affine(), (X,)).report.direct == "hit"
+
+
+@pytest.mark.parametrize(
+    ("variable", "second"),
+    [
+        ("TRTCACHE_RECACHE", "miss"),
+        ("TRTCACHE_DISABLE", "off: there is no cache"),
+        ("TRTCACHE_READONLY", "hit"),
+        ("TRTCACHE_FORBID_BUILD", "hit"),
+    ],
+)
+def test_the_switches_hold_for_manifests(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, variable: str, second: str
+) -> None:
+    """They are entries like any other."""
+    compiled(Affine(), (X,))
+    monkeypatch.setenv(variable, "1")
+    assert compiled(Affine(), (X,)).report.direct.startswith(second)
+
+
+def test_where_nothing_can_be_stored_nothing_is_recorded(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A model that is not known stays so."""
+    compiled(nn.Linear(4, 4), (X,))
+    monkeypatch.setenv("TRTCACHE_READONLY", "1")
+    assert [compiled(Affine(), (X,)).report.direct for _ in range(2)] == ["miss: nothing is known of it"] * 2
+    assert tmp_path.exists()
+
+
+def test_a_hit_needs_its_entry_and_its_memo(compiled: Compile, tmp_path: Path) -> None:
+    """Without one of them the slow way is gone, and direct mode hits again after it."""
+    module = compiled(Affine(), (X,))
+    key = module.report.partitions[0].key
+    assert key is not None
+    DiskStore.open(tmp_path / "cache").remove(key.digest)
+    assert [compiled(Affine(), (X,)).report.direct.split(":")[0] for _ in range(2)] == ["miss", "hit"]
+
+
+def test_other_settings_are_another_memo(compiled: Compile) -> None:
+    """The manifest tells the program; what is made of it is the memo's."""
+    compiled(Affine(), (X,))
+    settings = {"operator_versions": {"mylib::one": "1"}}
+    reports = [compiled(Affine(), (X,), settings=settings).report for _ in range(2)]
+    assert [one.direct.split(":")[0] for one in reports] == ["miss", "hit"]
+
+
+def test_a_program_in_parts_is_left_alone(compiled: Compile) -> None:
+    """It has no memo, and the report says so."""
+    settings = {"torch_executed_ops": ["aten.relu.default"], "min_block_size": 2}
+    report = compiled(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (X,), settings=settings).report
+    assert report.direct == "off: the program has no memo (TRTCACHE_LOG=keys says why)"
+
+
+def test_the_mode_is_checked_and_in_no_key(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``off`` has the same key, and what is no mode is refused with the ones that there are."""
+    key = compiled(Affine(), (X,)).report.partitions[0].key
+    off = compiled(Affine(), (X,), direct="off")
+    assert (off.report.direct, off.report.partitions[0].key) == ("off: TRTCACHE_DIRECT=off", key)
+    with pytest.raises(SettingsError, match="on, verify, off"):
+        compiled(Affine(), (X,), direct="maybe")
+    monkeypatch.setenv("TRTCACHE_DIRECT", "perhaps")
+    with pytest.raises(SettingsError, match="TRTCACHE_DIRECT"):
+        compiled(Affine(), (X,))
+
+
+def test_a_model_that_alternates_keeps_both_manifests(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of the environment has been seen with both values, and each of them hits."""
+    seen = []
+    for value in ("1", "2", "1", "2"):
+        monkeypatch.setenv("AFFINE_MODE", value)
+        seen.append(compiled(Reading(), (X,)).report.direct)
+    assert seen[0] == "miss: nothing is known of it"
+    assert seen[1] == "miss: environment variable AFFINE_MODE: '1' -> '2'"
+    assert seen[2:] == ["hit", "hit"]
+
+
+class Reading(nn.Module):
+    """A model that asks the environment."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        import os
+
+        return x * int(os.environ["AFFINE_MODE"])
+
+
+def test_the_nearest_manifest_tells_what_changed(compiled: Compile) -> None:
+    """A dropout rate is named with its module, before and after."""
+    compiled(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)).eval(), (X,), name="net")
+    report = compiled(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2)).eval(), (X,), name="net").report
+    assert report.direct == "miss: attribute 1.p: 0.1 -> 0.2"
+
+
+def test_one_hit_in_many_is_verified_at_exit(compiled: Compile, tmp_path: Path) -> None:
+    """A sound manifest is verified, a wrong one refused; nothing is done if the machine is busy or the model gone."""
+    model = Affine()
+    compiled(model, (X,))
+    cache = Cache(tmp_path / "cache")
+    sample = Sample(model, ((X,), None, None), cache, "Affine")
+    assert (sample.verify(lambda: False), sample.verify(lambda: True)) == ("", "verified")
+    attempt = Attempt(model, ((X,), None, None), cache, mode="on", name="Affine")
+    assert attempt.find()
+    assert attempt.manifest is not None
+    false = replace(attempt.manifest, program=Digest("0" * 64, 1))
+    assert attempt.key is not None
+    cache.keep(attempt.key, manifests.write([false], {}), build_s=0.0)
+    assert sample.verify(lambda: True).startswith("refused: ")
+    del model, attempt
+    assert sample.verify(lambda: True) == ""
+
+
+@pytest.mark.parametrize(("one_in", "expected"), [(0, False), (1, True), (4, True), (5, False)])
+def test_how_many_hits_are_verified(one_in: int, expected: bool) -> None:
+    """One in as many as the setting says; none if that is 0."""
+    assert is_sampled(one_in, lambda _: (8).to_bytes(4, "big")) is expected
+
+
+def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``TRTCACHE_DIRECT_SAMPLE`` is a number, and has a default."""
+    assert Config.from_environ({}).direct_sample == 200
+    assert Config.from_environ({"TRTCACHE_DIRECT_SAMPLE": "0"}).direct_sample == 0
+    monkeypatch.setenv("TRTCACHE_DIRECT_SAMPLE", "many")
+    with pytest.raises(SettingsError, match="many"):
+        Cache()

@@ -1,0 +1,123 @@
+"""What direct mode cannot know it leaves alone, and says why."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import trtcache
+from tests.direct.package import X
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = 0
+STATE: dict[str, int] = {"calls": 0}
+NOWHERE: dict[str, Any] = {"__name__": "nowhere", "__file__": "/nowhere.py", "torch": torch}
+exec("def from_nowhere(x):\n    return torch.neg(x)\n", NOWHERE)  # noqa: S102  # code made by exec is what this is about
+
+
+class Calls(nn.Module):
+    """Does what a function does, with attributes of any kind."""
+
+    def __init__(self, does: Callable[[Any, torch.Tensor], torch.Tensor], **attributes: Any) -> None:
+        super().__init__()
+        self.does = does
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.does(self, x)
+
+
+def _counted(_: Any, x: torch.Tensor) -> torch.Tensor:
+    global COUNT
+    COUNT += 1
+    return x + 1
+
+
+def _noted(_: Any, x: torch.Tensor) -> torch.Tensor:
+    STATE["calls"] += 1
+    return x + 1
+
+
+def _evaluated(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return eval("x + 1")  # type: ignore[no-any-return]  # noqa: S307
+
+
+def _resized(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x + Image.new("L", (2, 2)).getbbox()[2] if False else x + len(Image.new("L", (2, 2)).tobytes())
+
+
+def _counter() -> Callable[[Any, torch.Tensor], torch.Tensor]:
+    count = 0
+
+    def does(_: Any, x: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        return x + 1
+
+    return does
+
+
+def _remembered(_: Any, x: torch.Tensor, seen: list[int] = [0]) -> torch.Tensor:  # noqa: B006
+    seen.append(1)
+    return x + 1
+
+
+def _many(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x + len([name for name in os.environ if name.startswith("NOTHING")])
+
+
+OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a clock": (lambda: Calls(lambda _, x: x + (time.time() > 0)), "calls time"),
+    "a clock by Python's library": (lambda: Calls(lambda _, x: x + len(time.strftime("%Y", time.gmtime()))), "gmtime"),
+    "a random number": (lambda: Calls(lambda _, x: x + int(random.random() * 0)), "random"),
+    "a random number of NumPy": (lambda: Calls(lambda _, x: x + int(np.random.rand() * 0)), "random numbers"),
+    "a file": (lambda: Calls(lambda _, x: x + len(Path("/proc/version").read_text())), "open"),
+    "a folder": (lambda: Calls(lambda _, x: x + len(os.getcwd())), "getcwd"),  # noqa: PTH109
+    "a process": (lambda: Calls(lambda _, x: x + os.getpid() * 0), "getpid"),
+    "another program": (lambda: Calls(lambda _, x: x + len(subprocess.run(["true"], check=True).args)), "calls"),
+    "a thread": (lambda: Calls(lambda _, x: threading.Thread(target=list).start() or x), "start_new_thread"),
+    "a socket": (lambda: Calls(lambda _, x: x + len(socket.gethostname())), "gethostname"),
+    "all variables": (lambda: Calls(_many), "environment"),
+    "evaluated code": (lambda: Calls(_evaluated), "eval"),
+    "a C extension": (lambda: Calls(_resized), "PIL"),
+    "code of no module": (lambda: Calls(lambda _, x: NOWHERE["from_nowhere"](x)), "NOWHERE"),
+    "a global that it sets": (lambda: Calls(_counted), "COUNT"),
+    "a global that it changes": (lambda: Calls(_noted), "STATE"),
+    "a closure that it changes": (lambda: Calls(_counter()), "changes its attributes"),
+    "a default that it changes": (lambda: Calls(_remembered), "changes its attributes"),
+    "a lock's owner": (lambda: Calls(lambda _, x: x, kept=threading.local()), "kept has no stable value"),
+    "an iterator": (lambda: Calls(lambda _, x: x, kept=iter([1])), "kept has no stable value"),
+    "an open file": (lambda: Calls(lambda _, x: x, kept=open(os.devnull)), "kept has no stable value"),  # noqa: PTH123, SIM115
+    "a generator of random numbers": (lambda: Calls(lambda _, x: x, kept=torch.Generator()), "kept"),
+    "a module that is no submodule": (lambda: Calls(lambda _, x: x, kept=[nn.Linear(1, 1)]), "kept.0"),
+    "a sparse tensor": (lambda: Calls(lambda _, x: x, kept=X.to_sparse()), "kept"),
+    "a graph": (lambda: torch.fx.symbolic_trace(nn.Linear(4, 4)), "_graph"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("name", OFF)
+def test_what_is_not_covered_is_said(name: str, interpreter: str, tmp_path: Path) -> None:
+    """Two compiles both go the slow way, are right, and their reports name what cannot be known."""
+    made, word = OFF[name]
+    model = made()
+    for _ in range(1 if name.startswith(("a graph", "an open")) else 2):
+        module = trtcache.compile(model, (X,), backend=interpreter, cache=tmp_path / "cache", direct="on")
+        assert module.report.direct.startswith("off: "), module.report.direct
+        assert word in module.report.direct
+        assert module.report.route in {"lowered", "memo"}
