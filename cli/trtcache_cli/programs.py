@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache import api
 from trtcache.errors import CanonicalizationError, SettingsError
+from trtcache.onnx.file import is_onnx
+from trtcache.pt2 import ProgramFile
 from trtcache.torchscript import converted, example_arguments, script_of
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from torch.export import ExportedProgram
 
@@ -34,6 +36,22 @@ def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, d
     if script is None:
         return path, read_shapes(shapes)
     return converted(script, example_arguments(script, read_examples(shapes)), None, None), {}
+
+
+def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
+    """Return the program in a file.
+
+    Raises:
+        ExportError: the file holds no program.
+        SettingsError: it has no arguments of the names that the shapes have, or is an ONNX file.
+    """
+    if is_onnx(path):
+        raise SettingsError("FILE", f"{path.name} is an ONNX file: its plan is one file as it is (trtcache build -o)")
+    program = _of_its_sizes(path, shapes)
+    if isinstance(program, Path):
+        with ProgramFile(program) as file:
+            return file.program()
+    return program
 
 
 def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import zipfile
 from dataclasses import replace
@@ -231,3 +232,26 @@ def test_weights_that_do_not_fit_are_one_error(program: Path) -> None:
     rewritten(program, {name: content, HEADER: json.dumps(header).encode()})
     with pytest.raises(WeightMapError, match=r"weight \(shape \(2, 4\)"):
         trtcache.load(program, trust="local-file")
+
+
+RETARGETED = ["every structure", "buffer changed", "no state_dict has it", "input changed", "recipes", "alternating"]
+
+
+@pytest.mark.parametrize("name", RETARGETED)
+def test_a_program_for_another_target_is_the_one_that_compile_makes_for_it(
+    name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is built from what is stored, has the same key, and answers alike, changed buffers and inputs included."""
+    form, cache = forms()[name], tmp_path / "cache"
+    asked: dict[str, Any] = {"backend": interpreter, "settings": form.settings, "cache": cache}
+    asked |= {"dynamic_shapes": form.shapes} if form.shapes else {}
+    torch.manual_seed(1)
+    model = form.model()
+    module = trtcache.compile(model, form.args, dict(form.kwargs), **asked)
+    trtcache.export(module, tmp_path / "program.pt2", target="x86-64", cache=cache)
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    trtcache.compile(model, form.args, dict(form.kwargs), target="x86-64", **asked)
+    loaded = trtcache.load(tmp_path / "program.pt2", trust="local-file")
+    for args in form.others or (form.args, form.args):
+        mine, theirs = copy.deepcopy(args), copy.deepcopy(args)
+        assert same((module(*mine), mine), (loaded(*theirs), theirs))

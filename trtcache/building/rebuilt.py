@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +47,28 @@ _HEADS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How a program is called.
+
+    Attributes:
+        in_spec, out_spec: how torch flattens arguments and output.
+        roles: what each output of its graph is.
+        values: leaves of the arguments that are no tensors.
+    """
+
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    roles: tuple[Role, ...]
+    values: Mapping[int, object] = field(default_factory=dict)
+
+    @classmethod
+    def of_part(cls, takes: int, gives: int) -> Outside:
+        """Return how a part of a program is called."""
+        in_spec = pytree.tree_structure((tuple(range(takes)), {}))
+        return cls(in_spec, pytree.tree_structure(tuple(range(gives))), (Role("result"),) * gives)
+
+
 def rebuilt(
     members: Mapping[str, bytes],
     *,
@@ -53,6 +76,7 @@ def rebuilt(
     pipeline: Sequence[str],
     hints: Sequence[int | None],
     device: torch.device,
+    outside: Outside | None = None,
 ) -> LoweredProgram:
     """Return the lowered program that was stored.
 
@@ -62,13 +86,14 @@ def rebuilt(
         pipeline: the passes that made it.
         hints: a likely value of each symbol.
         device: where it runs.
+        outside: how it is called; by default as a part of a program is, with a tuple of its inputs.
 
     Raises:
         ValueError: there is something in it that cannot be made here.
     """
     writing = _Writing(json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP]), members[CONSTANTS], device)
     try:
-        return writing.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints)
+        return writing.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints, outside)
     except (LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
@@ -88,29 +113,37 @@ class _Writing:
         self._constraints: dict[Any, Any] = {}
         self._weights = 0
 
-    def program(self, graph: Any, name: str, pipeline: tuple[str, ...], hints: Sequence[int | None]) -> LoweredProgram:
+    def program(
+        self,
+        graph: Any,
+        name: str,
+        pipeline: tuple[str, ...],
+        hints: Sequence[int | None],
+        outside: Outside | None,
+    ) -> LoweredProgram:
         for number, (bounds, hint) in enumerate(zip(graph["sizes"], hints, strict=True)):
             self._add_symbol(number, bounds, hint)
         *records, output = graph["nodes"]
         with torch.no_grad(), self._fakes:
-            inputs = [self._input(place, one) for place, one in enumerate(self._interface["inputs"])]
+            inputs = {int(one["leaf"]): self._input(place, one) for place, one in enumerate(self._interface["inputs"])}
             nodes: list[fx.Node] = []
             for record in records:
                 nodes.append(self._node(record, nodes, inputs))
         used = [nodes[place] for place in output[-1]]
         made = self._graph.output(tuple(self._value(argument, used, lambda one: one) for *_, argument in output[1]))
-        made.meta["roles"] = (Role("result"),) * len(output[1])
+        outside = outside or Outside.of_part(len(inputs), len(output[1]))
+        made.meta["roles"] = outside.roles
         slots = self._interface["slots"]
         frame = Frame(
             name=name,
-            in_spec=pytree.tree_structure((tuple(range(len(inputs))), {})),
-            out_spec=pytree.tree_structure(tuple(range(len(output[1])))),
+            in_spec=outside.in_spec,
+            out_spec=outside.out_spec,
             constraints=self._constraints,
             saved={f"s{index}" for index, one in enumerate(slots) if not one["transient"]},
             pipeline=pipeline,
         )
         state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
-        return assembled(Marked(self._graph_module, state, {}, {}), frame)
+        return assembled(Marked(self._graph_module, state, dict(outside.values), {}), frame)
 
     def _add_symbol(self, number: int, range_: Sequence[int | None], hint: int | None) -> None:
         least, most = range_
@@ -149,7 +182,7 @@ class _Writing:
         node.meta |= {"input": one["leaf"], "val": self._empty(one)}
         return node
 
-    def _node(self, record: list[Any], nodes: list[fx.Node], inputs: list[fx.Node]) -> fx.Node:
+    def _node(self, record: list[Any], nodes: list[fx.Node], inputs: Mapping[int, fx.Node]) -> fx.Node:
         kind, arguments = record[0], record[1]
         if kind == "input":
             return inputs[int(arguments[0])]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, GRAPH
-from trtcache.building.rebuilt import rebuilt
+from trtcache.building.rebuilt import Outside, rebuilt
 from trtcache.compiling import entry_for, origin_of
 from trtcache.errors import ProgramFileError, SettingsError
+from trtcache.lowering.capture import Role
 from trtcache.request import Request, keyed
 from trtcache.runtime.origin import held
 
@@ -59,6 +60,21 @@ def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Ori
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 
+def _outside(outgoing: Outgoing, outputs: Any) -> Outside:
+    """Return how a program is called that is one engine; ``outputs`` are those of its stored graph."""
+    interface = outgoing.executable.interface
+    results = iter(interface.results)
+    roles = []
+    for kind, target, _ in outputs:
+        if kind == "weight":
+            roles.append(Role("weight", f"s{target}"))
+        else:
+            one = next(results)
+            roles.append(Role(one.kind, one.target, one.value, one.layout))
+    values = {one.leaf: one.value for one in interface.values}
+    return Outside(outgoing.call.in_spec, outgoing.call.out_spec, tuple(roles), values)
+
+
 def _program(outgoing: Outgoing, number: int, entry: Entry, path: Path) -> LoweredProgram:
     """Return the lowered program of an engine, with the values that its weights have now."""
     if not outgoing.division.is_whole:
@@ -67,14 +83,15 @@ def _program(outgoing: Outgoing, number: int, entry: Entry, path: Path) -> Lower
         raise ProgramFileError(str(path), "its engine has no stored graph; compile the model for that target instead")
     parts: Any = entry.key.document["parts"]
     members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
-    sizes = json.loads(members[GRAPH])["sizes"]
+    graph = json.loads(members[GRAPH])
     try:
         program = rebuilt(
             members,
             name=outgoing.name,
             pipeline=[str(one) for one in parts["pipeline"]],
-            hints=[None] * len(sizes),
+            hints=[None] * len(graph["sizes"]),
             device=outgoing.executable.device,
+            outside=_outside(outgoing, graph["nodes"][-1][1]),
         )
     except ValueError as error:
         why = f"its stored graph cannot be built again ({error})"

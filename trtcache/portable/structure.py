@@ -220,15 +220,27 @@ def _context(spec: pytree.TreeSpec, known: Any) -> Json:
     return written
 
 
+def _lists(context: Any) -> list[Any]:
+    """Return lists within what a class keeps: those of a dataclass's fields."""
+    return [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
+
+
+def _are_names(found: Any, count: int) -> bool:
+    return isinstance(found, (list, tuple)) and len(found) == count and all(isinstance(one, str) for one in found)
+
+
 def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
     """Yield the names of the parts of a node, or their places where they have none."""
     node, count = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec))
     keys: list[Any] = []
-    if node.flatten_with_keys_fn is not None:
-        whole = node.unflatten_fn([None] * count, spec.context)
+    known = [one for one in (spec.context, *_lists(spec.context)) if _are_names(one, count)]
+    if known:
+        keys = [pytree.MappingKey(one) for one in known[0]]
+    elif node.flatten_with_keys_fn is not None:
+        whole = node.unflatten_fn([()] * count, spec.context)
         keys = [key for key, _ in node.flatten_with_keys_fn(whole)[0]]
     for place in range(count):
-        key = keys[place] if place < len(keys) else None
+        key = keys[place] if len(keys) == count else None
         name = getattr(key, "key", getattr(key, "name", None))
         yield str(place) if name is None else str(name)
 
@@ -236,8 +248,8 @@ def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
 def _registered(written: Any) -> tuple[type, Any]:
     """Return a class that this process has made known to torch with what it keeps beside its parts, or ``Output``."""
     name, context = written["name"], written["context"]
-    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) if name != "trtcache.Output" else None
-    if isinstance(kind, type) and context is not None:
-        read_context = pytree.SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable_context
+    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _imported(name)
+    if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
+        read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
         return kind, read_context(context) if read_context else context
     return Output, (str(name), tuple(map(str, _distinct(written["keys"]))), tuple(map(str, written["names"])))

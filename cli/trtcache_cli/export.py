@@ -1,0 +1,113 @@
+"""``trtcache export``: a program in a file, with its engines for one target or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtcache.quantities import format_duration, format_size
+from trtcache_cli.build import BackendType, read_settings
+from trtcache_cli.output import print_json, print_pairs
+from trtcache_cli.session import Session, examples, pass_session, session_options
+from trtcache_cli.shapes import shape_option
+
+if TYPE_CHECKING:
+    from trtcache.portable.exporting import Exported
+
+
+@click.command(
+    epilog=examples(
+        "trtcache export model.pt2 -o program.pt2",
+        "trtcache export model.pt2 --target x86-64-v2 --target x86-64-v3 -o program.pt2",
+        "trtcache export model.pt2 --backend tensorrt_rtx --target sm_89 --target sm_120 -o program.pt2",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write."
+)
+@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who builds the engines.")
+@click.option("targets", "--target", multiple=True, help="What it is to run on; by default this machine. Repeatable.")
+@click.option(
+    "--engines",
+    type=click.Choice(["embed", "sidecar", "reference"]),
+    default="embed",
+    show_default=True,
+    help="In the file, in files beside it, or only by their keys.",
+)
+@click.option("--name", help="What people call the program; by default the file's name.")
+@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A setting of the build. Repeatable.")
+@shape_option
+@session_options
+@pass_session
+def export(
+    session: Session,
+    file: Path,
+    output: Path,
+    backend: str,
+    targets: tuple[str, ...],
+    engines: str,
+    name: str | None,
+    settings: tuple[str, ...],
+    shapes: tuple[str, ...],
+) -> None:
+    """Write a program with its engines to a file, for machines that have neither a cache nor the model's code.
+
+    FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument.
+
+    'trtcache.load' runs what is written, and 'torch.export.load' opens it. Engines are taken from the cache, or built
+    into it. It is signed where TRTCACHE_SIGNING_KEY is set.
+    """
+    given = read_settings(settings)
+    if not output.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    if output.exists() and file.exists() and output.samefile(file):
+        raise click.BadParameter("it is the program; name another file", param_hint="--output")
+    from trtcache.cache import Cache
+    from trtcache.portable.exporting import export_program
+    from trtcache.settings import Settings
+    from trtcache_cli.programs import program_in
+
+    written = export_program(
+        program_in(file, shapes),
+        output,
+        engines=engines,
+        targets=targets,
+        backend=backend,
+        settings=Settings.of(given),
+        cache=Cache(config=session.config()),
+        name=name or file.stem,
+    )
+    if session.as_json:
+        print_json(_document(written))
+    else:
+        print_pairs(_pairs(written))
+
+
+def _document(written: Exported) -> dict[str, Any]:
+    return {
+        "name": written.name,
+        "backend": written.backend,
+        "targets": list(written.targets),
+        "engines": written.engines,
+        "files": [str(path) for path in written.files],
+        "size_bytes": written.size_bytes,
+        "signer": written.signer or None,
+        "export_s": written.export_s,
+    }
+
+
+def _pairs(written: Exported) -> list[tuple[str, str]]:
+    files = [("file" if place == 0 else "beside it", str(path)) for place, path in enumerate(written.files)]
+    return [
+        ("name", written.name),
+        ("backend", written.backend),
+        *(("target", label) for label in written.targets),
+        ("engines", f"{written.engines} for each target"),
+        *files,
+        ("size", format_size(written.size_bytes)),
+        ("signed by", written.signer or "nobody: load it with trust='local-file'"),
+        ("took", format_duration(written.export_s)),
+    ]
