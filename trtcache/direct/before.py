@@ -89,17 +89,14 @@ class Before:
         return known[0] is not (_GONE if value == ["absent"] else value) or not unchanged(known[1])
 
     def changed_in(self, cls: type) -> str | None:
-        """Return an attribute of a class that is another than it was, or not sure to be the same."""
-        for one in cls.__mro__:
-            if is_trusted_module(one.__module__):
+        """Return a class's own attribute that is another than it was, or not sure to be the same."""
+        before = self._classes.get(cls)
+        for name, value in vars(cls).items():
+            if name[:2] == "__":
                 continue
-            before = self._classes.get(one)
-            for name, value in vars(one).items():
-                if name[:2] == "__":
-                    continue
-                known = before.get(name) if before is not None else (value, (value, None) if copied(value) else None)
-                if known is None or known[0] is not value or not unchanged(known[1]):
-                    return f"{one.__qualname__}.{name}"
+            known = before.get(name) if before is not None else (value, (value, None) if copied(value) else None)
+            if known is None or known[0] is not value or not unchanged(known[1]):
+                return f"{cls.__qualname__}.{name}"
         return None
 
 

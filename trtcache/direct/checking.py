@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.classes import Looked, brief, class_parts
+from trtcache.direct.classes import Looked, brief, class_parts, own_bases
 from trtcache.direct.codes import code_digest
 from trtcache.direct.files import changed_file
 from trtcache.direct.following import ABSENT
@@ -84,6 +84,8 @@ def _check_class(was: OfClass, tree: Tree, describer: Describer) -> None:
     cls: Any = tree.classes[was.number] if was.number is not None and was.number < len(tree.classes) else None
     if was.number is None:
         cls = found(was.module, was.name)
+        if isinstance(cls, type) and was.in_full:
+            _check_bases(cls, tree)
     label = f"{was.module}.{was.name}"
     if not isinstance(cls, type):
         raise DifferenceError(f"class {label} is not loaded")
@@ -91,3 +93,10 @@ def _check_class(was: OfClass, tree: Tree, describer: Describer) -> None:
     now = class_parts(cls, looked, describer) if was.in_full else brief(cls, describer)
     if digest_of(now).hex != was.digest:
         raise DifferenceError(f"class {label}", ("classes", label), now)
+
+
+def _check_bases(cls: type, tree: Tree) -> None:
+    """Make sure that the bases of a class are those that are found by their names."""
+    for one in own_bases(cls):
+        if one not in tree.classes and found(one.__module__, one.__qualname__) is not one:
+            raise DifferenceError(f"class {one.__module__}.{one.__qualname__} is another than its name leads to")

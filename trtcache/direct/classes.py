@@ -38,6 +38,7 @@ _BOOKKEEPING = frozenset(
         *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__classdictcell__", "__annotate_func__"),
     )
 )
+_OF_PYTHON = frozenset({GetSetDescriptorType, MemberDescriptorType})
 _PLAIN = PLAIN | {float}
 SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
 """Types of values that are looked at of a class in any case."""
@@ -77,21 +78,15 @@ def functions_in(value: Any) -> Iterator[FunctionType]:
 
 
 def own_attributes(cls: type) -> Iterator[tuple[str, str, Any]]:
-    """Yield the attributes of a class and of its bases as ``Base.name``, name and value.
+    """Yield a class's own attributes as ``Class.name``, name and value."""
+    for name, value in list(vars(cls).items()):
+        if name not in _BOOKKEEPING and type(value) not in _OF_PYTHON:
+            yield f"{cls.__qualname__}.{name}", name, value
 
-    Of torch's and Python's own classes only plain values, and functions that somebody else has put there.
-    """
-    taken: set[str] = set()
-    for one in cls.__mro__:
-        trusted, label = is_trusted_module(one.__module__), one.__qualname__
-        while label in taken:
-            label += "'"
-        taken.add(label)
-        for name, value in list(vars(one).items()):
-            if name in _BOOKKEEPING or isinstance(value, (GetSetDescriptorType, MemberDescriptorType)):
-                continue
-            if not trusted or type(value) in _PLAIN or _is_put(value):
-                yield f"{label}.{name}", name, value
+
+def own_bases(cls: type) -> list[type]:
+    """Return a class and its bases that are the model's own."""
+    return [one for one in cls.__mro__ if not is_trusted_module(one.__module__)]
 
 
 def put_into(cls: type) -> Iterator[tuple[str, str, Any]]:
@@ -112,7 +107,7 @@ def always(name: str) -> bool:
 
 
 def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
-    """Return the description of a class.
+    """Return the description of a class, without its bases, which are described by themselves.
 
     Raises:
         UnstableError: an attribute that is read has no stable value.
@@ -127,7 +122,21 @@ def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
             written[place] = _attribute(place, name, value, looked, describer)
         except UnstableError as error:
             raise error.below(place) from None
-    return {"bases": list(bases(cls)), "meta": _meta(cls), "attributes": written, "pytree": _nested(cls, describer)}
+    return {
+        "bases": list(bases(cls)),
+        "meta": _meta(cls),
+        "attributes": written,
+        "torch": _of_torch(cls, describer),
+        "pytree": _nested(cls, describer),
+    }
+
+
+def _of_torch(cls: type, describer: Describer) -> Json:
+    """Describe what somebody has put into bases that are torch's; those of modules are described with the model."""
+    if issubclass(cls, torch.nn.Module):
+        return None
+    found = [one for base in cls.__mro__ if base.__module__.startswith("torch") for one in put_into(base)]
+    return [[place, describer.of(value)] for place, _, value in found]
 
 
 def brief(cls: type, describer: Describer) -> Json:

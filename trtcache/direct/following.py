@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at
+from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
 from trtcache.direct.codes import code_digest, reads, within
 from trtcache.direct.manifest import OfClass, OfModule
 from trtcache.direct.origin import found, is_trusted_module, module_of
@@ -141,29 +141,32 @@ class Following:
         done: dict[type, OfClass] = {}
         described: dict[str, Json] = {}
         waiting = [*self._tree.classes, *self._describer.classes]
+        in_full = set(self._tree.classes)
         while waiting:
             cls = waiting.pop(0)
-            if cls in done:
+            if cls in in_full or self._matters(cls):
+                in_full |= set(own_bases(cls))
+            if cls in done and done[cls].in_full == (cls in in_full):
                 continue
-            self._files.add(cls.__module__)
-            number = numbers.get(cls)
-            if number is None and found(cls.__module__, cls.__qualname__) is not cls:
-                raise UnstableError("a class that cannot be found by its name").below(cls.__qualname__)
-            in_full = number is not None or self._matters(cls)
-            looked = looked_at(cls, self._seen.ran.keys(), self._names, self._describer) if in_full else None
-            if in_full and (changed := self._before.changed_in(cls)):
-                raise UnstableError("the export changes it, or nobody looked before").below(changed)
-            parts = class_parts(cls, looked, self._describer) if looked else brief(cls, self._describer)
-            ran, unread = (tuple(sorted(one)) for one in ((looked.ran, looked.unread) if looked else ((), ())))
-            done[cls] = OfClass(number, cls.__module__, cls.__qualname__, in_full, ran, unread, digest_of(parts).hex)
-            described[f"{cls.__module__}.{cls.__qualname__}"] = parts
-            self._files |= {one.__module__ for one in cls.__mro__[:-1]}
-            waiting += [one for one in (*cls.__mro__, *self._describer.classes) if self._is_new(one, done)]
+            done[cls], described[f"{cls.__module__}.{cls.__qualname__}"] = self._class(cls, numbers, cls in in_full)
+            waiting += [one for one in own_bases(cls) if one not in done or (one in in_full and not done[one].in_full)]
+            waiting += [one for one in self._describer.classes if one not in done]
         return tuple(done.values()), described
 
-    @staticmethod
-    def _is_new(cls: type, done: Mapping[type, OfClass]) -> bool:
-        return cls not in done and not is_trusted_module(cls.__module__)
+    def _class(self, cls: type, numbers: Mapping[type, int], in_full: bool) -> tuple[OfClass, Json]:
+        self._files.add(cls.__module__)
+        number = numbers.get(cls)
+        if number is None and found(cls.__module__, cls.__qualname__) is not cls:
+            raise UnstableError("a class that cannot be found by its name").below(cls.__qualname__)
+        place = (number, cls.__module__, cls.__qualname__, in_full)
+        if not in_full:
+            parts = brief(cls, self._describer)
+            return OfClass(*place, (), (), digest_of(parts).hex), parts
+        if changed := self._before.changed_in(cls):
+            raise UnstableError("the export changes it, or nobody looked before").below(changed)
+        looked = looked_at(cls, self._seen.ran.keys(), self._names, self._describer)
+        parts = class_parts(cls, looked, self._describer)
+        return OfClass(*place, tuple(sorted(looked.ran)), tuple(sorted(looked.unread)), digest_of(parts).hex), parts
 
     def _matters(self, cls: type) -> bool:
         """Say whether what ran is a method of a class itself, or could have read a value of it."""

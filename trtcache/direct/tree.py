@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.direct.attributes import PLAIN, Describer, UnstableError
-from trtcache.direct.classes import put_into
+from trtcache.direct.classes import own_bases, put_into
 from trtcache.direct.origin import is_trusted_module
 from trtcache.direct.writers import TENSORS, like, tensor
 from trtcache.keys.document import structure
@@ -40,7 +40,7 @@ class Tree:
     Attributes:
         parts: the description, by part.
         state: every weight and buffer by each of its names.
-        classes: the model's own classes in it, in the order in which they were met.
+        classes: the model's own classes in it with their bases, in the order in which they were met.
         modules: paths of its modules, by identity.
         weights: names of its weights, by identity.
     """
@@ -94,7 +94,8 @@ def described(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
     parts["layers"] = _layers(describer, model, modules)
     parts["inputs"] = _inputs(describer, args, kwargs, state)
     parts["dynamic_shapes"] = _named(describer, "dynamic_shapes", dynamic_shapes)
-    return Tree(parts, state, tuple(describer.classes), modules, weights, describer, model)
+    classes = dict.fromkeys(one for cls in describer.classes for one in own_bases(cls))
+    return Tree(parts, state, tuple(classes), modules, weights, describer, model)
 
 
 def _named(describer: Describer, name: str, value: Any) -> Json:
