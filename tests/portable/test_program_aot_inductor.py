@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 import shutil
@@ -15,8 +16,9 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 import trtcache
+from tests.effort import TORTURE
 from tests.portable import fresh
-from tests.portable.programs import same
+from tests.portable.programs import forms, same
 from trtcache.target import host_flags
 
 if TYPE_CHECKING:
@@ -106,3 +108,19 @@ def _disassembled(module: trtcache.CompiledModule, folder: Path) -> str:
         (folder / "library.so").write_bytes(package.read(library))
     done = subprocess.run([tool, "-d", str(folder / "library.so")], capture_output=True, text=True, check=True)
     return done.stdout
+
+
+@pytest.mark.torture
+@pytest.mark.skipif(not TORTURE, reason="make torture")
+@pytest.mark.parametrize("name", sorted(forms()))
+def test_every_form_is_run_with_packages(name: str, tmp_path: Path, engines: Path) -> None:
+    """Loaded programs answer as the compiled modules do, bit for bit, changed buffers and inputs included."""
+    form = forms()[name]
+    shapes = {"dynamic_shapes": form.shapes} if form.shapes else {}
+    asked: dict[str, Any] = {"backend": "aot_inductor", "settings": form.settings, "cache": engines, **shapes}
+    module = trtcache.compile(form.model(), form.args, dict(form.kwargs), **asked)
+    trtcache.export(module, tmp_path / "program.pt2")
+    loaded = trtcache.load(tmp_path / "program.pt2", trust="local-file")
+    for args in form.others or (form.args, form.args):
+        mine, theirs = copy.deepcopy((args, dict(form.kwargs))), copy.deepcopy((args, dict(form.kwargs)))
+        assert same((module(*mine[0], **mine[1]), mine), (loaded(*theirs[0], **theirs[1]), theirs))
