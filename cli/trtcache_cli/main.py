@@ -37,6 +37,7 @@ COMMANDS = {
     "partition": ("trtcache_cli.partition:partition", "Show which nodes go to an engine, and what stays in torch."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
+    "sync": ("trtcache_cli.sync:sync", "Copy the entries that a store lacks from others."),
     "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),
     "unpin": ("trtcache_cli.pin:unpin", "Let entries be pruned again."),
     "rm": ("trtcache_cli.rm:rm", "Remove entries by key."),

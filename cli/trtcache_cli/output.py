@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console
 
@@ -114,3 +114,18 @@ def working(what: str) -> Iterator[None]:
     with Progress(*columns, console=screen, transient=True) as progress:
         progress.add_task(what, total=None)
         yield
+
+
+@contextmanager
+def bytes_bar(what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Show how much of something is done on a terminal's standard error, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (what, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total_bytes)
+        yield lambda done: progress.advance(task, done)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,11 @@ from trtcache.errors import CorruptBlobError, FormatVersionError, UnknownKeyErro
 from trtcache.quantities import format_size
 from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
-from trtcache_cli.output import note, print_json, print_tsv
+from trtcache_cli.output import bytes_bar, note, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.listing import Stored
@@ -50,7 +49,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
     each = [(store, [one for one in store.scan() if not wanted or one.digest in wanted]) for store in stores]
     findings, untrusted = [], []
-    with _progress(sum(stored.file_bytes for _, files in each for stored in files)) as advance:
+    with bytes_bar("verifying", sum(stored.file_bytes for _, files in each for stored in files)) as advance:
         for store, files in each:
             damaged = check(store, files, advance)
             untrusted += _untrusted(store, files, {one.digest for one in damaged})
@@ -122,18 +121,3 @@ def _report(
     done = "; moved aside, and the index made anew" if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
     note(f"{len(files):,} entries, {format_size(checked_bytes)}: {len(findings):,} damaged{others_too}{done}")
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal's standard error, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = ("verifying", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verify", total=total_bytes)
-        yield lambda done: progress.advance(task, done)

@@ -255,6 +255,20 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
     return header
 
 
+def check_document(header: Header, path: str) -> None:
+    """Make sure that a header's key document has the digest that it states.
+
+    Raises:
+        CorruptBlobError: it has another, or is nothing that has a digest.
+    """
+    try:
+        found = CacheKey.of_document(header.key.document).digest
+    except (TypeError, ValueError, RecursionError) as error:  # a number with a fraction, say, or a thousand levels
+        raise CorruptBlobError(path, "key", f"its key document has no digest: {error}") from error
+    if found != header.key.digest:
+        raise CorruptBlobError(path, "key", "its key document does not have this digest")
+
+
 def _decode_header(raw: bytes, file_bytes: int) -> Header:
     if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values")

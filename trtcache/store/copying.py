@@ -38,13 +38,22 @@ def copy_up(key: CacheKey, source: DiskStore, target: DiskStore) -> Path:
         if file.header.key != key:
             raise CorruptBlobError(str(original), "key", "it is the entry of another key")
         with target.place(key.digest) as place:
-            _copy(file, place, target)
+            copy_file(file, place, target)
     finally:
         file.close()
     return path
 
 
-def _copy(file: ArtifactFile, place: Path, target: DiskStore) -> None:
+def copy_file(file: ArtifactFile, place: Path, target: DiskStore) -> None:
+    """Publish an open file's bytes at ``place`` of another store once all of them were checked there.
+
+    Constant memory: what members decompress to is checked when they are used. There is no row in the index yet.
+
+    Raises:
+        OSError: it cannot be read or written.
+        CorruptBlobError: it is damaged.
+        UntrustedEntryError: its signatures do not count in ``target``.
+    """
     with TemporaryFile(place.parent) as temporary:
         file.copy_to(temporary.fd)
         os.fsync(temporary.fd)

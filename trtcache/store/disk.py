@@ -26,7 +26,7 @@ from trtcache.errors import (
     UntrustedWriterError,
 )
 from trtcache.store.admission import Admission
-from trtcache.store.artifact import Draft
+from trtcache.store.artifact import Draft, check_document
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.exclusion import objection
@@ -39,7 +39,6 @@ from trtcache.store.notes import NOTES, Notes, Who
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.root import Opened, is_immutable, is_local, is_private, prepare, private_index_root
 from trtcache.trust import Trust
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from trtcache.store.entry import Entry
     from trtcache.store.flight import Told, Turn
     from trtcache.store.signatures import Verdict
+    from trtcache.values import CacheKey
 
 _logger = logging.getLogger("trtcache.store")
 
@@ -180,7 +180,7 @@ class DiskStore:
         Raises:
             CorruptBlobError: its document does not have the digest that it is filed under.
         """
-        _check_document(file.header, str(file.path))
+        check_document(file.header, str(file.path))
         _logger.warning("%s was built for another key document of the same digest; it is not used", file.path)
         return Miss(COLLISION)
 
@@ -310,7 +310,7 @@ class DiskStore:
         try:
             if verify:
                 file.verify()
-                _check_document(file.header, str(file.path))
+                check_document(file.header, str(file.path))
         finally:
             file.close()
         return file.header
@@ -480,11 +480,6 @@ class DiskStore:
     def _require_writable(self, action: str) -> None:
         if not self.writable:
             raise ReadOnlyError(str(self.root), action)
-
-
-def _check_document(header: Header, path: str) -> None:
-    if CacheKey.of_document(header.key.document).digest != header.key.digest:
-        raise CorruptBlobError(path, "key", "its key document does not have this digest")
 
 
 def _inode(path: Path) -> int:
