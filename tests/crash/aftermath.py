@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from tests.crash.scenarios import Scenario
 
 
-def problems(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str]:
-    """Return what is wrong with the store that a killed child left."""
+def problems(root: Path, scenario: Scenario, acknowledged: set[str], *, refused: bool) -> list[str]:
+    """Return what is wrong with the store that a child left; ``refused`` says that it met errors and was not killed.
+
+    After an error the index may be made anew instead of migrated; a kill is no reason for that.
+    """
     store = DiskStore.open(root, trust=TRUST)
     found = [*_entries(store, scenario, acknowledged), *_pins(store, scenario, acknowledged)]
     listed, there = {record.digest for record in load_records(store)}, {stored.digest for stored in store.scan()}
@@ -25,7 +28,7 @@ def problems(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[str
     rows = read_rows(store.index_root / INDEX_NAME)
     if not there == listed == set(rows or {}):
         found.append(f"{len(there)} entries, {len(listed)} listed, {len(rows or {})} in the index")
-    if scenario.newer and list((root / "quarantine").glob(f"{INDEX_NAME}*")):
+    if scenario.newer and not refused and list((root / "quarantine").glob(f"{INDEX_NAME}*")):
         found.append("the index was not migrated, and was set aside")
     store.sweep(temporary_s=-1)
     found += [f"left behind: {path.name}" for path in root.rglob(".tmp-*")]

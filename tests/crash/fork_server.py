@@ -133,7 +133,8 @@ def _explored(shim: Shim, template: Path, root: Path, name: str, most: int) -> t
         if status not in (REACHED, NOT_REACHED, REFUSED, -9):
             wrong.append(f"call {point}: the child ended with {status}")
         try:
-            wrong += [f"call {point}: {problem}" for problem in problems(root, scenario, acknowledged)]
+            found = problems(root, scenario, acknowledged, refused=status in (REACHED, REFUSED))
+            wrong += [f"call {point}: {problem}" for problem in found]
         except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
             wrong.append(f"call {point}: {type(error).__name__}: {error}")
     return calls, len(list(points)), wrong

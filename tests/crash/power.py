@@ -81,7 +81,7 @@ def looked_at(root: Path, scenario: Scenario, acknowledged: set[str]) -> list[st
     if child == 0:
         os.close(answers)
         try:
-            found = problems(root, scenario, acknowledged)
+            found = problems(root, scenario, acknowledged, refused=False)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
             found = [f"{type(error).__name__}: {error}"]
         with os.fdopen(told, "w") as pipe:
