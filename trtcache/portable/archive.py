@@ -58,7 +58,7 @@ class ProgramArchive:
         """
         self.path = path
         self._checked: set[str] = set()
-        self._data = _content(path)
+        self._data = content_of(path)
         self._places = directory(self._data, str(path))
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
         admit(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
@@ -112,7 +112,7 @@ class ProgramArchive:
             raise ProgramSizesError(str(self.path), f"its member {wrong[0]} is of another size than its header says")
 
 
-def _content(path: Path) -> memoryview:
+def content_of(path: Path) -> memoryview:
     """Return a file's bytes, in memory that nobody else can write to.
 
     Raises:
