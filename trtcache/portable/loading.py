@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 _MODEL = "models/model.json"
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 _PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
+_BROKEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 """What reading a document raises that is not what it should be; RuntimeError: torch refuses a size or a type."""
 
 
@@ -86,9 +86,13 @@ def load(path: Path, *, cache: Cache | None, keys: Sequence[PublicKey], trust: s
     start = time.perf_counter()
     more = () if trust in {None, LOCAL_FILE} else _keys(trust)
     archive = ProgramArchive(path, keys=(*keys, *more), local=trust == LOCAL_FILE)
-    reading = _Reading(archive, cache)
-    module = reading.module()
-    module.report.file_s = reading.opened - start
+    opened = time.perf_counter()
+    try:
+        module = _Reading(archive, cache).module()
+    except _BROKEN as error:
+        why = f"what it says does not fit together ({type(error).__name__}: {error})"
+        raise ProgramContentError(str(path), why) from error
+    module.report.file_s = opened - start
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
@@ -111,31 +115,24 @@ class _Reading:
     def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
         self._archive, self._cache = archive, cache
         self._path = str(archive.path)
-        self.opened = time.perf_counter()
         self._texts: list[str] | None = None
-        try:
-            self._said = parse(archive.read(PROGRAM))
-            self._device = torch.device(self._said["device"])
-            offers = [self._offer(number, one) for number, one in enumerate(self._said["targets"])]
-        except _BROKEN as error:
-            raise self._broken(error) from error
+        self._said = parse(archive.read(PROGRAM))
+        self._device = torch.device(self._said["device"])
+        offers = [self._offer(number, one) for number, one in enumerate(self._said["targets"])]
         self._offer_taken = choose(offers, self._path)
         self._target = self._said["targets"][self._offer_taken.number]
 
     def module(self) -> CompiledModule:
         """Return the module of the target that was chosen."""
-        try:
-            entries = {int(one["part"]): self._entry(one) for one in self._target["engines"]}
-            executable = self._executable()
-            weights = self._weights(executable)
-            call = CallSignature(
-                structure.read(self._said["arguments"]),
-                structure.read(self._said["output"]),
-                signature.read(self._said["signature"]),
-            )
-            parts, borders = self._division(entries)
-        except _BROKEN as error:
-            raise self._broken(error) from error
+        entries = {int(one["part"]): self._entry(one) for one in self._target["engines"]}
+        executable = self._executable()
+        weights = self._weights(executable)
+        call = CallSignature(
+            structure.read(self._said["arguments"]),
+            structure.read(self._said["output"]),
+            signature.read(self._said["signature"]),
+        )
+        parts, borders = self._division(entries)
         engine = self._engine(entries, executable, weights, parts, borders)
         module = CompiledModule(executable, engine, weights, call)
         module.origin = Origin(
@@ -150,9 +147,6 @@ class _Reading:
         module.report = self._report(entries, parts)
         self._keep(entries)
         return module
-
-    def _broken(self, error: Exception) -> ProgramContentError:
-        return ProgramContentError(self._path, f"what it says does not fit together ({type(error).__name__}: {error})")
 
     def _offer(self, number: int, said: Any) -> Offer:
         first = next(iter(said["engines"]), None)
