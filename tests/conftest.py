@@ -31,6 +31,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     for name in list(os.environ):
         if name.startswith(("TRTCACHE_", "TORCHINDUCTOR_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TRTCACHE_DIRECT", "off")  # to record each export takes time; tests/direct say what they want
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / name.lower()))
 

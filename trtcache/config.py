@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
-DEFAULT_DIRECT = "off"
+DEFAULT_DIRECT = "on"
 DEFAULT_DIRECT_SAMPLE = 200
 DIRECT_MODES = ("on", "verify", "off")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtcache.direct.nearest import reason_of
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType
@@ -20,20 +21,34 @@ if TYPE_CHECKING:
 _FILES = frozenset({".onnx", ".pt2"})
 
 
-@click.command(epilog=examples("trtcache why 3fa9", "trtcache why model.pt2", "trtcache why --json model.pt2"))
+_EXAMPLES = (
+    "trtcache why 3fa9",
+    "trtcache why model.pt2",
+    "trtcache why --json model.pt2",
+    "trtcache why --direct Net",
+)
+
+
+@click.command(epilog=examples(*_EXAMPLES))
 @click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
 @click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend it is meant for.")
 @click.option("--target", help="For a FILE: the target it is meant for, such as x86-64-v3.")
+@click.option("--direct", is_flag=True, help="For a NAME: why direct mode did not hit the last time.")
 @shape_option
 @session_options
 @pass_session
-def why(session: Session, subject: str, backend: str, target: str | None, shapes: tuple[str, ...]) -> None:
+def why(
+    session: Session, subject: str, backend: str, target: str | None, direct: bool, shapes: tuple[str, ...]
+) -> None:
     """Say why there is no entry for a program, or what made a second entry of one.
 
     KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), an ONNX
     file (.onnx) or a TorchScript file, of which nothing is built: whether it would hit, and if not what differs from
-    the nearest entry.
+    the nearest entry. NAME, with --direct: what people call a model, by default its class.
     """
+    if direct:
+        _say_direct(session, subject)
+        return
     layers = session.layers()
     path = Path(subject)
     is_file = path.suffix in _FILES or path.is_file()
@@ -45,6 +60,16 @@ def why(session: Session, subject: str, backend: str, target: str | None, shapes
     note(_headline(document, found))
     if found is not None:
         print_differences(found.differences)
+
+
+def _say_direct(session: Session, name: str) -> None:
+    reason = reason_of(session.layers(), name)
+    if session.as_json:
+        print_json({"name": name, "direct": reason})
+    elif reason is None:
+        note(f"{printable(name)}: direct mode has missed no model of this name here")
+    else:
+        note(f"{printable(name)}: {printable(reason)}")
 
 
 def _of_entry(layers: Layers, key: str) -> dict[str, Any]:

@@ -223,6 +223,10 @@ class Attempt:
         self._before = self._seen = None
         module.report.direct = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, module.report.direct)
+        if self._mode != OFF:
+            from trtcache.direct.nearest import keep_reason
+
+            keep_reason(self._cache, self._name, module.report.direct)
 
     def explain(self) -> str:
         """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""

@@ -1,4 +1,4 @@
-"""Finds the manifest that a model had before, to say what is another now."""
+"""What people are told of a miss: the manifest that a model had before, and the reason that was given last."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.direct import manifest as manifests
 from trtcache.direct.differences import in_words
-from trtcache.direct.manifest import DETAILS, KIND
+from trtcache.direct.manifest import DETAILS, FORMAT, KIND
+from trtcache.store.entry import Entry
+from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.cache import Cache
+    from trtcache.store.layers import Layers
 
 log = logging.getLogger(__name__)
 NOTHING = "nothing is known of it"
+REASON, REASONS = "reason", "direct-why"
 
 
 def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
@@ -25,10 +29,30 @@ def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
     for store in cache.layers.stores:
         try:
             found = [one for one in load_records(store) if one.kind == KIND and one.name == name]
-            for one in sorted(found, key=lambda record: -record.created_ns)[:1]:
+            for one in sorted(found, key=lambda record: -record.created_ns):
                 entry = cache.peek(store.header(one.digest).key, counted=False)
                 if entry is not None:
                     return in_words(manifests.details(bytes(entry.read(DETAILS)))["parts"], parts) or NOTHING
         except Exception:  # a remark for people: whatever lies in the store, the compiling goes on
             log.debug("the nearest manifest could not be read", exc_info=True)
     return NOTHING
+
+
+def reason_key(name: str) -> CacheKey:
+    """Return the key of the reason that was given last for a model of this name."""
+    return CacheKey.of(REASONS, {"format": FORMAT, "name": name})
+
+
+def keep_reason(cache: Cache, name: str, reason: str) -> None:
+    """Keep why direct mode did not hit, for ``trtcache why --direct``; nothing is written where it is kept already."""
+    if cache.store is not None and cache.store.takes and reason_of(cache.layers, name) != reason:
+        cache.keep(reason_key(name), {REASON: reason.encode()}, build_s=0.0, name=name)
+
+
+def reason_of(layers: Layers, name: str) -> str | None:
+    """Return why direct mode did not hit last time with a model of this name; None where nothing is kept."""
+    found = layers.get(reason_key(name))
+    try:
+        return bytes(found.read(REASON)).decode("utf-8", "replace") if isinstance(found, Entry) else None
+    except KeyError:
+        return None
