@@ -33,6 +33,7 @@ SUBJECTS = {
     "ls": "trtcache ls of 10,000 entries",
     "footprint": "import time and size of an install",
     "refit": "memory of refits, and of 3 GB in and out of the store (needs 8 GB; about 3 min)",
+    "export": "memory of writing and loading programs with engines of 1 and 3 GB (needs 8 GB; about 3 min)",
     "plan": "memory of a build of TensorRT-RTX (needs 8 GB)",
 }
 """Module of this package, which has ``measure`` -> what it measures."""
