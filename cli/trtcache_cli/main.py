@@ -38,6 +38,7 @@ COMMANDS = {
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
     "sync": ("trtcache_cli.sync:sync", "Copy the entries that a store lacks from others."),
+    "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and bring its engines in."),
     "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),
     "unpin": ("trtcache_cli.pin:unpin", "Let entries be pruned again."),
     "rm": ("trtcache_cli.rm:rm", "Remove entries by key."),

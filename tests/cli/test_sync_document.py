@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from tests.adopting.layouts import onnxruntime_cache, torch_tensorrt_cache
 from tests.documents import ROOT, shape
 from tests.store.sources import fill
 
@@ -24,8 +25,11 @@ _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTAL
 def test_each_command_prints_what_is_shown(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two entries on a stick go to a server's store."""
+    """Two entries on a stick go to a server's store, and two caches of other tools are looked at."""
     fill(tmp_path / "mnt", 2)
+    onnxruntime_cache(tmp_path / "trt_cache")
+    torch_tensorrt_cache(tmp_path / "engine_cache")
+    monkeypatch.chdir(tmp_path)
     here = {"/mnt/usb/engines": str(tmp_path / "mnt"), "/srv/engines": str(tmp_path / "srv")}
     for kind, block in _BLOCK.findall(_TEXT):
         for place, replaced in here.items():

@@ -1,0 +1,119 @@
+"""``trtcache adopt``: look at another tool's engine cache, and bring its engines in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtcache.adopting.adoption import TOOLS, plan_adoption
+from trtcache.quantities import format_size
+from trtcache_cli.keys import SHORT
+from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv
+from trtcache_cli.session import Session, examples, pass_session, session_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trtcache.adopting.adoption import Adopted, AdoptionPlan
+    from trtcache.adopting.find import Find
+
+_HEADER = ("FILE", "WHAT", "SIZE", "MADE BY", "FOR", "STATE", "WHY")
+_LONGEST_NAME = 48
+
+
+@click.command(
+    epilog=examples(
+        "trtcache adopt torch-tensorrt /tmp/torch_tensorrt_engine_cache --dry-run",
+        "trtcache adopt onnxruntime ./trt_cache --pin",
+    )
+)
+@click.argument("tool", type=click.Choice(list(TOOLS)))
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
+@click.option("--pin", is_flag=True, help="Pin what is brought in.")
+@click.option("--dry-run", is_flag=True, help="Only list what is there.")
+@session_options
+@pass_session
+def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> None:
+    """List what another tool's engine cache holds, and bring in the engines. Nothing is unpickled or run.
+
+    The key of such an entry says where it comes from. No compile asks for it, because nothing there says all that an
+    engine was built for. A plan can run code when it is loaded: adopt what you would run. DIR is left as it is.
+    """
+    with bytes_bar("reading", _file_bytes(directory)) as advance:
+        plan = plan_adoption(tool, directory.absolute(), advance=advance)
+    done: tuple[Adopted, ...] = ()
+    if not dry_run and plan.engines:
+        config, store = session.config(), session.writable_store("adopt into it")
+        with bytes_bar("adopting", sum(find.file_bytes for find in plan.engines)) as advance:
+            done = plan.execute(
+                store,
+                pin=pin,
+                max_size_bytes=config.max_size_bytes,
+                max_entries=config.max_entries,
+                advance=advance,
+            )
+    states = {one.find.name: one for one in done}
+    if session.as_json:
+        finds = [_document(plan, find, states) for find in plan.finds]
+        print_json({"tool": tool, "directory": str(directory.absolute()), "dry_run": dry_run, "finds": finds})
+    else:
+        _print(plan, states)
+        _remark(plan, done, dry_run=dry_run)
+
+
+def _file_bytes(directory: Path) -> int:
+    return sum(path.lstat().st_size for path in directory.rglob("*"))
+
+
+def _document(plan: AdoptionPlan, find: Find, states: Mapping[str, Adopted]) -> dict[str, object]:
+    state, why = _state(find, states)
+    return {
+        "file": find.name,
+        "what": find.what,
+        "file_bytes": find.file_bytes,
+        "size_bytes": find.span.size_bytes if find.span else None,
+        "library": find.plan.library if find.plan else None,
+        "version": find.plan.version if find.plan else None,
+        "capabilities": list(find.capabilities),
+        "told_by": find.told_by or None,
+        "digest": str(find.digest) if find.digest else None,
+        "state": state,
+        "why": why or None,
+        "key": plan.key(find).digest if find.keyed else None,
+    }
+
+
+def _state(find: Find, states: Mapping[str, Adopted]) -> tuple[str, str]:
+    done = states.get(find.name)
+    return (find.state, find.why) if done is None else (done.state, done.why or find.why)
+
+
+def _print(plan: AdoptionPlan, states: Mapping[str, Adopted]) -> None:
+    rows = [_row(find, states) for find in plan.finds]
+    if not on_terminal():
+        print_tsv(rows)
+    elif rows:
+        print_aligned(_HEADER, [(_short(name), *rest) for name, *rest in rows])
+
+
+def _row(find: Find, states: Mapping[str, Adopted]) -> tuple[str, ...]:
+    made_by = f"{find.plan.library} {find.plan.version or '?'}" if find.plan else "-"
+    made_for = ",".join(f"sm_{one.replace('.', '')}" for one in find.capabilities)
+    state, why = _state(find, states)
+    return (find.name, find.what, format_size(find.file_bytes), made_by, made_for or "-", state, why or "-")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:SHORT]}...{name[-(_LONGEST_NAME - SHORT - 3) :]}"
+
+
+def _remark(plan: AdoptionPlan, done: Sequence[Adopted], *, dry_run: bool) -> None:
+    engines = len(plan.engines)
+    what = f"{engines:,} of {len(plan.finds):,} things are engines that can be adopted"
+    if not dry_run:
+        adopted = sum(one.state == "adopted" for one in done)
+        there = sum(one.state == "there" for one in done)
+        what = f"{what}: {adopted:,} adopted, {there:,} there already"
+    note(what)
