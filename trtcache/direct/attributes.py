@@ -1,8 +1,9 @@
 """Writes values of Python as JSON: the same for equal values in every process, and another one for others.
 
 Containers and objects are written with all that is in them, functions with their code, defaults and closures, tensors
-with their content, and what belongs to torch or Python by its name, since a version tells the rest. What is met twice
-is written once, so that a list shared by two modules is not two equal lists. What has no stable value is refused.
+with their content, and what belongs to torch or Python by its name, since a version tells the rest. An object that is
+met twice is written once, so that one shared by two modules is not two equal ones; containers are not told apart so,
+since torch.export puts copies of them in their places (torch 2.13). What has no stable value is refused.
 """
 
 from __future__ import annotations

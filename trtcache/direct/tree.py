@@ -53,13 +53,14 @@ class Tree:
     describer: Describer = field(repr=False)
     model: torch.nn.Module = field(repr=False)
 
-    def changed(self, describer: Describer) -> bool:
-        """Say whether the model has other attributes now.
+    def changed(self, describer: Describer) -> Json | None:
+        """Return what the model is now if it has other attributes than it had.
 
         Raises:
             UnstableError: one has no stable value any more.
         """
-        return as_text(_Writer(describer, self.modules).tree(self.model)) != as_text(self.parts["model"])
+        now = _Writer(describer, self.modules).tree(self.model)
+        return None if as_text(now) == as_text(self.parts["model"]) else now
 
     @property
     def device(self) -> torch.device:

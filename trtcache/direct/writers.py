@@ -35,7 +35,7 @@ TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def _list(self: Describer, value: list[Any]) -> Json:
-    return self.once(value) or ["list", *self.items(value)]
+    return ["list", *self.items(value)]
 
 
 def _tuple(self: Describer, value: tuple[Any, ...]) -> Json:
@@ -45,7 +45,7 @@ def _tuple(self: Describer, value: tuple[Any, ...]) -> Json:
 def _dict(self: Describer, value: dict[Any, Any]) -> Json:
     if value is sys.modules:
         raise UnstableError("all modules")
-    return self.once(value) or ["dict", self.pairs(value)]
+    return ["dict", self.pairs(value)]
 
 
 def _set(self: Describer, value: Any) -> Json:
@@ -59,11 +59,11 @@ def _proxy(self: Describer, value: Any) -> Json:
 def _ordered(self: Describer, value: Any) -> Json:
     kind = type(value).__name__
     more = self.of(value.default_factory) if isinstance(value, collections.defaultdict) else None
-    return self.once(value) or [kind, more, self.pairs(value)]
+    return [kind, more, self.pairs(value)]
 
 
 def _deque(self: Describer, value: collections.deque[Any]) -> Json:
-    return self.once(value) or ["deque", value.maxlen, *self.items(value)]
+    return ["deque", value.maxlen, *self.items(value)]
 
 
 def _said(self: Describer, value: Any) -> Json:  # noqa: ARG001  # every writer is called alike

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch.utils import _pytree as pytree
 
 from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.differences import in_words
 from trtcache.direct.files import file_of
 from trtcache.direct.following import Following
 from trtcache.direct.manifest import Manifest
@@ -69,8 +70,9 @@ class Writing:
             if state.get(name) is not tensor:
                 raise UnstableError("the program has another tensor for it").below(name)
         now = Describer(self._tree.weights, self._tree.modules)
-        if self._tree.changed(now):
-            raise UnstableError("the export changes its attributes").below("the model")
+        if (changed := self._tree.changed(now)) is not None:
+            words = in_words({"model": self._tree.parts["model"]}, {"model": changed})
+            raise UnstableError(f"the export changes its attributes: {words}").below("the model")
 
 
 def _written(spec: pytree.TreeSpec) -> str:

@@ -1,0 +1,66 @@
+"""Direct hits of new processes: from any folder, with any hash seed, and without what exports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+NOT_NEEDED = ("torch.export._trace", "torch._inductor", "torch._dynamo", "sympy", "sqlalchemy", "alembic", "rich")
+MODEL = """
+import torch
+
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(4))
+        self.names = {"a", "b", "c"}
+
+    def forward(self, x):
+        return x * self.weight + len(self.names)
+"""
+PROGRAM = f"""
+import json, sys
+import torch, trtcache
+from scalepkg import Scale
+
+compile_ = trtcache.compile
+x, model = torch.arange(12.0).reshape(3, 4), Scale()
+before = set(sys.modules)
+module = compile_(model, (x,), direct="on")
+right = torch.equal(module(x), model(x))
+added = [name for name in {NOT_NEEDED!r} if name in set(sys.modules) - before]
+print(json.dumps([module.report.direct, right, added]))
+"""
+
+
+def answer(done: Any) -> list[Any]:
+    """Return what the program printed."""
+    assert done.returncode == 0, done.stderr
+    said: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def test_a_new_process_hits_and_imports_nothing_that_exports(
+    run_python: Callable[..., Any], tmp_path: Path, engines: Path
+) -> None:
+    """It has another hash seed, another copy of the package, and weights of its own."""
+    seen = []
+    for seed, name in (("1", "one"), ("2", "two")):
+        folder = tmp_path / name / "scalepkg"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").write_text(MODEL)
+        environ = {"PYTHONPATH": f"{PROJECT}:{folder.parent}", "PYTHONHASHSEED": seed, "TRTCACHE_DIR": str(engines)}
+        seen.append(answer(run_python(PROGRAM, **environ)))
+    assert [direct for direct, _, _ in seen] == ["miss: nothing is known of it", "hit"]
+    assert all(right for _, right, _ in seen)
+    assert seen[1][2] == []
