@@ -575,15 +575,14 @@ class UntrustedProgramError(ProgramFileError):
 
 @dataclass(eq=False)
 class NoFittingEngineError(ProgramFileError):
-    """No engine in a program's file can run in this process; ``refused`` has each target and the reason."""
+    """No engine in a program's file can run in this process; ``refused`` has each target with the reason."""
 
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: tuple[str, ...] = ()
     remedy: str = ""
     exit_code: ClassVar[int] = 6
 
     def __str__(self) -> str:
-        reasons = "; ".join(f"{target}: {why}" for target, why in self.refused)
-        return f"{self.path}: none of its engines can run here ({reasons}); {self.remedy}"
+        return f"{self.path}: {self.why} ({'; '.join(self.refused)}); {self.remedy}"
 
 
 @dataclass(eq=False)

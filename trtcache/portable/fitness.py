@@ -58,9 +58,10 @@ def choose(offers: Sequence[Offer], path: str) -> Offer:
     fitting = [offer for offer, no in found if no is None]
     if fitting:
         return max(fitting, key=lambda offer: (*rank(offer), -offer.number))
-    reasons = tuple((offer.label, no.why) for offer, no in found if no is not None)
+    reasons = tuple(f"{offer.label}: {no.why}" for offer, no in found if no is not None)
     nearest = min((no for _, no in found if no is not None), key=lambda no: no.distance, default=None)
-    raise NoFittingEngineError(path, "", reasons, nearest.remedy if nearest else "export it again")
+    remedy = nearest.remedy if nearest else "export it again"
+    raise NoFittingEngineError(path, "none of its engines can run here", reasons, remedy)
 
 
 def rank(offer: Offer) -> tuple[int, int]:
