@@ -15,6 +15,7 @@ from trtcache.store import catalog, gc
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME
 from trtcache.store.sharing import share
+from trtcache.store.transfer import plan_sync
 from trtcache.trust import Trust
 from trtcache.values import CacheKey
 
@@ -129,6 +130,13 @@ def copy_up(root: Path, ack: Ack) -> None:
         ack("two")
 
 
+def sync(root: Path, ack: Ack) -> None:
+    """Copy what this store lacks from another one, and pin it."""
+    plan = plan_sync([DiskStore.open(root.with_name("below"), readonly=True)], DiskStore.open(root), pins=True)
+    if [record.digest for record in plan.execute().arrived] == [key_of("two").digest]:
+        ack("two")
+
+
 def prune(root: Path, ack: Ack) -> None:
     """Remove all entries but the pinned one."""
     store = DiskStore.open(root)
@@ -199,6 +207,7 @@ SCENARIOS = {
     "damaged entry": Scenario(damaged_entry, before=("one",), wanted=("one",), may_go=("one",), damage="one"),
     "hit": Scenario(hit, before=("one",)),
     "copy up": Scenario(copy_up, before=("one",), wanted=("two",), below="two"),
+    "sync": Scenario(sync, before=("one",), wanted=("two",), below="two", refuses=True),
     "prune": Scenario(prune, before=OLD, may_go=OLD[:2], pin=OLD[2], refuses=True),
     "unpin": Scenario(unpin_entry, before=("one",), pin="one", may_unpin=True, refuses=True),
     "rebuild index": Scenario(rebuild_index, before=OLD, no_index=True, refuses=True),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torture
 
 HERE = Path(__file__).parent
 PUTS = ["first put", "second put", "replace", "several members", "put that prunes", "damaged entry"]
-OTHERS = ["copy up", "shared", "prune", "pin", "unpin", "rebuild index", "migrate index", "count"]
+OTHERS = ["copy up", "sync", "shared", "prune", "pin", "unpin", "rebuild index", "migrate index", "count"]
 KILLED = [*PUTS, "hit", *OTHERS]
 SABOTAGE = "written in place"
 
