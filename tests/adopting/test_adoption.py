@@ -219,6 +219,87 @@ def test_hostile_names_are_text_and_no_paths(tmp_path: Path) -> None:
     assert {one.find.name for one in done} == {"\\xff_sm89.engine", "\x1b[2J.engine", "..engine"}
 
 
+def test_what_is_not_of_the_layout_is_listed_as_such(tmp_path: Path) -> None:
+    """Other files and folders, models without an engine, and files with a second name."""
+    theirs, other = torch_tensorrt_cache(tmp_path / "torch"), onnxruntime_cache(tmp_path / "onnx")
+    (theirs / "notes.txt").write_text("?")
+    (theirs / NAMES[1] / "more.bin").write_text("?")
+    found = {find.name: find for find in plan_adoption("torch-tensorrt", theirs).finds}
+    assert {found["notes.txt"].what, found[f"{NAMES[1]}/more.bin"].what} == {"other"}
+    (other / "folder").mkdir()
+    (other / "plain.onnx").write_bytes(ep_context("x").replace(b"EPContext", b"SomeThing"))
+    (other / "not.onnx").write_bytes(b"\x0b\x01")
+    (other / "two_ctx.onnx").write_bytes(ep_context(tensorrt_plan(b"1")) + ep_context(tensorrt_plan(b"2")))
+    for name in ("linked.onnx", "linked.engine", "linked.profile"):
+        (other / name).symlink_to(other / "plain.onnx")
+    names = ("folder", "plain.onnx", "not.onnx", "two_ctx.onnx#0", "two_ctx.onnx#1")
+    here = {find.name: find for find in plan_adoption("onnxruntime", other).finds}
+    said = [(here[name].what, here[name].state) for name in names]
+    assert said[:3] == [("folder", "no engine"), ("other", "no engine"), ("context", "damaged")]
+    assert said[3:] == [("engine", "sound")] * 2
+    assert {here[f"linked.{end}"].state for end in ("onnx", "engine", "profile")} == {"unsafe"}
+
+
+def test_a_file_that_cannot_be_read_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the system says."""
+    root, real = onnxruntime_cache(tmp_path / "cache"), os.open
+
+    def refused(path: Path, *args: int) -> int:
+        if str(path).endswith(".timing"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *args)
+
+    monkeypatch.setattr(os, "open", refused)
+    (found,) = (find for find in plan_adoption("onnxruntime", root).finds if find.what == "timing")
+    assert (found.state, found.why) == ("unsafe", "it cannot be read: Permission denied")
+
+
+VARINT = b"\xff" * 10
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b":\x7f",
+        b":" + VARINT,
+        VARINT,
+        b"\x3b\x00",
+        b":\x03\x0a\x05a",
+        b":\x84\x40" + b"\x0a\x81\x40" + b"\x22\xfe\x3f" + b"x" * 8190,
+        b"\x39" + bytes(8) + b"\x3d" + bytes(4) + b"\x08" * 3,
+        b"\x08\x01" * 200_001,
+    ],
+    ids=["beyond", "length", "number", "type", "inside", "long name", "fixed", "many"],
+)
+def test_a_model_that_lies_about_its_lengths_is_damaged(data: bytes, tmp_path: Path) -> None:
+    """Its fields, names and numbers are bounded."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "m_ctx.onnx").write_bytes(data)
+    (found,) = plan_adoption("onnxruntime", tmp_path / "cache").finds
+    assert (found.state, "it is no ONNX file" in found.why) == ("damaged", True)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x80\x04" + b"N0" * 10_001 + b".", "it has no 'serialized_engine'"),
+        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + b"\xff" * 8, "no pickle of an entry"),
+        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + (1 << 40).to_bytes(8, "little") + b"x" * 99, "no pickle"),
+        (b"\x80\x04X" + (1 << 17).to_bytes(4, "little") + b"x" * (1 << 17), "no pickle"),
+        (b"cos\nsystem\n(S'true'\ntR.", "it has no 'serialized_engine'"),
+        (b"cos" + b"x" * 200_000, "no pickle"),
+        (b"", "no pickle"),
+    ],
+    ids=["many", "length", "beyond", "long text", "code", "long line", "empty"],
+)
+def test_a_pickle_that_is_no_entry_is_damaged(data: bytes, why: str, tmp_path: Path) -> None:
+    """Its instructions are counted, named and not executed."""
+    (tmp_path / "cache" / "name").mkdir(parents=True)
+    (tmp_path / "cache" / "name" / "blob.bin").write_bytes(data)
+    (found,) = plan_adoption("torch-tensorrt", tmp_path / "cache").finds
+    assert (found.state, why in found.why) == ("damaged", True), found.why
+
+
 def test_an_unknown_tool_is_told() -> None:
     """With those that are known."""
     from pathlib import Path

@@ -136,6 +136,21 @@ def test_a_person_sees_a_bar_and_a_table(terminal: Callable[..., Result], source
     assert "45 entries of" in done.out
 
 
+def test_pins_and_what_limits_took_are_told(
+    run: Callable[..., Result], source: DiskStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last line."""
+    for stored in source.scan():
+        source.pin(stored.digest)
+    old = fill(root, 5)
+    monkeypatch.setenv("TRTCACHE_MAX_ENTRIES", "3")
+    for stored in source.scan():
+        old.remove(stored.digest)
+    assert "3 to pin" in run("sync", "--pins", "--dry-run", source.root, root).err
+    done = run("sync", "--pins", source.root, root)
+    assert "3 pinned, 16.4 kB pruned" in done.err
+
+
 def test_a_directory_that_others_may_write_to_is_no_source(
     run: Callable[..., Result], source: DiskStore, root: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -12,7 +13,10 @@ import pytest
 
 from tests.effort import tries
 from tests.store.sources import files_of, fill, in_memory
+from trtcache.errors import IndexUnavailableError
 from trtcache.signing import SecretKey
+from trtcache.store import transfer
+from trtcache.store.artifact import PRELUDE_BYTES, parse_prelude
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -21,7 +25,7 @@ from trtcache.store.rows import INDEX_NAME, read_rows
 from trtcache.store.sharing import share
 from trtcache.store.transfer import SyncPlan, SyncResult, plan_sync
 from trtcache.trust import Trust
-from trtcache.values import CacheKey
+from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,6 +213,66 @@ def test_a_full_disk_ends_it_and_the_next_run_goes_on(
     assert len(digests(target)) == len(read_rows(target.root / INDEX_NAME) or {}) == 2
     assert not list(target.root.rglob(".tmp-*"))
     assert len(synced(source, target).arrived) == 3
+
+
+def test_what_goes_between_two_looks_is_not_missed(
+    source: DiskStore, target: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that is removed while the plan is made is of no concern; one that cannot be read is named."""
+    first, second, *_ = digests(source)
+    listed, real = list(source.scan()), os.open
+
+    def refused(path: Path, *args: int, **options: int) -> int:
+        if str(path).endswith(f"{second}.trtc") and str(path).startswith(str(source.root)):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *args, **options)
+
+    source.path(first).unlink()
+    monkeypatch.setattr(source, "scan", lambda: listed)
+    monkeypatch.setattr(os, "open", refused)
+    plan = plan_sync([source], target)
+    assert [(one.digest, one.reason, one.why) for one in plan.refused] == [(second, "unreadable", "Input/output error")]
+    assert len(plan.parcels) == 3
+
+
+def test_an_entry_of_a_later_format_stays_where_it_is(source: DiskStore, target: DiskStore) -> None:
+    """In the source it is named, and in the target it is not replaced."""
+    later, other, *_ = digests(source)
+    for store, digest in ((source, later), (target, other)):
+        raw = bytearray(source.path(digest).read_bytes())
+        prelude = parse_prelude(bytes(raw[:PRELUDE_BYTES]), len(raw), "")
+        raw[8] += 1
+        raw[32:PRELUDE_BYTES] = hash_bytes(bytes(raw[:32] + raw[PRELUDE_BYTES : prelude.members_from]))
+        with store.place(digest) as place:
+            place.write_bytes(raw)
+            place.chmod(0o600)
+    done = plan_sync([source], target).execute()
+    assert reasons(done) == ["format"]
+    assert len(done.arrived) == 3
+
+
+def test_an_index_that_cannot_be_written_costs_rows_only(
+    source: DiskStore, target: DiskStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next listing reads the entries that arrived."""
+
+    def refused(root: Path, **_: object) -> None:
+        raise IndexUnavailableError(str(root), "disk I/O error")
+
+    monkeypatch.setattr(transfer, "write_rows", refused)
+    assert len(synced(source, target).arrived) == 5
+    assert "the index cannot be used: disk I/O error" in caplog.text
+    assert len(load_records(target)) == 5
+
+
+def test_a_shared_store_gets_files_of_its_modes(source: DiskStore, tmp_path: Path) -> None:
+    """Whatever this user's umask is."""
+    share(tmp_path / "shared", os.getgid())
+    target = DiskStore.open(tmp_path / "shared", trust=Trust(required=False))
+    assert len(synced(source, target).arrived) == 5
+    paths = list((target.root / "entries").rglob("*.trtc"))
+    assert {path.stat().st_mode & 0o7777 for path in paths} == {0o660}
+    assert {path.parent.stat().st_mode & 0o7777 for path in paths} == {0o2770}
 
 
 def signed(root: Path, key: SecretKey | None) -> DiskStore:
