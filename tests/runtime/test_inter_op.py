@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import random
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from trtcache import thread_counts
+from trtcache.runtime import inter_op
 from trtcache.runtime.inter_op import Call, Crew, InterOp, TorchState
 from trtcache.runtime.precedence import Precedence
 from trtcache.thread_counts import InForce, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 PLAIN = TorchState(inference=False, autocast=None)
 WAIT_S = 60
@@ -153,6 +159,73 @@ def test_an_interrupt_of_the_caller_waits_for_helpers(monkeypatch: pytest.Monkey
         call.finish(crew)
     assert len(ended) == 1
     crew.close()
+
+
+class Interrupt:
+    """Interrupts a thread before a line of the file under test.
+
+    Not before that of a ``with``, to which tracing comes again at the end of its block: Python does not, with a lock.
+    """
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Interrupt | None:
+        if frame.f_code.co_filename != inter_op.__file__:
+            return None
+        here = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        if event != "line" or here.startswith("with "):
+            return self
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        return self
+
+    def during(self, work: Callable[[], object]) -> bool:
+        """Do some work in a thread, and say whether it came to its end, interrupted or not."""
+
+        def traced() -> None:
+            sys.settrace(self)
+            with suppress(KeyboardInterrupt):
+                work()
+
+        thread = threading.Thread(target=traced, daemon=True)
+        thread.start()
+        thread.join(WAIT_S)
+        return not thread.is_alive()
+
+
+def test_no_interrupt_of_the_caller_is_waited_for_for_ever() -> None:
+    """Before whichever line it comes, helpers end their parts and the call ends."""
+    crew, order = Crew(1, 2, 1), Precedence.of([(), (), (0, 1), (2,), (2,)], [])
+
+    def call() -> None:
+        helped = threading.Event()
+
+        def run(_: int) -> None:
+            if threading.current_thread().name.startswith("trtcache-part"):
+                helped.set()
+                time.sleep(0.003)  # the caller is done first
+            else:
+                assert helped.wait(WAIT_S)
+
+        finish(crew, order, run)
+
+    interrupts = [Interrupt(line) for line in range(1, 100)]
+    assert all(interrupt.during(call) for interrupt in interrupts)
+    assert not interrupts[70].left
+    crew.close()
+
+
+def test_an_interrupt_while_threads_begin_lets_them_end() -> None:
+    """The end of the interpreter would wait for them."""
+    before = set(threading.enumerate())
+    interrupts = [Interrupt(line) for line in range(1, 20)]
+    assert all(interrupt.during(lambda: Crew(2, 3, 1).close()) for interrupt in interrupts)
+    begun = set(threading.enumerate()) - before
+    for thread in begun:
+        thread.join(WAIT_S)
+    assert not any(thread.is_alive() for thread in begun)
 
 
 def _state() -> tuple[object, ...]:

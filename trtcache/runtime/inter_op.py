@@ -112,11 +112,11 @@ class Crew:
         try:
             for _ in range(helpers):
                 self._pool.submit(begun.wait)
-        except RuntimeError:
+            begun.wait()
+        except BaseException:  # an interrupt as well: the end of the interpreter waits for threads that wait here
             begun.abort()
             self.close()
             raise
-        begun.wait()
 
     def help(self, work: Callable[[], None]) -> bool:
         """Have a thread do some work as soon as one is free; False if the interpreter is ending."""
@@ -194,7 +194,9 @@ class Call:
         self._before = list(order.before)
         self._ready = [(-self._ways_s[number], number) for number, count in enumerate(order.before) if not count]
         heapify(self._ready)
-        self._change = threading.Condition(threading.Lock())
+        # A lock written in C: an interrupt in Condition.__enter__ or __exit__, written in Python, leaves it locked.
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
         self._helped, self._helpers = 0, 0  # parts that helpers are in; helpers that were asked
         self._waits = self._ends = False
         self._failed: dict[int, BaseException] = {}
@@ -230,14 +232,14 @@ class Call:
         try:
             self._run(number)
         except BaseException as error:  # noqa: BLE001  # the caller's thread raises it
-            with self._change:
+            with self._lock:
                 self._failed[number] = error
                 self._ready.clear()
                 self._ends = True
             return
         seconds = time.perf_counter() - began_s
         self._took_s[number] = min(self._took_s.get(number, seconds), seconds)
-        with self._change:
+        with self._lock:
             self._release(number)
             for other in self._order.after[number]:
                 self._before[other] -= 1
@@ -258,7 +260,7 @@ class Call:
 
     def _next(self, last: int | None = None) -> int | None:
         """Return the next part for a helper, who leaves where there is none; ``last`` is the one that he ran."""
-        with self._change:
+        with self._lock:
             self._helped -= last is not None
             number = heappop(self._ready)[1] if self._ready else None
             self._helped += number is not None
@@ -269,7 +271,7 @@ class Call:
 
     def _next_or_wait(self) -> int | None:
         """Return the next part for the caller; None if there is no other to come."""
-        with self._change:
+        with self._lock:
             self._waits = True
             while not self._ready and self._helped:
                 self._change.wait()
@@ -278,9 +280,9 @@ class Call:
 
     def _end(self) -> None:
         """Begin nothing more, wait for helpers, and let go of the values of the call: helpers may yet come to it."""
-        with self._change:
+        with self._lock:
             self._ready.clear()
-            self._ends = True
+            self._waits = self._ends = True  # an interrupt comes anywhere: helpers are to say when they are done
             while self._helped:
                 self._change.wait()
             self._run = self._release = _nothing
