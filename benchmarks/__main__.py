@@ -42,7 +42,7 @@ SUBJECTS = {
 def main() -> None:
     """Measure all subjects and write the figures, or some and print them."""
     arguments = _arguments()
-    os.environ["BENCHMARK_DEVICE"] = arguments.device
+    os.environ |= {"BENCHMARK_DEVICE": arguments.device, "BENCHMARK_MODELS": arguments.models}
     chosen = arguments.only.split(",") if arguments.only else list(SUBJECTS)
     if unknown := [name for name in chosen if name not in SUBJECTS]:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
@@ -64,6 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Measure; without --only, write docs/benchmarks.*")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUBJECTS)}; they are printed, not written")
     parser.add_argument("--device", default="cpu", help="what `start` runs on: cpu or cuda (default: cpu)")
+    parser.add_argument("--models", default="", help="what `start` starts, such as minilm,gpt2 (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="new processes for each way (default: 5)")
     return parser.parse_args()
 

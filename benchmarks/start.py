@@ -12,7 +12,7 @@ from benchmarks.report import median, seconds, span, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from benchmarks.report import Figures
@@ -58,7 +58,8 @@ eager's.
 def measure(folder: Path, rounds: int) -> Samples:
     """Return seconds as ``model.way.call_s`` and ``model.way.process_s``."""
     figures = []
-    for name in MODELS:
+    asked = os.environ.get("BENCHMARK_MODELS", "")
+    for name in asked.split(",") if asked else MODELS:
         place = folder / name
         place.mkdir()
         figures += [
@@ -116,17 +117,18 @@ def _environment(folder: Path, name: str) -> dict[str, str]:
 
 def section(figures: Figures) -> str:
     """Return what the page says of it."""
-    ways = {way: label for way, label in WAYS.items() if f"minilm.{way}.call_s" in figures}
+    models = {name: label for name, label in MODELS.items() if f"{name}.direct.call_s" in figures}
+    ways = {way: label for way, label in WAYS.items() if f"{next(iter(models))}.{way}.call_s" in figures}
     rows = [
-        (label, *(f"{seconds(_of(figures, name, way, 'process'))} ({_call(figures, name, way)})" for name in MODELS))
+        (label, *(f"{seconds(_of(figures, name, way, 'process'))} ({_call(figures, name, way)})" for name in models))
         for way, label in ways.items()
     ]
     sizes = ", ".join(
-        f"{label} ({median(figures, f'{name}.weights_bytes') / 1e6:.0f} MB)" for name, label in MODELS.items()
+        f"{label} ({median(figures, f'{name}.weights_bytes') / 1e6:.0f} MB)" for name, label in models.items()
     )
     spans = [
-        (label, *(span(figures[f"{name}.{way}.call_s"]) for name in MODELS))
-        for way, label in WAYS.items()
+        (label, *(span(figures[f"{name}.{way}.call_s"]) for name in models))
+        for way, label in ways.items()
         if way in {"torch_compile_warm", "raw", "slow", "direct", "file"}
     ]
     return "\n".join(
@@ -134,21 +136,21 @@ def section(figures: Figures) -> str:
             _TEXT.format(
                 models=sizes,
                 device=os.environ.get("BENCHMARK_DEVICE", "cpu").upper(),
-                rounds=len(figures["minilm.direct.call_s"]["values"]),
+                rounds=len(figures[f"{next(iter(models))}.direct.call_s"]["values"]),
             ),
-            table(("process (call)", *MODELS.values()), rows),
+            table(("process (call)", *models.values()), rows),
             "The call alone, with the least and the most:\n",
-            table(("call", *MODELS.values()), spans),
+            table(("call", *models.values()), spans),
             "How many times shorter the call is in direct mode:\n",
-            table(("than", *MODELS.values()), _ratios(figures)),
+            table(("than", *models.values()), _ratios(figures, models, ways)),
         ]
     )
 
 
-def _ratios(figures: Figures) -> Iterator[tuple[str, ...]]:
-    for way, label in WAYS.items():
-        if way not in {"direct", "eager"} and f"minilm.{way}.call_s" in figures:
-            ratios = (_of(figures, name, way, "call") / _of(figures, name, "direct", "call") for name in MODELS)
+def _ratios(figures: Figures, models: Iterable[str], ways: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for way, label in ways.items():
+        if way not in {"direct", "eager"}:
+            ratios = (_of(figures, name, way, "call") / _of(figures, name, "direct", "call") for name in models)
             yield label, *(f"{ratio:.3g}x" for ratio in ratios)
 
 
