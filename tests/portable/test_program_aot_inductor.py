@@ -17,8 +17,11 @@ from transformers.modeling_outputs import BaseModelOutput
 
 import trtcache
 from tests.effort import TORTURE
+from tests.models import retrained
+from tests.partition.parts import SOFTMAX, Attention, dynamic, inputs
 from tests.portable import fresh
 from tests.portable.programs import forms, same
+from trtcache.portable.exporting import export_program
 from trtcache.target import host_flags
 
 if TYPE_CHECKING:
@@ -31,32 +34,24 @@ WIDE = re.compile(r"%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b")
 
 
 class Model(nn.Module):
-    """Two parts where its softmax is in torch, a buffer that no state_dict has, and a library's output class."""
+    """A model in two parts, whose packages another test has as well, with a library's output class."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.query, self.out = nn.Embedding(50, 16), nn.Linear(16, 16), nn.Linear(16, 16)
-        self.register_buffer("positions", torch.randn(8, 16), persistent=False)
+        self.attention = Attention()
 
-    def forward(self, ids: torch.Tensor) -> BaseModelOutput:
-        hidden = self.embed(ids) + self.positions
-        found = torch.softmax(self.query(hidden) @ hidden.transpose(1, 2), -1) @ hidden
-        return BaseModelOutput(last_hidden_state=self.out(found), hidden_states=(hidden, found))
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=self.attention(x, mask), hidden_states=(x, mask))
 
 
-def _model(seed: int) -> Model:
-    torch.manual_seed(seed)
-    return Model().eval()
-
-
-IDS = torch.arange(16).reshape(2, 8)
+GIVEN = inputs(3)
 
 
 @pytest.fixture(scope="module")
 def divided(engines: Path) -> trtcache.CompiledModule:
-    """The model in parts: two packages with a softmax between them."""
-    said = {"torch_executed_ops": ["aten.softmax"]}
-    return trtcache.compile(_model(0), (IDS,), backend="aot_inductor", settings=said, cache=engines)
+    """Two packages with a softmax between them."""
+    said = {**SOFTMAX, "build_processes": 2}
+    return trtcache.compile(Model(), GIVEN, dynamic_shapes=dynamic(), settings=said, cache=engines)
 
 
 def test_a_fresh_environment_without_the_models_library_runs_it(
@@ -65,9 +60,9 @@ def test_a_fresh_environment_without_the_models_library_runs_it(
     """Answers are equal bit for bit, before and after a refit from a file; the output has the library's names."""
     assert len(divided.report.partitions) == 2
     trtcache.export(divided, tmp_path / "program.pt2")
-    other = _model(1)
+    other = retrained(Model())
     refitted = divided.with_weights(dict(other.state_dict()))
-    fresh.write(tmp_path, (IDS,), divided(IDS), other, refitted(IDS))
+    fresh.write(tmp_path, GIVEN, divided(*GIVEN), other, refitted(*GIVEN))
     said = fresh.read(fresh.environment(tmp_path / "environment"), tmp_path)
     assert (said["equal"], said["refitted"], said["library"]) == (True, True, [])
     assert (said["kind"], said["names"]) == ("Output", ["last_hidden_state", "hidden_states"])
@@ -76,9 +71,9 @@ def test_a_fresh_environment_without_the_models_library_runs_it(
 def test_where_the_library_is_its_class_comes_back(divided: trtcache.CompiledModule, tmp_path: Path) -> None:
     """A process that has imported the class gets it."""
     trtcache.export(divided, tmp_path / "program.pt2")
-    output = trtcache.load(tmp_path / "program.pt2", trust="local-file")(IDS)
+    output = trtcache.load(tmp_path / "program.pt2", trust="local-file")(*GIVEN)
     assert isinstance(output, BaseModelOutput)
-    assert same(output, divided(IDS))
+    assert same(output, divided(*GIVEN))
 
 
 def test_an_export_for_a_lower_level_is_a_build_for_it(tmp_path: Path, engines: Path) -> None:
@@ -86,13 +81,21 @@ def test_an_export_for_a_lower_level_is_a_build_for_it(tmp_path: Path, engines: 
     if not {"avx2", "fma"} <= host_flags():
         pytest.skip("this processor is none of x86-64-v3")
     model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)).eval(), torch.randn(8, 64)
-    module = trtcache.compile(model, (x,), backend="aot_inductor", cache=engines)
-    trtcache.export(module, tmp_path / "program.pt2", target="x86-64-v3", cache=engines)
+    module = trtcache.compile(model, (x,), target="x86-64-v3", cache=engines)
+    program = torch.export.export(model, (x,))
+    written = export_program(
+        program,
+        tmp_path / "program.pt2",
+        engines="embed",
+        targets=["x86-64-v3"],
+        backend="auto",
+        settings=trtcache.Settings(),
+        cache=trtcache.Cache(engines),
+        name="model",
+    )
+    assert written.targets == (module.report.target,)
     loaded = trtcache.load(tmp_path / "program.pt2", trust="local-file")
-    assert loaded.report.target.endswith("x86-64-v3")
-    lower = trtcache.compile(model, (x,), backend="aot_inductor", target="x86-64-v3", cache=engines)
-    assert lower.report.partitions[0].outcome == "hit"
-    assert torch.equal(loaded(x), lower(x))
+    assert torch.equal(loaded(x), module(x))
     code = _disassembled(loaded, tmp_path)
     assert "%ymm" in code
     assert WIDE.search(code) is None

@@ -145,7 +145,7 @@ def test_damaged_bytes_are_typed_errors(program: Path, tmp_path: Path) -> None:
 
     _load(program)
     (tmp_path / "damaged.pt2").touch()
-    _watched(tries(150, 25_000), damaged, tmp_path / "damaged.pt2", tmp_path)
+    _watched(tries(100, 25_000), damaged, tmp_path / "damaged.pt2", tmp_path)
 
 
 def test_hostile_documents_are_typed_errors(program: Path, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_hostile_documents_are_typed_errors(program: Path, tmp_path: Path) -> No
     _load(program)
     (tmp_path / "made.zip").touch()
     (tmp_path / "hostile.pt2").touch()
-    _watched(tries(150, 25_000), hostile, tmp_path / "hostile.pt2", tmp_path)
+    _watched(tries(100, 25_000), hostile, tmp_path / "hostile.pt2", tmp_path)
 
 
 def test_what_is_cut_off_is_told_as_such(program: Path, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_text_in_the_graph_is_the_engine(compiled: trtcache.CompiledModule, 
     assert len(weights) == 2  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["single output", "alternating"])
+@pytest.mark.parametrize("name", ["single output", "recipes in torch"])
 def test_large_engines_are_constants(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Path
 ) -> None:
@@ -234,7 +234,7 @@ def test_weights_that_do_not_fit_are_one_error(program: Path) -> None:
         trtcache.load(program, trust="local-file")
 
 
-RETARGETED = ["every structure", "buffer changed", "no state_dict has it", "input changed", "recipes", "alternating"]
+RETARGETED = ["every structure", "buffer changed", "no state_dict has it", "recipes", "dynamic"]
 
 
 @pytest.mark.parametrize("name", RETARGETED)

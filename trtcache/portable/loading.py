@@ -117,7 +117,8 @@ class _Reading:
         self._path = str(archive.path)
         self._texts: list[str] | None = None
         self._said = parse(archive.read(PROGRAM))
-        self._device = torch.device(self._said["device"])
+        self._device = _here(torch.device(self._said["device"]))
+        self._load_s: dict[int, float] = {}
         offers = [self._offer(number, one) for number, one in enumerate(self._said["targets"])]
         self._offer_taken = choose(offers, self._path)
         self._target = self._said["targets"][self._offer_taken.number]
@@ -337,10 +338,11 @@ class _Reading:
         backend = registry.find(self._offer_taken.backend, self._device.type)
         engines: dict[int, Engine] = {}
         for number, entry in entries.items():
-            own = weights if parts.is_whole else weights_of(parts, number, weights)
+            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
             engines[number] = backend.load_entry(
                 entry.read, device=self._device, constants=found[number].constants, weights=own
             )
+            self._load_s[number] = time.perf_counter() - start
         if parts.is_whole:
             return engines[0]
         return Schedule(Plan(parts, executable.interface, self._device), engines, weights, executable.constants)
@@ -353,11 +355,11 @@ class _Reading:
                 reason="",
                 weights=len(self._said["interface"]["weights"]),
                 fetch_s=entry.load_s,
-                load_s=0.0,
+                load_s=self._load_s[number],
                 build_s=entry.build_s,
                 path=str(entry.path) if entry.path else self._path,
             )
-            for place, entry in enumerate(entries.values())
+            for place, (number, entry) in enumerate(entries.items())
         ]
         name, offer = str(self._said["name"]), self._offer_taken
         return Report(name, offer.backend, offer.label, reports, route="program", left=parts.left)
@@ -374,6 +376,13 @@ class _Reading:
                 and self._cache.peek(entry.key, counted=False) is None
             ):
                 self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
+
+
+def _here(device: torch.device) -> torch.device:
+    """Return this process's device of the same kind: a program is for no index."""
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
 
 
 def _moves(name: str, interface: Any) -> bool:

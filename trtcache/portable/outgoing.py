@@ -56,9 +56,12 @@ def of_module(module: CompiledModule, path: str) -> Outgoing:
         ProgramFileError: it was not made by ``compile``, or an engine of it runs in torch.
         RefitError: weights that an engine's were made from are gone.
     """
-    origin = module.origin
+    origin = getattr(module, "origin", None)  # what an ONNX file became has none
     if origin is None:
-        raise ProgramFileError(path, "the module has no stored engines; compile it with trtcache.compile")
+        what = f"a {type(module).__name__} has no stored engines of a program"
+        raise ProgramFileError(
+            path, f"{what}; give what trtcache.compile made of a model (an ONNX file's plan is a file)"
+        )
     if missing := set(origin.division.engines or ({0} if origin.division.is_whole else ())) - set(origin.entries):
         why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")

@@ -21,7 +21,8 @@ class PartitionReport:
 
     Attributes:
         key: its cache key; None for a program that cannot be cached.
-        outcome: ``hit``, ``built``, or ``eager`` where it runs in torch because another process builds the engine.
+        outcome: ``hit``, ``built``, ``carried`` by the file of a program that was loaded, or ``eager`` where it runs in
+            torch because another process builds the engine.
         reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...) or runs in torch
             (``busy``); empty for a hit, unless it is of the second choice, a plan for another product of the GPU's
             capability.
@@ -60,7 +61,8 @@ class Report:
         backend: which backend made the engines.
         target: what they run on.
         partitions: one for each engine.
-        route: ``lowered``, ``read`` for an ONNX file, ``memo`` where a memo told the key, so that nothing was lowered
+        route: ``program`` for one that was loaded with its engines, ``lowered``, ``read`` for an ONNX file, ``memo``
+            where a memo told the key, so that nothing was lowered
             or parsed, and of a file nothing exported, or ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
         memo_s: seconds to find, read and verify the memo; of a program in memory also of its digest.
@@ -153,6 +155,8 @@ class Report:
                 way = f"export {format_duration(self.export_s)}  memo {format_duration(self.memo_s)}"
                 return f"{way} instead of {spared} of decompositions and lowering"
             return f"{file}memo {format_duration(self.memo_s)} instead of {spared} of export and lowering"
+        if self.route == "program":
+            return f"{file}loaded with its engines"
         if self.route == "read":
             return f"{file}reading {format_duration(self.lower_s)}  key {format_duration(self.key_s)}"
         return (
