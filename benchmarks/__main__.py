@@ -22,6 +22,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 SUBJECTS = {
     "start": "from the start of a process to its first output: five models, ten ways (needs 8 GB; about 12 min)",
     "model": "from a model to its first output, in six ways (about 6 min)",
+    "direct": "a direct hit beside torch's loader and torch.compile, and what it costs (needs 8 GB; about 3 min)",
     "file": "from a program's file to its first output (about 2 min)",
     "checks": "the input checks of a call",
     "key": "passes and key of a graph",

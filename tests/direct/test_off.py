@@ -18,6 +18,7 @@ from PIL import Image
 from torch import nn
 
 import trtcache
+from tests.direct import counting
 from tests.direct.package import X
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def _counted(_: Any, x: torch.Tensor) -> torch.Tensor:
 def _noted(_: Any, x: torch.Tensor) -> torch.Tensor:
     STATE["calls"] += 1
     return x + 1
+
+
+def _handed_on(_: Any, x: torch.Tensor) -> torch.Tensor:
+    module = counting
+    module.COUNT = module.COUNT + 1
+    return x + module.COUNT
 
 
 def _evaluated(_: Any, x: torch.Tensor) -> torch.Tensor:
@@ -98,6 +105,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "code of no module": (lambda: Calls(lambda _, x: NOWHERE["from_nowhere"](x)), "NOWHERE"),
     "a global that it sets": (lambda: Calls(_counted), "COUNT"),
     "a global that it changes": (lambda: Calls(_noted), "STATE"),
+    "a module that it changes": (lambda: Calls(_handed_on), "COUNT"),
     "a closure that it changes": (lambda: Calls(_counter()), "changes its attributes"),
     "a default that it changes": (lambda: Calls(_remembered), "changes its attributes"),
     "a lock's owner": (lambda: Calls(lambda _, x: x, kept=threading.local()), "kept has no stable value"),

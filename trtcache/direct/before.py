@@ -6,11 +6,12 @@ Copies are kept, not descriptions: of all that a process has loaded an export re
 from __future__ import annotations
 
 import functools
+import sys
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.codes import reads
+from trtcache.direct.codes import imported, reads
 from trtcache.direct.origin import is_trusted_module, module_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Before:
             read = reads(code)
             for chain in (*read.chains, *((name,) for name in read.sets)):
                 self._chain(module, chain)
+            for name, level, _ in read.imports:
+                self._all_of(sys.modules.get(imported(name, level, space)))
 
     def _chain(self, module: ModuleType, chain: tuple[str, ...]) -> None:
         value: Any = module
@@ -58,6 +61,13 @@ class Before:
             if place not in self._globals:
                 self._globals[place] = (value, self._copy(value))
                 self._class(value if isinstance(value, type) else type(value))
+        self._all_of(value)
+
+    def _all_of(self, module: Any) -> None:
+        """Look at all of a module that is handed on: what is read of it is in no code."""
+        if isinstance(module, ModuleType) and not is_trusted_module(module.__name__):
+            for name, value in list(vars(module).items()):
+                self._globals.setdefault((module.__name__, name), (value, self._copy(value)))
 
     def _class(self, cls: type) -> None:
         for one in cls.__mro__:

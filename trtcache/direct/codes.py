@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+_NOTHING = frozenset({"CACHE", "PRECALL", "PUSH_NULL"})
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_CELLS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _SETS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 
 
@@ -51,45 +53,51 @@ class Reads:
         imports: modules imported inside, with what is taken from them.
         sets: globals that it sets.
         attributes: every name that it looks up on anything.
+        cells: variables of closures, its own or of those around it, that it sets.
     """
 
     chains: frozenset[tuple[str, ...]]
     imports: frozenset[tuple[str, int, tuple[str, ...]]]
     sets: frozenset[str]
     attributes: frozenset[str]
+    cells: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
 def reads(code: CodeType) -> Reads:
     """Return what a code object reads and sets outside of its function."""
-    chains: set[tuple[str, ...]] = set()
-    imports: set[tuple[str, int, tuple[str, ...]]] = set()
-    sets: set[str] = set()
+    instructions = list(dis.get_instructions(code))
+    texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
+    return Reads(
+        frozenset(_chains(instructions)),
+        frozenset(_imports(code, instructions)),
+        frozenset(str(one.argval) for one in instructions if one.opname in _SETS),
+        frozenset(code.co_names) | texts,
+        frozenset(str(one.argval) for one in instructions if one.opname in _CELLS),
+    )
+
+
+def _chains(instructions: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
     chain: tuple[str, ...] = ()
-    level = 0
-    for one in dis.get_instructions(code):
+    for one in instructions:
         if chain and one.opname in _ATTRIBUTE:
             chain = (*chain, str(one.argval))
-            continue
-        if chain and one.opname not in {"CACHE", "PRECALL", "PUSH_NULL"}:
-            chains.add(chain)
+        elif chain and one.opname not in _NOTHING:
+            yield chain
             chain = ()
         if one.opname in _GLOBAL:
             chain = (str(one.argval),)
-        elif one.opname in _SETS:
-            sets.add(str(one.argval))
-        elif one.opname == "LOAD_CONST":
-            level = one.argval if isinstance(one.argval, int) else level
+    if chain:
+        yield chain
+
+
+def _imports(code: CodeType, instructions: list[dis.Instruction]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    level = 0
+    for one in instructions:
+        if one.opname == "LOAD_CONST" and isinstance(one.argval, int):
+            level = one.argval
         elif one.opname == "IMPORT_NAME":
-            taken = _taken(code, one.offset)
-            imports.add((str(one.argval), level, taken))
-    texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
-    return Reads(
-        frozenset(chains | ({chain} if chain else set())),
-        frozenset(imports),
-        frozenset(sets),
-        frozenset(code.co_names) | texts,
-    )
+            yield str(one.argval), level, _taken(code, one.offset)
 
 
 def _taken(code: CodeType, offset: int) -> tuple[str, ...]:
@@ -110,3 +118,12 @@ def within(code: CodeType) -> Iterator[CodeType]:
     for one in code.co_consts:
         if isinstance(one, CodeType):
             yield from within(one)
+
+
+def imported(name: str, level: int, space: Mapping[str, Any]) -> str:
+    """Return the full name of a module that an import statement names, in code with these globals."""
+    if not level:
+        return name
+    package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0])
+    parts = package.split(".")
+    return ".".join(filter(None, (*parts[: len(parts) - level + 1], name)))

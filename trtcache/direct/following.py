@@ -5,13 +5,12 @@ from __future__ import annotations
 import builtins
 import sys
 from dataclasses import dataclass
-from importlib.util import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
-from trtcache.direct.codes import code_digest, reads, within
+from trtcache.direct.codes import code_digest, imported, reads, within
 from trtcache.direct.manifest import OfClass, OfModule
 from trtcache.direct.origin import found, is_trusted_module, module_of
 from trtcache.direct.tree import digest_of
@@ -78,7 +77,7 @@ class Following:
         for chain in sorted(read.chains):
             self._chain(module, chain)
         for name, level, taken in sorted(read.imports):
-            self._import(resolve_name("." * level + name, _package(space)) if level else name, taken, read.attributes)
+            self._import(imported(name, level, space), taken, read.attributes)
         for name in read.sets:
             self._place(module, name)
 
@@ -188,6 +187,8 @@ class Following:
         covered = {id(code) for one in self._describer.functions for code in within(one.__code__)}
         covered |= {id(code) for one in self._tree.describer.functions for code in within(one.__code__)}
         for code, space in self._seen.ran.values():
+            if code.co_name == "<module>":
+                raise UnstableError("the export imports it").below(f"module {space.get('__name__')}")
             if id(code) not in covered:
                 self._find(code, str(space.get("__name__")))
         self._refuse_changing()
@@ -210,8 +211,8 @@ class Following:
                     raise UnstableError(f"a {type(value).__name__} in its closure or defaults").below(
                         function.__qualname__
                     )
-            stored = {one.argval for code in within(function.__code__) for one in _stores(code)}
-            if stored & set(function.__code__.co_freevars):
+            ran = [code for code in within(function.__code__) if id(code) in self._seen.ran]
+            if {name for code in ran for name in reads(code).cells} & set(function.__code__.co_freevars):
                 raise UnstableError("it sets a variable of its closure").below(function.__qualname__)
 
 
@@ -220,14 +221,3 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-def _stores(code: CodeType) -> list[Any]:
-    import dis
-
-    return [one for one in dis.get_instructions(code) if one.opname in {"STORE_DEREF", "DELETE_DEREF"}]
-
-
-def _package(space: dict[str, Any]) -> str:
-    package = space.get("__package__")
-    return str(package) if package else str(space.get("__name__", "")).rpartition(".")[0]

@@ -1,0 +1,124 @@
+"""One process of direct mode's benchmark: ``python -m benchmarks.direct_process WAY [LAYERS WIDTH]`` prints JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import BertConfig, BertModel
+
+import trtcache
+from benchmarks.timing import timed
+from trtcache.backends import registry
+from trtcache.direct.attributes import Describer
+from trtcache.direct.before import Before
+from trtcache.direct.checking import check
+from trtcache.direct.recording import recorded
+from trtcache.direct.surroundings import surroundings
+from trtcache.direct.tree import described, digest_of
+from trtcache.direct.writing import Writing
+from trtcache.request import Exported
+from trtcache_cli.demo_embedder import load_embedder, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trtcache.direct.manifest import Manifest
+    from trtcache.direct.tree import Tree
+
+Figures = dict[str, float]
+Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
+
+
+def hit() -> Figures:
+    """Compile MiniLM, which is a direct hit, and call it; what is behind ``compile`` is imported before."""
+    model, inputs = load_embedder(), tokenize()
+    compile_ = trtcache.compile
+    compiled, compile_s = timed(lambda: compile_(model, inputs, direct="on"))
+    output, first_s = timed(lambda: compiled(*inputs))
+    if not float((output - model(*inputs)).abs().max()) < 1e-5:
+        raise SystemExit("the output is wrong")
+    report = compiled.report
+    is_hit = float(report.direct == "hit")
+    return {"is_hit_count": is_hit, "direct_s": report.direct_s, "compile_s": compile_s, "total_s": compile_s + first_s}
+
+
+def bert(layers: str, width: str) -> Call:
+    """Return a BERT of random weights."""
+    config = BertConfig(
+        hidden_size=int(width), num_hidden_layers=int(layers), num_attention_heads=4, intermediate_size=4 * int(width)
+    )
+    model: torch.nn.Module = BertModel(config, add_pooling_layer=False)
+    return model.eval(), (torch.ones(1, 16, dtype=torch.int64),)
+
+
+def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Figures:
+    """Export in turn with and without a recording, and return what each takes, and what a manifest takes after it."""
+    from trtcache.lowering.capture import export
+
+    export(model, inputs, {}, None)  # imports what exports
+    plain, with_recording, written = [], [], []
+    for _ in range(5):
+        plain.append(timed(lambda: export(model, inputs, {}, None))[1])
+        _, recorded_s, write_s = _manifest(model, inputs)
+        with_recording.append(recorded_s)
+        written.append(write_s)
+    taken = {"export_s": plain, "recorded_s": with_recording, "write_s": written}
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Figures:
+    """Return what a direct key takes, and a check."""
+    manifest, _, _ = _manifest(model, inputs)
+    keys = [timed(lambda: _key(model, inputs))[1] for _ in range(15)]
+    tree = _tree(model, inputs)
+    checks = [timed(lambda: check(manifest, tree))[1] for _ in range(15)]
+    modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
+    figures = {"key_s": statistics.median(keys), "check_s": statistics.median(checks)}
+    return figures | {"modules_count": float(modules), "weights_bytes": float(size_bytes)}
+
+
+def _tree(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Tree:
+    return described(model, inputs, {}, None)
+
+
+def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    tree = _tree(model, inputs)
+    digest_of([dict(tree.parts), surroundings(Describer(tree.weights, tree.modules))])
+
+
+def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[Manifest, float, float]:
+    """Return a manifest, and the seconds of the export that was recorded and of what came after it."""
+    from trtcache.lowering.capture import export
+
+    tree = _tree(model, inputs)
+    began_s = time.perf_counter()
+    before = Before(tree)
+    with recorded(before) as seen:
+        program = export(model, inputs, {}, None)
+    recorded_s = time.perf_counter() - began_s
+    exported = Exported(program, registry.find("auto", "cpu"), "model", recorded_s)
+    manifest, write_s = timed(lambda: Writing(tree, seen, before).manifest(exported, ""))
+    return manifest, recorded_s, write_s
+
+
+WAYS: dict[str, Callable[..., Figures]] = {
+    "hit": hit,
+    "record": lambda: record(load_embedder(), tokenize()),
+    "look": lambda: look(load_embedder(), tokenize()),
+    "bert": lambda layers, width: look(*bert(layers, width)),
+}
+
+
+def main(way: str, *arguments: str) -> None:
+    """Run one way and print its figures."""
+    with torch.no_grad():
+        print(json.dumps(WAYS[way](*arguments)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,3 @@
+"""A module whose global a model changes."""
+
+COUNT = 0
