@@ -9,6 +9,7 @@ from __future__ import annotations
 
 NAMES = (
     "bombs",
+    "carried_over",
     "exchanged_names",
     "hostile_index",
     "hostile_names",
