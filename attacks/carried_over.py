@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from attacks.poisoning import EVIL
 from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, key_of
@@ -61,7 +62,7 @@ def _written_over(path: Path, evil: bytes, step: int) -> Iterator[list[int]]:
     real, reads = os.preadv, 0
     done: list[int] = []
 
-    def preadv(*args: object) -> int:
+    def preadv(*args: Any) -> int:
         nonlocal reads
         reads += 1
         if reads == step:
@@ -69,7 +70,7 @@ def _written_over(path: Path, evil: bytes, step: int) -> Iterator[list[int]]:
             path.write_bytes(evil)
         return real(*args)
 
-    os.preadv = preadv  # type: ignore[assignment]
+    os.preadv = preadv
     try:
         yield done
     finally:
