@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
+from tests.models import Affine
 from tests.store.sources import files_of, fill
 from trtcache.store.disk import DiskStore
 
@@ -157,3 +159,19 @@ def test_a_directory_that_others_may_write_to_is_no_source(
     """Its entries could be anybody's."""
     os.chmod(source.root, 0o777)  # noqa: S103, PTH101  # that is the test
     assert "is not safe to load engines from" in run("sync", source.root, root).err
+
+
+def test_what_was_built_there_is_a_hit_here(
+    run: Callable[..., Result], root: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its memo too, which came along, without lowering and without a build."""
+    model = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(Affine(), (torch.ones(3, 4),)), model)
+    build = ("build", model, "--backend", interpreter, "--json")
+    monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "theirs"))
+    key = run(*build).json["key"]
+    assert run("sync", tmp_path / "theirs", root).code == 0
+    monkeypatch.setenv("TRTCACHE_DIR", str(root))
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    done = run(*build).json
+    assert (done["outcome"], done["route"], done["key"]) == ("hit", "memo", key)
