@@ -323,6 +323,7 @@ def _engine(
         raise found
     second = _second_choice(request, cache)
     entry, why = found or ((second, "") if second else entry_for(request, cache, folder))
+    entry = held(entry)  # the module and its engine have the very same bytes
     start = time.perf_counter()
     try:
         engine = _load(request, entry, weights, cache)
@@ -333,6 +334,7 @@ def _engine(
         if second is None:  # a plan for another product is not damaged by that
             cache.reject(entry, "load")
         entry, why = entry_for(request, cache, folder)
+        entry = held(entry)
         start = time.perf_counter()
         engine = _load(request, entry, weights, cache)
     return engine, partition_of(request, entry, why, time.perf_counter() - start), entry

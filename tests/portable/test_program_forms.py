@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +13,6 @@ import torch
 import trtcache
 from tests.portable.programs import forms, same
 from trtcache.errors import IncompatibleEngineError, ProgramFileError, RefitError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMS = sorted(forms())
 MUTATIONS = {
@@ -69,6 +66,16 @@ def test_names_and_values_of_weights_are_the_models(interpreter: str, tmp_path: 
     assert torch.equal(state["out.weight"], model.embed.weight)  # type: ignore[union-attr]
     assert state["out.weight"].untyped_storage().data_ptr() == state["embed.weight"].untyped_storage().data_ptr()
     assert isinstance(state["out.weight"], torch.nn.Parameter)
+
+
+def test_a_file_says_nothing_of_the_machine_that_wrote_it(interpreter: str, tmp_path: Path) -> None:
+    """No folder of this machine and no name of it is in the file."""
+    form = forms()["recipes in torch"]
+    module = trtcache.compile(form.model(), form.args, backend=interpreter, settings=form.settings)
+    trtcache.export(module, tmp_path / "program.pt2")
+    content = (tmp_path / "program.pt2").read_bytes()
+    assert str(Path(trtcache.__file__).parent).encode() not in content
+    assert b'"host"' not in content
 
 
 def test_ranges_of_sizes_are_kept(interpreter: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import trtcache
 from tests.effort import tries
+from tests.portable.archives import header_of, resealed, rewritten
 from trtcache.errors import (
     ProgramFileError,
     ProgramNamesError,
@@ -20,6 +21,7 @@ from trtcache.errors import (
     TruncatedProgramError,
 )
 from trtcache.portable.header import HEADER, PROGRAM
+from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +102,6 @@ def _document(document: Any, draw: random.Random) -> Any:
 
 def _rewritten(members: dict[str, bytes], draw: random.Random) -> dict[str, bytes]:
     """Change a document, and the header with it, so that all digests fit."""
-    from trtcache.values import hash_bytes
-
     name = draw.choice([PROGRAM, PROGRAM, HEADER, "data/weights/model_weights_config.json", "models/model.json"])
     content = json.dumps(_document(json.loads(members[name]), draw)).encode()
     changed = {**members, name: content}
@@ -190,30 +190,23 @@ def test_names_that_would_be_paths_are_refused(program: Path, tmp_path: Path, pl
 
 def test_a_file_beside_it_cannot_be_named_as_a_path(program: Path) -> None:
     """A hostile program cannot have another file opened, wherever that is."""
-    from tests.portable.test_program_trust import rewritten
-    from trtcache.values import hash_bytes
-
     with zipfile.ZipFile(program) as archive:
-        said, header = (json.loads(archive.read(f"program/{name}")) for name in (PROGRAM, HEADER))
+        said = json.loads(archive.read(f"program/{PROGRAM}"))
     said["targets"][0]["engines"][0] |= {"way": "file", "file": "../secret.trtc"}
-    content = json.dumps(said).encode()
-    header["members"][PROGRAM] = [len(content), f"b3:{hash_bytes(content).hex()}"]
-    rewritten(program, {PROGRAM: content, HEADER: json.dumps(header).encode()})
+    resealed(program, PROGRAM, json.dumps(said).encode())
     with pytest.raises(ProgramNamesError, match=r"'\.\./secret\.trtc'"):
         trtcache.load(program, trust="local-file")
 
 
 def test_sizes_that_are_lies_cost_nothing(program: Path, tmp_path: Path) -> None:
     """A member that says to be larger than the file is one, and so is a header that says other sizes."""
-    from tests.portable.test_program_trust import header_of, rewritten
-
     whole = bytearray(program.read_bytes())
     at = whole.index(b"PK\x01\x02") + 20
     whole[at : at + 8] = (0xFFFFFFF0).to_bytes(4, "little") * 2
     (tmp_path / "large.pt2").write_bytes(whole)
     with pytest.raises(ProgramSizesError):
         trtcache.load(tmp_path / "large.pt2", trust="local-file")
-    header: Any = header_of(program)
+    header = header_of(program)
     header["members"]["models/model.json"][0] += 1
     rewritten(program, {HEADER: json.dumps(header).encode()})
     with pytest.raises(ProgramSizesError, match="another size"):

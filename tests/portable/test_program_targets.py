@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import trtcache
+from tests.partition.parts import Twice
+from tests.portable.archives import resealed
 from tests.portable.programs import forms, same
 from trtcache.errors import (
     MissingEngineError,
@@ -24,6 +26,7 @@ from trtcache.errors import (
 )
 from trtcache.portable import fitness, parcels
 from trtcache.portable.fitness import Offer, choose
+from trtcache.portable.header import PROGRAM
 from trtcache.target import host_flags, host_platform
 
 if TYPE_CHECKING:
@@ -219,17 +222,11 @@ def test_a_way_that_is_unknown_is_refused(compiled: trtcache.CompiledModule, tmp
 
 def test_weights_that_do_not_fit_are_one_error(program: Path) -> None:
     """A program whose weights are not those that its engine takes is refused before the engine is loaded."""
-    from tests.portable.test_program_trust import header_of, rewritten
-    from trtcache.portable.header import HEADER
-    from trtcache.values import hash_bytes
-
     name = "data/weights/model_weights_config.json"
     with zipfile.ZipFile(program) as archive:
         config = json.loads(archive.read(f"program/{name}"))
     config["config"]["weight"]["tensor_meta"]["sizes"] = [{"as_int": 2}, {"as_int": 4}]
-    content, header = json.dumps(config).encode(), header_of(program)
-    header["members"][name] = [len(content), f"b3:{hash_bytes(content).hex()}"]  # type: ignore[index]
-    rewritten(program, {name: content, HEADER: json.dumps(header).encode()})
+    resealed(program, name, json.dumps(config).encode())
     with pytest.raises(WeightMapError, match=r"weight \(shape \(2, 4\)"):
         trtcache.load(program, trust="local-file")
 
@@ -255,3 +252,18 @@ def test_a_program_for_another_target_is_the_one_that_compile_makes_for_it(
     for args in form.others or (form.args, form.args):
         mine, theirs = copy.deepcopy(args), copy.deepcopy(args)
         assert same((module(*mine), mine), (loaded(*theirs), theirs))
+
+
+def test_an_operator_whose_library_is_not_here_is_named(interpreter: str, tmp_path: Path) -> None:
+    """A custom operator stays in torch, and is in the file by its name; where it is unknown the message says so."""
+    module, x = trtcache.compile(Twice(), (torch.ones(3, 8),), backend=interpreter), torch.ones(3, 8)
+    path = tmp_path / "program.pt2"
+    trtcache.export(module, path)
+    assert same(trtcache.load(path, trust="local-file")(x), module(x))
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(f"program/{PROGRAM}").replace(b"trtcache_parts.double", b"trtcache_parts.triple")
+    resealed(path, PROGRAM, content)
+    with pytest.raises(
+        NoFittingEngineError, match=r"operator trtcache_parts::triple is not here\); import the library"
+    ):
+        trtcache.load(path, trust="local-file")

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import trtcache
+from tests.portable.archives import header_of, rewritten
 from trtcache.errors import (
     MissingEngineError,
     NotAProgramError,
@@ -27,22 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 X = torch.ones(3, 4)
-
-
-def rewritten(path: Path, changes: dict[str, bytes]) -> None:
-    """Exchange members of an archive, checksums included."""
-    with zipfile.ZipFile(path) as archive:
-        members = {info.filename: archive.read(info) for info in archive.infolist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, changes.get(name.partition("/")[2], content))
-
-
-def header_of(path: Path) -> dict[str, object]:
-    """Return what the header of a file says."""
-    with zipfile.ZipFile(path) as archive:
-        found: dict[str, object] = json.loads(archive.read(f"program/{HEADER}"))
-    return found
 
 
 def test_a_program_that_nobody_signed_is_refused(program: Path) -> None:

@@ -51,7 +51,8 @@ def read(written: Any, borders: Mapping[int, Border]) -> Division:
         borders: what the entries of engines say of them, by the numbers of the parts.
 
     Raises:
-        ValueError: they do not fit each other, or need an operator that this process has not.
+        ValueError: they do not fit each other.
+        MissingOperator: torch is to compute what it does not know here.
     """
     parts: list[EnginePart | TorchPart] = []
     for number, one in enumerate(written["parts"]):

@@ -205,6 +205,7 @@ def _label(program: ExportedProgram, outgoing: Outgoing, parcels: Mapping[int, S
     """Put texts into the calls of engines: the engine, its key, its weight map."""
     operator = torch.ops.trtcache.execute_engine.default
     for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this machine, and lines of the carrier
         if node.target is not operator:
             continue
         inputs, weights, token, *_, input_spec, output_spec = node.args

@@ -17,6 +17,7 @@ from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
     MissingEngineError,
+    NoFittingEngineError,
     ProgramContentError,
     ProgramNamesError,
     RefitError,
@@ -32,6 +33,7 @@ from trtcache.portable.fitness import Offer, choose
 from trtcache.portable.header import LOCAL_FILE, PROGRAM, parse
 from trtcache.portable.parcels import SIDECAR
 from trtcache.portable.tensors import read as read_tensors
+from trtcache.portable.torch_graph import MissingOperator
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.constants import in_order, read_constants
 from trtcache.runtime.executable import Executable, interface_of
@@ -89,6 +91,9 @@ def load(path: Path, *, cache: Cache | None, keys: Sequence[PublicKey], trust: s
     opened = time.perf_counter()
     try:
         module = _Reading(archive, cache).module()
+    except MissingOperator as error:
+        remedy = "import the library that defines it, and load the program then"
+        raise NoFittingEngineError(str(path), "what stays in torch cannot run here", (str(error),), remedy) from error
     except _BROKEN as error:
         why = f"what it says does not fit together ({type(error).__name__}: {error})"
         raise ProgramContentError(str(path), why) from error
@@ -150,10 +155,11 @@ class _Reading:
         return module
 
     def _offer(self, number: int, said: Any) -> Offer:
-        first = next(iter(said["engines"]), None)
+        first: Any = next(iter(said["engines"]), None)
 
         def member(name: str) -> bytes:
-            return bytes(self._entry(first).read(name))
+            inside = first["members"].get(name)
+            return bytes(self._archive.read(inside) if inside else self._entry(first).read(name))
 
         words = str(said["backend"]), str(said["label"])
         return Offer(number, *words, dict(said["target"]), dict(said["toolchain"]), member if first else None)

@@ -131,6 +131,6 @@ def document(parcel: Parcel, members: Mapping[str, str], node: int) -> dict[str,
         "name": entry.name,
         "build_s": entry.build_s,
         "created_ns": entry.created_ns,
-        "provenance": dict(entry.provenance),
+        "provenance": {name: text for name, text in entry.provenance.items() if name != "host"},
         "members": dict(members),
     }

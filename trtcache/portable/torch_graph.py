@@ -41,6 +41,10 @@ _TORCHS = (torch.dtype, torch.layout, torch.memory_format)
 _DEPTH = 16
 
 
+class MissingOperator(Exception):  # noqa: N818  # it is no failure of this module: who reads says what to do
+    """An operator that this process does not know: its library has not been imported."""
+
+
 def write(call: fx.GraphModule) -> dict[str, Json]:
     """Return the graph of a part as JSON.
 
@@ -67,7 +71,8 @@ def read(written: Any) -> fx.GraphModule:
     """Return the part that ``write`` wrote.
 
     Raises:
-        ValueError: it is none, or has an operator that this process has not; the message names it.
+        ValueError: it is none.
+        MissingOperator: it has an operator that this process has not; the message names it.
     """
     graph = fx.Graph()
     nodes = [graph.placeholder(f"a{place}") for place in range(_count(written["takes"]))]
@@ -105,7 +110,7 @@ def _target(name: Any) -> Callable[..., Any]:
     except (AttributeError, RuntimeError):
         found = None
     if not isinstance(found, torch._ops.OpOverload):
-        raise ValueError(f"operator {match[1]}::{match[2]} is not here; import the library that defines it, then load")  # noqa: TRY004
+        raise MissingOperator(f"operator {match[1]}::{match[2]} is not here")
     return found
 
 
