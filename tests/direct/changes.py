@@ -196,6 +196,10 @@ def _new_forward(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.lin(x)
 
 
+def _halved(_: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * 0.5
+
+
 def _turned(one: Subject) -> None:
     one.block.lin.weight = nn.Parameter(one.block.lin.weight.detach().t())
 
@@ -287,6 +291,21 @@ MISS: dict[str, tuple[Change, str, bool]] = {
     ),
     "a method of tensors": (lambda one: one.set(torch.Tensor, "relu", lambda self: self), "relu", False),
     "a layer of torch": (lambda one: one.set(nn.Linear, "forward", lambda self, x: x), "forward", True),
+    "a function of torch in another's place": (
+        lambda one: one.set(torch.nn.functional, "dropout", torch.nn.functional.alpha_dropout),
+        "functions",
+        True,
+    ),
+    "a layer of torch in another's place": (
+        lambda one: one.set(nn.Linear, "forward", nn.Identity.forward),
+        "Linear.forward",
+        True,
+    ),
+    "a partial in a layer of torch": (
+        lambda one: one.set(nn.Dropout, "forward", functools.partialmethod(_halved)),
+        "Dropout.forward",
+        True,
+    ),
     "a hook": (_hooked, "first", True),
     "a hook before": (_hooked_before, "first", True),
     "a hook of all modules": (_within(_global_hook), "hooks", False),

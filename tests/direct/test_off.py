@@ -20,6 +20,8 @@ from torch import nn
 import trtcache
 from tests.direct import counting
 from tests.direct.package import X
+from trtcache.direct.writing import refuse_regions
+from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,3 +131,10 @@ def test_what_is_not_covered_is_said(name: str, interpreter: str, tmp_path: Path
         assert module.report.direct.startswith("off: "), module.report.direct
         assert word in module.report.direct
         assert module.report.route in {"lowered", "memo"}
+
+
+def test_a_program_with_regions_is_refused() -> None:
+    """torch._dynamo reads the functions of such an operator, which do not run where they are seen."""
+    branching = Calls(lambda _, x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)))
+    with pytest.raises(ValueError, match="the operator cond"):
+        refuse_regions(export(branching, (X,), {}, None))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.classes import Looked, brief, class_parts, own_bases
-from trtcache.direct.codes import code_digest
 from trtcache.direct.files import changed_file
 from trtcache.direct.following import ABSENT
 from trtcache.direct.origin import found
@@ -47,9 +46,9 @@ def check(manifest: Manifest, tree: Tree) -> None:
         if why := changed_file(module, was):
             raise DifferenceError(why)
     describer = Describer(tree.weights, tree.modules)
-    for place, digest in manifest.functions.items():
-        _check_function(place, digest)
     try:
+        for place, digest in manifest.functions.items():
+            _check_function(place, digest, describer)
         for module, globals_ in manifest.modules.items():
             _check_module(module, globals_, describer)
         for one in manifest.classes:
@@ -58,9 +57,9 @@ def check(manifest: Manifest, tree: Tree) -> None:
         raise DifferenceError(str(error)) from None
 
 
-def _check_function(place: str, digest: str) -> None:
-    code = getattr(found(*place.split(":", 1)), "__code__", None)
-    if code is None or code_digest(code) != digest:
+def _check_function(place: str, digest: str, describer: Describer) -> None:
+    describer.again()
+    if digest_of(describer.of(found(*place.split(":", 1)))).hex != digest:
         raise DifferenceError(f"function {place.replace(':', '.')} is another")
 
 

@@ -38,6 +38,7 @@ _BOOKKEEPING = frozenset(
         *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__classdictcell__", "__annotate_func__"),
     )
 )
+_CALLED = frozenset({functools.partial, functools.partialmethod, functools._lru_cache_wrapper})
 _OF_PYTHON = frozenset({GetSetDescriptorType, MemberDescriptorType})
 _PLAIN = PLAIN | {float}
 SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
@@ -90,15 +91,23 @@ def own_bases(cls: type) -> list[type]:
 
 
 def put_into(cls: type) -> Iterator[tuple[str, str, Any]]:
-    """Yield the plain values of one of torch's or Python's own classes, and functions that somebody has put there."""
+    """Yield the plain values of one of torch's or Python's own classes, and what somebody has put there."""
     for name, value in vars(cls).items():
-        if name not in _BOOKKEEPING and (type(value) in _PLAIN or _is_put(value)):
+        if name not in _BOOKKEEPING and (type(value) in _PLAIN or _is_put(cls, value)):
             yield f"{cls.__qualname__}.{name}", name, value
 
 
-def _is_put(value: Any) -> bool:
-    """Say whether a function of one of torch's or Python's classes is somebody else's."""
-    return type(value) is FunctionType and not is_trusted(value.__code__.co_filename)
+def _is_put(cls: type, value: Any) -> bool:
+    """Say whether an attribute of one of torch's or Python's classes is another's: a function, or an object."""
+    if type(value) is FunctionType:
+        code = value.__code__
+        return not is_trusted(code.co_filename) or not code.co_qualname.startswith(cls.__qualname__)
+    kind = type(value)
+    return (
+        kind in _CALLED
+        or any(_is_put(cls, one) for one in functions_in(value))
+        or not is_trusted_module(kind.__module__)
+    )
 
 
 def always(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
-from trtcache.direct.codes import code_digest, imported, reads, within
+from trtcache.direct.codes import imported, reads, within
 from trtcache.direct.manifest import OfClass, OfModule
 from trtcache.direct.origin import found, is_trusted_module, module_of
 from trtcache.direct.tree import digest_of
@@ -198,7 +198,8 @@ class Following:
         value = getattr(found(module, steps), "__code__", None)
         if value is None or not any(one is code for one in within(value)):
             raise UnstableError("code that ran and cannot be found again").below(f"{module}.{code.co_qualname}")
-        self._functions[f"{module}:{steps}"] = code_digest(value)
+        self._describer.again()
+        self._functions[f"{module}:{steps}"] = digest_of(self._describer.of(found(module, steps))).hex
 
     def _refuse_changing(self) -> None:
         """Refuse closures and defaults that an export could have changed before they were written."""

@@ -41,7 +41,7 @@ def of_file(filename: str) -> str:
 
 
 def _of_distribution(top: str) -> str:
-    if top == "numpy":
+    if top in {"numpy", "functorch", "torchgen"}:
         return PYTHON
     return NEEDED if top in _NEEDED_BY_TORCH else MODEL
 
@@ -53,7 +53,10 @@ def is_trusted(filename: str) -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def of_module(name: str) -> str:
-    """Return whose a module is, by its name; one without a file is Python's if it is built in."""
+    """Return whose a module is: by its file, for a model's own can be called as one of Python's; else by its name."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if isinstance(file, str):
+        return of_file(file)
     top = name.partition(".")[0]
     if top in {"torch", "trtcache"}:
         return TORCH

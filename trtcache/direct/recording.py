@@ -51,6 +51,7 @@ _OUTSIDE = frozenset(
     )
 )
 _ASKS = _CLOCKS | _OUTSIDE
+_DYNAMO = "_dynamo/symbolic_convert.py"
 _SILENT = ("logging", "warnings", "linecache", "importlib", "traceback", "_frozen_importlib", "inspect", "tokenize")
 _C_OF_PYTHON = frozenset({None, "builtins"})
 
@@ -130,6 +131,8 @@ class Recording:
             name = str(frame.f_globals.get("__name__"))
             kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
         self._kinds[id(code)] = (code, kind)
+        if code.co_filename.endswith(_DYNAMO):
+            self.refuse("torch._dynamo traces a part of it, whose code does not run")
         if kind == origin.MODEL:
             self.ran[id(code)] = (code, frame.f_globals)
             self._before.note(code, frame.f_globals)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.origin import is_trusted
+from trtcache.direct.origin import is_trusted, is_trusted_module
 from trtcache.memo import process
+from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +53,9 @@ def surroundings(describer: Describer) -> dict[str, Json]:
     said["configuration"] = {name: list(_changed(name, describer)) for name in _CONFIGURATIONS}
     said["hooks"] = describer.of([value for _, value in sorted(_hooks())])
     said["replaced"] = dict(_replaced(describer))
+    said["functions"] = _functions()
+    kernels = sorted(name for name in torch.library._impls if name.startswith("aten/"))
+    said["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return said
 
 
@@ -99,6 +104,20 @@ def _hooks() -> Iterator[tuple[str, object]]:
     for name, value in vars(torch.nn.modules.module).items():
         if name.startswith("_global_") and isinstance(value, dict) and value:
             yield name, value
+
+
+def _functions() -> Json:
+    """Return a digest of which function of torch is at which of its places: they can be exchanged, too."""
+    found: list[object] = []
+    for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
+        for name, value in vars(owner).items():
+            if type(value) is FunctionType:
+                found.append((name, value.__code__.co_qualname, value.__code__.co_firstlineno))
+            elif type(value) is BuiltinFunctionType:
+                found.append((name, value.__qualname__))
+            elif type(value) is functools.partial or not is_trusted_module(type(value).__module__):
+                found.append((name, type(value).__qualname__))
+    return hash_bytes(repr(found).encode()).hex()[:32]
 
 
 def _replaced(describer: Describer) -> Iterator[tuple[str, Json]]:

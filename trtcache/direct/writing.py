@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.direct.attributes import Describer, UnstableError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from trtcache.direct.recording import Recording
     from trtcache.direct.tree import Tree
     from trtcache.request import Exported
+
+_PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 
 class Writing:
@@ -39,6 +42,7 @@ class Writing:
         if self._seen.why_not:
             raise ValueError(self._seen.why_not)
         program = exported.program
+        refuse_regions(program)
         self._check_weights(program)
         followed = Following(self._seen, self._tree, self._before).followed()
         on = devices(program)
@@ -73,6 +77,18 @@ class Writing:
         if (changed := self._tree.changed(now)) is not None:
             words = in_words({"model": self._tree.parts["model"]}, {"model": changed})
             raise UnstableError(f"the export changes its attributes: {words}").below("the model")
+
+
+def refuse_regions(program: ExportedProgram) -> None:
+    """Refuse operators that take functions: code of theirs need not have run where it is seen.
+
+    Raises:
+        ValueError: the program has one.
+    """
+    for module in program.graph_module.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target._name not in _PLAIN_REGIONS:
+                raise ValueError(f"it has the operator {node.target._name}, which takes functions")
 
 
 def _written(spec: pytree.TreeSpec) -> str:
