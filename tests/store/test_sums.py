@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from trtcache.store.catalog import counters, counters_since
@@ -92,6 +93,20 @@ def test_junk_in_sums_is_skipped(tmp_path: Path) -> None:
         b'junk\n[]\n{"log": "x", "bytes": "y", "counts": []}\n{"log": "z", "counts": [[1]]}\n' + good + good
     )
     assert counters(store) == {HITS: Tally(60, 60.0)}
+
+
+def test_a_log_of_any_length_costs_little_memory(tmp_path: Path) -> None:
+    """A member of a shared store can make one of a terabyte at no cost: events go on, and what is there is counted."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 30)
+    for path in (tmp_path / "events").glob("*.jsonl"):
+        os.truncate(path, 1 << 40)
+    hit(log_in(tmp_path), 5)
+    found = {HITS: Tally(34, 34.0)}  # one went behind the hole
+    assert counters(store) == counters_since(store, FIRST_NS) == found
+    os.truncate(tmp_path / "events" / "h.sums", 1 << 40)
+    hit(log_in(tmp_path), 50)
+    assert counters_since(store, FIRST_NS)[HITS].count > 34
 
 
 def test_what_happened_since_a_time_is_counted(tmp_path: Path) -> None:

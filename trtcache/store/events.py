@@ -29,6 +29,9 @@ _MAX_TEXT = 512
 LIMIT_BYTES: Final = 4 << 20
 """When a log is full: with about 40,000 events."""
 
+MOST_BYTES: Final = 4 * LIMIT_BYTES
+"""What is read of one log or of its sums. A member of a shared store can make one of any length at no cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -152,7 +155,8 @@ class EventLog:
 def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     """Return the events of a log from a byte offset on, and the offset to go on from.
 
-    A last line without its end is left for the next time; a line that is no event is skipped.
+    A last line without its end is left for the next time, and so is what is too long to be read at once; a line that
+    is no event is skipped.
 
     Raises:
         OSError: the log cannot be read.
@@ -162,7 +166,7 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         file.seek(offset)
-        raw = file.read()
+        raw = file.read(MOST_BYTES)
     whole = raw[: raw.rfind(b"\n") + 1]
     events = (_decode(line) for line in whole.splitlines() if len(line) <= _LONGEST_READ_BYTES)
     return [event for event in events if event is not None], offset + len(whole)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.store.counters import Counters, Tally, count
-from trtcache.store.events import log_name, numbers, read_from
+from trtcache.store.events import MOST_BYTES, log_name, numbers, read_from
 from trtcache.store.files import is_plain, make_permanent
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _read(path: Path) -> list[Summed]:
     if not stat.S_ISREG(path.lstat().st_mode):
         return []
     with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
-        found = [_decode(line) for line in file]
+        found = [_decode(line) for line in file.read(MOST_BYTES).splitlines()]
     return list({one.log: one for one in found if one is not None}.values())
 
 
