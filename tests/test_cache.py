@@ -318,7 +318,7 @@ def test_the_constructor_reads_the_environment(monkeypatch: pytest.MonkeyPatch, 
     """Arguments come before variables; a limit may be text, and 0 is none."""
     monkeypatch.setenv("TRTCACHE_DIR", str(root))
     monkeypatch.setenv("TRTCACHE_MAX_SIZE", "5MB")
-    assert Cache().config == replace(Config.from_environ({}), root=root, max_size_bytes=5_000_000)
+    assert Cache().config == replace(Config.from_environ(os.environ), root=root, max_size_bytes=5_000_000)
     assert Cache(tmp_path / "other", max_size="2GiB").config.max_size_bytes == 2 << 30
     assert Cache(max_size=0).config.max_size_bytes is None
     with pytest.raises(SettingsError, match="max_size: 'large' is not a size"):

@@ -176,3 +176,37 @@ def test_a_relative_root_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("HOME", "/home/me")
     assert Config.from_environ({"TRTCACHE_DIR": "c"}).root == tmp_path / "c"
     assert Config.from_environ({"TRTCACHE_DIR": "~/c"}).root == Path("/home/me/c")
+
+
+@pytest.mark.parametrize("home", [None, "", "here"])
+@pytest.mark.parametrize("old", [False, True], ids=["platformdirs", "an older one"])
+def test_without_a_home_nothing_of_the_working_directory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, old: bool
+) -> None:
+    """A user who is in no list of users has no folders there either: a ``~`` says to nobody whom to trust."""
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    if old:
+        monkeypatch.setattr("trtcache.user_folders.user_cache_path", lambda name, **_: Path("~/.cache") / name)
+        monkeypatch.setattr("trtcache.user_folders.user_config_path", lambda name, **_: Path("~/.config") / name)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("~", "here", "."):
+        settings = tmp_path / folder / ".config" / "trtcache" / "trtcache.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text('signatures = "off"')
+    config = Config.from_environ({})
+    assert (config.root, config.trust) == (Path("/.cache/trtcache"), Trust())
+    if home is None:
+        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is no path here"):
+            Config.from_environ({"TRTCACHE_DIR": "~/cache"})
+
+
+@pytest.mark.parametrize("variable", ["TRTCACHE_DIR", "TRTCACHE_PATH", "TRTCACHE_SIGNING_KEY"])
+@pytest.mark.parametrize("text", ["/a\0b", "/\ud800"], ids=["zero", "surrogate"])
+def test_what_no_path_can_have_is_a_settings_error(variable: str, text: str) -> None:
+    """A settings file can say what an environment cannot."""
+    with pytest.raises(SettingsError, match=rf"^{variable}: .* is no path"):
+        Config.from_environ({variable: text})

@@ -12,7 +12,6 @@ import os
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache import logs
@@ -31,12 +30,14 @@ from trtcache.quantities import parse_size
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.layers import BELOW, Layers
+from trtcache.user_folders import absolute
 from trtcache.values import CacheKey
 from trtcache.waiting import taken
 from trtcache.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from trtcache.store.artifact import Built
 
@@ -86,7 +87,7 @@ class Cache:
         if root is not None:
             if not isinstance(root, (str, os.PathLike)):
                 raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")
-            self.config = replace(self.config, root=_absolute(root), lower=())
+            self.config = replace(self.config, root=absolute(root, "cache"), lower=())
         if lower is not None:
             self.config = replace(self.config, lower=_paths(lower))
         if copy_up is not None:
@@ -396,10 +397,6 @@ class Cache:
             _logger.warning("the index of %s is left behind: %s", store.root, error)
 
 
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    return Path(path).expanduser().absolute()
-
-
 def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Return the directories below.
 
@@ -411,7 +408,7 @@ def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     paths = tuple(found)
     if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
         raise SettingsError("lower", f"expected directories, got {wrong[0]!r}")
-    return tuple(_absolute(one) for one in paths)
+    return tuple(absolute(one, "lower") for one in paths)
 
 
 def _word(error: Exception) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from platformdirs import user_cache_path
 
 from trtcache.busy import Busy
 from trtcache.config_file import environment
 from trtcache.errors import SettingsError
 from trtcache.quantities import parse_size
 from trtcache.trust import Trust, parse_keys, parse_mode
+from trtcache.user_folders import absolute, cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 DEFAULT_DIRECT = "on"
@@ -101,7 +100,7 @@ def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tup
     """Return the cache directory and those below it; ``settings`` are the environment's over those of the file.
 
     Raises:
-        SettingsError: two ways of saying it are used at once.
+        SettingsError: two ways of saying it are used at once, or what is said is no path.
     """
     named, path = settings.get("TRTCACHE_DIR"), settings.get("TRTCACHE_PATH")
     if named and path:
@@ -111,13 +110,10 @@ def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tup
             )
         path = environ.get("TRTCACHE_PATH")  # the environment's word counts, whichever of the two it has
     if not path:
-        return _absolute(named) if named else default_root(), ()
+        return absolute(named, "TRTCACHE_DIR") if named else default_root(), ()
     upper, *lower = path.split(os.pathsep)
-    return _absolute(upper) if upper else default_root(), tuple(_absolute(one) for one in lower if one)
-
-
-def _absolute(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    root = absolute(upper, "TRTCACHE_PATH") if upper else default_root()
+    return root, tuple(absolute(one, "TRTCACHE_PATH") for one in lower if one)
 
 
 def _trust(environ: Mapping[str, str]) -> Trust:
@@ -125,13 +121,13 @@ def _trust(environ: Mapping[str, str]) -> Trust:
     return Trust(
         required=parse_mode(environ.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
         keys=parse_keys(environ.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
-        signing_key=Path(signing_key).expanduser().absolute() if signing_key else None,
+        signing_key=absolute(signing_key, "TRTCACHE_SIGNING_KEY") if signing_key else None,
     )
 
 
 def default_root() -> Path:
     """Return the cache directory for a user who named none: ``$XDG_CACHE_HOME/trtcache``."""
-    return user_cache_path("trtcache", appauthor=False)
+    return cache_folder("trtcache")
 
 
 def parse_direct(text: object, name: str) -> str:

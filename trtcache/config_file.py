@@ -10,24 +10,27 @@ import json
 import os
 import re
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from platformdirs import user_config_path
-
 from trtcache.errors import SettingsError, did_you_mean
+from trtcache.user_folders import absolute, config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from pathlib import Path
 
 NAME = "trtcache.toml"
 _MAX_BYTES = 1 << 20
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
-    """Return where the file is: where ``TRTCACHE_CONFIG`` says, or in the user's configuration folder."""
+    """Return where the file is: where ``TRTCACHE_CONFIG`` says, or in the user's configuration folder.
+
+    Raises:
+        SettingsError: ``TRTCACHE_CONFIG`` is no path.
+    """
     named = environ.get("TRTCACHE_CONFIG")
-    return Path(named).expanduser().absolute() if named else user_config_path("trtcache", appauthor=False) / NAME
+    return absolute(named, "TRTCACHE_CONFIG") if named else config_folder("trtcache") / NAME
 
 
 def setting_name(variable: str) -> str:
@@ -95,8 +98,19 @@ def _read(path: Path) -> str | None:
         os.close(fd)
 
 
+def make_folders(folder: Path) -> None:
+    """Make a folder for settings or keys, and those above it that are missing, for this user alone.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    for missing in reversed([folder, *folder.parents]):  # mkdir(parents=True) makes those above by the umask alone
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
+
+
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:

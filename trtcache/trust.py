@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from trtcache.errors import SettingsError
@@ -50,8 +50,7 @@ class PublicKey:
         """Return whether signatures of this key count at a time."""
         if self.until is None:
             return True
-        end = datetime.combine(self.until, time(), UTC) + timedelta(days=1)
-        return now_ns < int(end.timestamp()) * 10**9
+        return datetime.fromtimestamp(now_ns // 10**9, UTC).date() <= self.until
 
     def __str__(self) -> str:
         return f"{self.name}:{self.raw.hex()}" + (f":{self.until.isoformat()}" if self.until else "")

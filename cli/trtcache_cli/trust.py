@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtcache.config import VARIABLES, Config
-from trtcache.config_file import read_settings, setting_name, settings_path, write_setting
+from trtcache.config_file import make_folders, read_settings, setting_name, settings_path, write_setting
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.trust import PublicKey, check_key_name, parse_keys
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
@@ -52,6 +52,8 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     key = SecretKey.generate(name)
     public = key.public
     path = output or settings_path(os.environ).parent / "keys" / f"{name}.secret"
+    if output is None and not path.exists():
+        _with(public)  # before a secret is written that is of no use
     _write_key(key, path)
     if output is None:
         _add(public)
@@ -123,7 +125,7 @@ def _signing_key(config: Config) -> bytes | None:
 
 def _write_key(key: SecretKey, path: Path) -> None:
     check_key_name(key.name, "key")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent)
     try:
         key.write(path)
     except FileExistsError as error:
@@ -136,11 +138,15 @@ def _in_file() -> list[PublicKey]:
 
 
 def _add(key: PublicKey) -> None:
+    _write(_with(key))
+
+
+def _with(key: PublicKey) -> list[PublicKey]:
     known = _in_file()
     for one in known:
         if one.name == key.name and one.raw != key.raw:
             raise SettingsError("key", f"there is another key called {key.name!r}; 'trtcache trust rm' it first")
-    _write([*(one for one in known if one.raw != key.raw), key])
+    return [*(one for one in known if one.raw != key.raw), key]
 
 
 def _write(keys: Sequence[PublicKey]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -33,3 +35,9 @@ def test_init_says_what_is_missing(run: Callable[..., Result], root: Path) -> No
     for line in (["--shared"], ["--group", "root"]):
         assert (run("init", *line).code, root.exists()) == (2, False)
     assert run("init", "--shared", "--group", "no-such-group").code == 2
+
+
+@pytest.mark.parametrize("group", ["4294967295", "99999999999999999999", "-1", "\u0663", ""])
+def test_what_is_no_number_of_a_group_is_refused(run: Callable[..., Result], tmp_path: Path, group: str) -> None:
+    """The number that leaves a group as it is, too large ones and other digits: nothing is made."""
+    assert (run("init", "--shared", "--group", group, tmp_path / "new").code, list(tmp_path.iterdir())) == (2, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,27 @@ def test_keys_come_and_go(run: Callable[..., Result]) -> None:
     assert [row[0] for row in run("trust", "ls").rows] == ["third"]
     gone = run("trust", "rm", "thrid")
     assert (gone.code, "did you mean 'third'" in gone.err) == (2, True)
+
+
+def test_a_key_that_cannot_be_used_is_not_made(run: Callable[..., Result], own_settings: Path) -> None:
+    """Its name is another's: no secret is left, and once that one is gone the name is free."""
+    run("trust", "add", PUBLIC)
+    refused = run("trust", "keygen", "other")
+    assert (refused.code, "another key called 'other'" in refused.err) == (2, True)
+    assert not (own_settings / "keys").exists()
+    run("trust", "rm", "other")
+    assert run("trust", "keygen", "other").code == 0
+
+
+def test_folders_of_settings_are_the_users_alone(run: Callable[..., Result], own_settings: Path) -> None:
+    """Also those above, whatever the umask: who can write to one can take the file away."""
+    old = os.umask(0)
+    try:
+        run("trust", "keygen", "mine")
+    finally:
+        os.umask(old)
+    made = [own_settings.parent, own_settings, own_settings / "keys"]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
 
 
 @pytest.mark.parametrize("text", ["nonsense", "a:12", f"trtcache-secret:a:{'12' * 32}", f"a/b:{'ab' * 32}"])

@@ -16,6 +16,7 @@ from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.marker import MARKER
+from trtcache.store.safety import check_way
 from trtcache.store.sharing import group_id, share
 from trtcache.trust import Trust
 from trtcache.values import CacheKey
@@ -170,6 +171,59 @@ def test_settings_that_a_users_own_group_may_write_count(public: Path, group: in
             assert Config.from_environ({"TRTCACHE_CONFIG": str(file)}).readonly
 
     as_user(ALICE, ask)
+
+
+@needs_root
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize("place", ["sticky", "open", "above", "missing", "ours in an open one"])
+def test_nobody_leads_another_user_to_a_directory_of_his(public: Path, place: str) -> None:
+    """A link of another user, or one that others can exchange, is refused; it could lead to what he unpacked."""
+    theirs, link = public / place, public / place / "cache"
+
+    def own() -> None:
+        theirs.mkdir()
+        theirs.chmod(0o1777 if place == "sticky" else 0o777)
+        built(public / "own" / "store", 1)
+        if place == "ours in an open one":
+            link.symlink_to(public / "own" / "store")
+
+    def lead() -> None:
+        (public / "stepping").symlink_to(public / "own")
+        if place != "ours in an open one":
+            link.symlink_to(public / "stepping" if place in ("above", "missing") else public / "own" / "store")
+
+    def follow() -> None:
+        way = {"above": link / "store", "missing": link / "new" / "store"}.get(place, link)
+        why = "could put another in its place" if place == "ours in an open one" else f"is a link of user {BOB}"
+        for use in (DiskStore.open, lambda root: share(root, GROUP)):
+            with pytest.raises(UnsafeStoreError, match=why):
+                use(way)
+        assert not (public / "own" / "new").exists()
+
+    as_user(ALICE, own)
+    as_user(BOB, lead)
+    as_user(ALICE, follow)
+
+
+def test_ones_own_links_lead_to_a_store(tmp_path: Path) -> None:
+    """Relative or not, to a directory above the store or to it, also out of a folder of links."""
+    built(tmp_path / "disk" / "store", 1)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "disk").symlink_to("../disk")
+    (tmp_path / "links" / "store").symlink_to(tmp_path / "links" / "disk" / "store")
+    for way in ("links/store", "links/disk/store", "links/disk/../disk/./store", "links/../links/store"):
+        assert built(tmp_path / way, 1).outcome == "hit"
+
+
+def test_links_without_an_end_are_no_store(tmp_path: Path) -> None:
+    """They are refused as a directory that cannot be read."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for readonly in (False, True):
+        with pytest.raises(NotAStoreError):
+            DiskStore.open(tmp_path / "a", readonly=readonly)
+    with pytest.raises(OSError, match="Too many levels"):
+        check_way(tmp_path / "a" / "store")
 
 
 @needs_root

@@ -149,7 +149,7 @@ def _judged(find: Find, objection: str, first: dict[str, str]) -> Find:
 
 def _objection(directory: Path) -> str:
     try:
-        check_safety(directory.resolve())
+        check_safety(directory.resolve(), directory)
     except UnsafeStoreError as error:
         return error.why
     return ""

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_cache_path
-
-from trtcache.errors import FormatVersionError, NotAStoreError
+from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
 from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
 from trtcache.store.marker import MARKER, STORE_FORMAT, format_of, read_marker, write_marker
-from trtcache.store.safety import check_safety
+from trtcache.store.safety import check_safety, check_way
+from trtcache.user_folders import cache_folder
 from trtcache.values import hash_bytes
 
 TAG: Final = "CACHEDIR.TAG"
@@ -46,7 +45,7 @@ def prepare(root: Path, *, readonly: bool) -> Opened:
     Raises:
         NotAStoreError: it holds something else, or cannot be made or read.
         FormatVersionError: it is a store of a later format.
-        UnsafeStoreError: another user owns it or may write to it, and it was not declared shared.
+        UnsafeStoreError: another user owns it, may write to it undeclared, or leads there by a link.
     """
     try:
         if root.is_symlink() and not root.exists():
@@ -56,7 +55,7 @@ def prepare(root: Path, *, readonly: bool) -> Opened:
         real = root.resolve()  # a link on the way could lead elsewhere by the next call
         if not real.exists():
             return Opened(real, writable=False)
-        shared = check_safety(real)
+        shared = check_safety(real, root)
         writable = not readonly and os.access(real, os.W_OK | os.X_OK, effective_ids=True)
         _check_marker(real, writable=writable)
         if writable and not (real / TAG).exists():
@@ -75,10 +74,12 @@ def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
     """Make a directory that is missing, and those above it, for this user alone.
 
     Raises:
+        UnsafeStoreError: another user leads the way to it by a link.
         OSError: one cannot be made.
     """
     if root.exists():
         return
+    check_way(root)
     for missing in reversed([root, *(parent for parent in root.parents if not parent.exists())]):
         with suppress(FileExistsError):
             missing.mkdir(mode=0o700)
@@ -155,7 +156,7 @@ def private_index_root(root: Path) -> Path:
     The user's cache folder may itself be on a network file system, so hosts have a directory each.
     """
     name = hash_bytes(os.fsencode(root) + b"\0" + os.fsencode(os.uname().nodename)).hex()[:32]
-    path = user_cache_path("trtcache-indexes", appauthor=False) / name
-    with suppress(OSError):
+    path = cache_folder("trtcache-indexes") / name
+    with suppress(OSError, UnsafeStoreError):
         make_root(path)
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -11,13 +12,17 @@ from trtcache.errors import NotAStoreError, UnsafeStoreError
 from trtcache.store.marker import declares_shared, read_marker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
+_MOST_LINKS = 40  # as many as the kernel follows
 _SHARE = "or let its owner make a shared one: trtcache init --shared --group GROUP"
 
 
-def check_safety(root: Path) -> bool:
+def check_safety(root: Path, way: Path) -> bool:
     """Return whether ``root`` was declared shared, after making sure that only those it is meant for can write to it.
+
+    ``way`` is the path that was given for it: nobody else may have made a link on it, or be able to exchange one.
 
     Raises:
         NotAStoreError: it is not a directory.
@@ -33,8 +38,20 @@ def check_safety(root: Path) -> bool:
     else:
         _check_private(root, found)
     group = found.st_gid if shared else None
-    _check_above(root, _trusted_owners() | ({found.st_uid} if shared else set()), group)
+    owners = _trusted_owners() | ({found.st_uid} if shared else set())
+    _check_above(root, owners, group)
+    _check_links(way, owners, group)
     return shared
+
+
+def check_way(way: Path) -> None:
+    """Make sure that nobody else leads the way to a directory of this user's, which need not be there yet.
+
+    Raises:
+        UnsafeStoreError: another user made a link on it, or can exchange one.
+        OSError: it cannot be looked at.
+    """
+    _check_links(way, _trusted_owners(), None)
 
 
 def _is_declared_shared(root: Path, found: os.stat_result) -> bool:
@@ -104,3 +121,41 @@ def _check_above(root: Path, owners: AbstractSet[int], group: int | None) -> Non
         if found.st_mode & 0o002 or (found.st_mode & 0o020 and not own_group):
             why = f"other users may write to {above}, in which it lies, and could put another in its place"
             raise UnsafeStoreError(str(root), f"{why}; run: chmod go-w {above}, or chmod +t {above}")
+
+
+def _check_links(way: Path, owners: AbstractSet[int], group: int | None) -> None:
+    """Refuse a path with a link that leads where another user wants: to any directory that its owner has.
+
+    Raises:
+        UnsafeStoreError: there is one.
+        OSError: the path cannot be looked at, or has no end.
+    """
+    for link in _links(way):
+        owner = link.lstat().st_uid
+        if owner not in owners:
+            raise UnsafeStoreError(
+                str(way), f"{link}, on the way there, is a link of user {owner}; name {link.resolve()}"
+            )
+        _check_above(link, owners, group)
+
+
+def _links(way: Path) -> Iterator[Path]:
+    """Yield the symbolic links on the way, each by a path that has none in its directories.
+
+    Raises:
+        OSError: there are more than the kernel would follow.
+    """
+    here, names, count = Path("/"), list(way.absolute().parts[:0:-1]), 0
+    while names:
+        name = names.pop()
+        one = here.parent if name == ".." else here / name
+        if not one.is_symlink():
+            here = one
+            continue
+        count += 1
+        if count > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(way))
+        yield one
+        target = one.readlink()
+        here = Path("/") if target.is_absolute() else here
+        names.extend(part for part in reversed(target.parts) if part != "/")

@@ -11,22 +11,25 @@ from trtcache.store.files import TEMPORARY
 from trtcache.store.folders import Folders
 from trtcache.store.marker import declares_shared, read_marker, write_marker
 from trtcache.store.root import TAG, make_root
-from trtcache.store.safety import check_safety
+from trtcache.store.safety import check_safety, check_way
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
 _MODE = 0o2770
+_LAST_ID = (1 << 32) - 2  # the next one means to chown: leave it as it is
 
 
 def group_id(group: str) -> int:
     """Return the number of a group, given by its name or number.
 
     Raises:
-        SettingsError: there is no such group.
+        SettingsError: there is no such group, or it can be none.
     """
-    if group.isdecimal():
+    if group.isdecimal() and group.isascii():
+        if int(group) > _LAST_ID:
+            raise SettingsError("--group", f"{group} is no number of a group")
         return int(group)
     try:
         return grp.getgrnam(group).gr_gid
@@ -41,11 +44,12 @@ def share(root: Path, gid: int) -> None:
 
     Raises:
         NotAStoreError: it holds something, a private store for one, or cannot be made.
-        UnsafeStoreError: another user owns it, or may write to a directory above it.
+        UnsafeStoreError: another user owns it, or may write to a directory above it, or leads there by a link.
     """
     try:
         make_root(root, parents_mode=0o755)
-        root = root.resolve()
+        way, root = root, root.resolve()
+        check_way(way)
         marker, found = read_marker(root), root.stat()
         _check_content(root, marker[0] if marker else None)
         if found.st_uid not in (os.geteuid(), 0):
@@ -53,7 +57,7 @@ def share(root: Path, gid: int) -> None:
         _give(root, gid)
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot be made a shared store ({error.strerror})") from error
-    check_safety(root)
+    check_safety(root, way)
 
 
 def _check_content(root: Path, marker: bytes | None) -> None:
