@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from tests.models import Affine, BatchNorm, Changing, ConvNorm, KeyValue, Tied, Together, cases
+from tests.models import Affine, BatchNorm, Changing, Constants, ConvNorm, KeyValue, Tied, Together, cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,6 +108,7 @@ def forms() -> dict[str, Form]:
         "input changed in parts": Form(Changing, changed, 1, _in_torch("sum")),
         "recipes": Form(lambda: ConvNorm().eval(), (picture,), 1),
         "recipes in torch": Form(lambda: ConvNorm().eval(), (picture,), 1, _in_torch("conv2d")),
+        "constants in torch": Form(Constants, (x,), 3, _in_torch("mul", "add")),
         "no engine": Form(lambda: nn.Linear(4, 4), (x,), 0, _in_torch("linear")),
         "sizes of values": Form(Picking, (x,), 2, _in_torch("exp")),
         **_attention(),

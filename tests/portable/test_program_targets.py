@@ -20,6 +20,7 @@ from trtcache.errors import (
     MissingEngineError,
     NoFittingEngineError,
     ProgramFileError,
+    ProgramSizesError,
     SettingsError,
     TamperedProgramError,
     WeightMapError,
@@ -267,3 +268,24 @@ def test_an_operator_whose_library_is_not_here_is_named(interpreter: str, tmp_pa
         NoFittingEngineError, match=r"operator trtcache_parts::triple is not here\); import the library"
     ):
         trtcache.load(path, trust="local-file")
+
+
+def test_programs_beyond_4_gib_are_read(
+    compiled: trtcache.CompiledModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes and places of 64 bits, which an archive has beyond 4 GiB and this one for less."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    path = tmp_path / "program.pt2"
+    trtcache.export(compiled, path)
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b"PK\x05\x06")
+    assert b"PK\x06\x06" in data
+    data[end + 8 : end + 20] = b"\xff" * 12
+    path.write_bytes(data)
+    assert torch.equal(trtcache.load(path, trust="local-file")(X), compiled(X))
+    for place, size in ((data.rindex(b"PK\x06\x07") + 8, 8), (data.rindex(b"PK\x06\x06") + 40, 8)):
+        broken = bytearray(data)
+        broken[place : place + size] = b"\xff" * size
+        path.write_bytes(broken)
+        with pytest.raises(ProgramSizesError):
+            trtcache.load(path, trust="local-file")
