@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import logging
 import time
@@ -12,26 +10,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP
+from trtcache.backends.members import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.errors import (
-    CorruptBlobError,
-    FormatVersionError,
-    MissingEngineError,
     NoFittingEngineError,
     ProgramContentError,
-    ProgramNamesError,
     RefitError,
     SettingsError,
-    TamperedProgramError,
     WeightMapError,
 )
 from trtcache.lowering.contents import Content
 from trtcache.portable import division, signature, structure
 from trtcache.portable.archive import ProgramArchive
 from trtcache.portable.division import Border
+from trtcache.portable.engines import CarriedEngines
 from trtcache.portable.fitness import Offer, choose
 from trtcache.portable.header import LOCAL_FILE, PROGRAM, parse
-from trtcache.portable.parcels import SIDECAR
 from trtcache.portable.tensors import read as read_tensors
 from trtcache.portable.torch_graph import MissingOperator
 from trtcache.runtime import CompiledModule, PartitionReport, Report
@@ -41,10 +34,7 @@ from trtcache.runtime.origin import Origin
 from trtcache.runtime.schedule import Schedule, weights_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.runtime.steps import Plan
-from trtcache.store.entry import Entry
-from trtcache.store.reader import ArtifactFile
 from trtcache.trust import parse_keys
-from trtcache.values import CacheKey, hash_bytes
 from trtcache.weights import fit
 
 if TYPE_CHECKING:
@@ -54,14 +44,13 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
     from trtcache.partition.division import Division
+    from trtcache.store.entry import Entry
     from trtcache.trust import PublicKey
     from trtcache.weights import Fitted
 
 log = logging.getLogger(__name__)
 
-_MODEL = "models/model.json"
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
-_PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
 _BROKEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 """What reading a document raises that is not what it should be; RuntimeError: torch refuses a size or a type."""
 
@@ -120,8 +109,8 @@ class _Reading:
     def __init__(self, archive: ProgramArchive, cache: Cache | None) -> None:
         self._archive, self._cache = archive, cache
         self._path = str(archive.path)
-        self._texts: list[str] | None = None
         self._said = parse(archive.read(PROGRAM))
+        self._engines = CarriedEngines(archive, self._said["targets"], cache)
         self._device = _here(torch.device(self._said["device"]))
         self._load_s: dict[int, float] = {}
         offers = [self._offer(number, one) for number, one in enumerate(self._said["targets"])]
@@ -130,7 +119,7 @@ class _Reading:
 
     def module(self) -> CompiledModule:
         """Return the module of the target that was chosen."""
-        entries = {int(one["part"]): self._entry(one) for one in self._target["engines"]}
+        entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
         executable = self._executable()
         weights = self._weights(executable)
         call = CallSignature(
@@ -159,111 +148,10 @@ class _Reading:
 
         def member(name: str) -> bytes:
             inside = first["members"].get(name)
-            return bytes(self._archive.read(inside) if inside else self._entry(first).read(name))
+            return bytes(self._archive.read(inside) if inside else self._engines.entry(first).read(name))
 
         words = str(said["backend"]), str(said["label"])
         return Offer(number, *words, dict(said["target"]), dict(said["toolchain"]), member if first else None)
-
-    def _entry(self, said: Any) -> Entry:
-        """Return a stored engine with all that is beside it."""
-        if said["way"] == "file":
-            return self._beside(str(said["file"]), CacheKey.of_document(said["key"]))
-        key = CacheKey.of_document(said["key"])
-        if said["way"] == "store":
-            return self._referred(key)
-        contents: dict[str, Any] = {name: self._archive.read(member) for name, member in said["members"].items()}
-        contents[ENGINE] = self._embedded(said)
-        return Entry(
-            key=key,
-            kind=str(said["kind"]),
-            name=None if said["name"] is None else str(said["name"]),
-            build_s=float(said["build_s"]),
-            created_ns=int(said["created_ns"]),
-            provenance={str(name): str(text) for name, text in said["provenance"].items()},
-            outcome="hit",
-            reason=None,
-            path=None,
-            load_s=0.0,
-            contents=contents,
-        )
-
-    def _embedded(self, said: Any) -> bytes | memoryview:
-        """Return an engine that is in the file, compared with its digest."""
-        content: bytes | memoryview
-        if said["way"] == "text":
-            content = self._text(int(said["node"]), self._place_of(said))
-        elif said["way"] == "constant":
-            whole = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(said['part'])}")
-            begin, size = int(said["offset"]), int(said["size_bytes"])
-            content = whole[begin : begin + size]
-        else:
-            raise ValueError(f"an engine that travels as {said['way']!r:.20}")
-        if f"b3:{hash_bytes(content).hex()}" != said["digest"]:
-            raise TamperedProgramError(self._path, f"the engine of part {said['part']} is not the one of its digest")
-        return content
-
-    def _place_of(self, said: Any) -> int:
-        """Return which of the targets an engine is of: in the graph they are in that order."""
-        for place, target in enumerate(self._said["targets"]):
-            if any(one is said for one in target["engines"]):
-                return place
-        raise ValueError("an engine of no target")
-
-    def _text(self, node: int, place: int) -> bytes:
-        """Return an engine that is text in the graph."""
-        if self._texts is None:
-            model = json.loads(bytes(self._archive.read(_MODEL)).decode())
-            nodes = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
-            self._texts = [_argument(one, "engine") for one in nodes]
-        try:
-            return base64.b64decode(self._texts[node].split(",")[place], validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"an engine that is no text: {error}") from error
-
-    def _beside(self, name: str, key: CacheKey) -> Entry:
-        """Return the entry in a file beside the program.
-
-        Raises:
-            ProgramNamesError: its name would be a path.
-            MissingEngineError: it is not there, or cannot be used.
-            TamperedProgramError: it is another.
-        """
-        if not SIDECAR.fullmatch(name):
-            raise ProgramNamesError(self._path, f"a file beside it is called {name!r:.80}, which none is")
-        said, beside = self._archive.header.beside.get(name), self._archive.path.with_name(name)
-        try:
-            file = ArtifactFile(beside)
-            contents: Any = file.load(mapped=True)
-        except FileNotFoundError as error:
-            why = f"its engines are in {name}, which has to lie beside it"
-            raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
-        except (CorruptBlobError, FormatVersionError, OSError) as error:
-            raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
-        header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
-        if said is None or (header.file_bytes, digest) != (said.size_bytes, said.digest) or header.key != key:
-            raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
-        found = Entry(
-            key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
-            "hit", None, beside, 0.0, contents,
-        )  # fmt: skip
-        file.close()
-        return found
-
-    def _referred(self, key: CacheKey) -> Entry:
-        """Return the entry of a key from a store.
-
-        Raises:
-            MissingEngineError: there is none.
-        """
-        from trtcache.cache import Cache
-
-        store = self._cache if self._cache is not None else Cache()
-        found = store.peek(key)
-        if found is None:
-            why = f"it refers to engine {key.digest[:16]}, which is not in {store.config.root}"
-            remedy = "name the cache that has it (cache=, TRTCACHE_DIR), or export with engines='embed'"
-            raise MissingEngineError(self._path, f"{why}; {remedy}")
-        return found
 
     def _executable(self) -> Executable:
         said = self._said
@@ -284,8 +172,11 @@ class _Reading:
         names = self._said["constants"]
         if not names:
             return {}
-        found = self._tensors(_CONSTANTS, set(names.values()))
-        return {str(own): found[name].to(self._device) for own, name in names.items()}
+        found, kinds = self._tensors(_CONSTANTS, set(names.values())), self._said["interface"]["constants"]
+        return {str(own): found[name].to(self._place(kinds[own][1])) for own, name in names.items()}
+
+    def _place(self, kind: Any) -> torch.device:
+        return self._device if kind == self._device.type else torch.device(str(kind))
 
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
@@ -394,10 +285,3 @@ def _here(device: torch.device) -> torch.device:
 def _moves(name: str, interface: Any) -> bool:
     """Say whether a weight is to be where the engine is."""
     return any(name in slot.names and slot.device != "cpu" for slot in interface.slots)
-
-
-def _argument(node: Any, name: str) -> str:
-    for one in node["inputs"]:
-        if one["name"] == name:
-            return str(one["arg"]["as_string"])
-    raise ValueError(f"a call of an engine without {name}")
