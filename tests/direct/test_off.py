@@ -45,6 +45,14 @@ class Calls(nn.Module):
         return self.does(self, x)
 
 
+class Hostile:
+    """An object whose attributes raise."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise OSError("hostile")
+
+
 def _counted(_: Any, x: torch.Tensor) -> torch.Tensor:
     global COUNT
     COUNT += 1
@@ -116,6 +124,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a generator of random numbers": (lambda: Calls(lambda _, x: x, kept=torch.Generator()), "kept"),
     "a module that is no submodule": (lambda: Calls(lambda _, x: x, kept=[nn.Linear(1, 1)]), "kept.0"),
     "a sparse tensor": (lambda: Calls(lambda _, x: x, kept=X.to_sparse()), "kept"),
+    "an object that cannot be looked at": (lambda: Calls(lambda _, x: x, kept=Hostile()), "hostile"),
     "a graph": (lambda: torch.fx.symbolic_trace(nn.Linear(4, 4)), "_graph"),
 }
 

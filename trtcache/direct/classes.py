@@ -45,6 +45,14 @@ SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
 """Types of values that are looked at of a class in any case."""
 
 _OF_MODULES = frozenset(vars(torch.nn.Module))
+_OF_OWNERS = frozenset(
+    (
+        *("__init__", "__init_subclass__", "__new__", "__post_init__", "__repr__", "__str__", "__reduce__"),
+        *("train", "eval", "to", "cpu", "cuda", "half", "float", "double", "bfloat16", "type", "apply", "compile"),
+        *("requires_grad_", "zero_grad", "load_state_dict", "share_memory", "extra_repr", "to_empty", "xpu", "ipu"),
+    )
+)
+"""What owners of a model call, and no export: looked at as other methods are, if it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ def _is_put(cls: type, value: Any) -> bool:
 
 def always(name: str) -> bool:
     """Say whether torch calls a method of this name, outside of what is recorded."""
-    return name.startswith("__") or name in _OF_MODULES
+    return (name.startswith("__") or name in _OF_MODULES) and name not in _OF_OWNERS
 
 
 def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
@@ -159,7 +167,7 @@ def brief(cls: type, describer: Describer) -> Json:
     for name, value in vars(cls).items():
         if name not in _BOOKKEEPING:
             written.append([name, describer.of(value)] if type(value) in SIMPLE else name)
-    return [*bases(cls), _meta(cls), written, _nested(cls, describer)]
+    return [*bases(cls), _meta(cls), written]
 
 
 def _meta(cls: type) -> str:

@@ -89,7 +89,8 @@ class Attempt:
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
             return
-        except (AttributeError, TypeError, RuntimeError, ValueError, LookupError) as error:
+        except Exception as error:  # an attribute of the model's can raise anything; it is compiled all the same
+            log.debug("%s cannot be described", self._name, exc_info=True)
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
             self._tree = None
             return
@@ -147,7 +148,8 @@ class Attempt:
                 check(one, self._tree)
             except DifferenceError as error:
                 self.outcome = self.outcome or f"miss: {self._told(place, error)}"
-            except (TypeError, ValueError, LookupError, AttributeError) as error:
+            except Exception as error:
+                log.debug("the manifest of %s cannot be checked", self._name, exc_info=True)
                 self._reject(f"it cannot be followed: {error!r}")
                 return False
             else:
@@ -216,7 +218,8 @@ class Attempt:
                 self._check_leads(made, exported, settings, target)
             except UnstableError as error:
                 self.outcome = f"off: {_label(error)}"
-            except ValueError as error:
+            except Exception as error:  # no manifest is no reason for no module
+                log.debug("%s gets no manifest", self._name, exc_info=True)
                 self.outcome = f"off: {error}"
             else:
                 self._store(made)

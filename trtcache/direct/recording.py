@@ -8,6 +8,7 @@ which ``sys.setprofile`` is built there; one way for all versions is one way to 
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sys
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from trtcache.direct.before import Before
+
+log = logging.getLogger(__name__)
 
 _CLOCKS = frozenset(
     (
@@ -115,6 +118,13 @@ class Recording:
             self.on()
 
     def _told(self, frame: FrameType, event: str, argument: Any) -> None:
+        try:
+            self._note(frame, event, argument)
+        except Exception as error:  # what is raised here would be raised in the model
+            log.debug("a call could not be looked at", exc_info=True)
+            self.refuse(f"a call could not be looked at ({type(error).__name__}: {error})")
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         known = self._kinds.get(id(code))
         kind = self._kind(frame) if known is None else known[1]
