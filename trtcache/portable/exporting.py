@@ -56,7 +56,8 @@ class Exported:
     def __str__(self) -> str:
         whose = f"signed by {self.signer}" if self.signer else "not signed: load it with trust='local-file'"
         files = ", ".join(map(str, self.files))
-        return f"{self.name}: {self.engines} engines for {'; '.join(self.targets)}\n  {files} ({whose})"
+        counted = "1 engine" if self.engines == 1 else f"{self.engines} engines"
+        return f"{self.name}: {counted} for {'; '.join(self.targets)}\n  {files} ({whose})"
 
 
 def export_module(
