@@ -37,15 +37,28 @@ def examine_directory(path: Path) -> Iterator[Check]:
         if not os.access(real, os.W_OK | os.X_OK, effective_ids=True):
             yield Check("writing", "missing", "not by this user: hits are served, nothing is stored")
             return
-        scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=real))
-        try:
-            seen = measure(scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        seen = _measured(real)
+        if isinstance(seen, OSError):
+            yield Check(
+                "measuring", "bad", f"not possible: {seen.strerror}", "make room, or put this right, and try again"
+            )
+            return
     except OSError as error:
         raise NotAStoreError(str(path), f"it cannot be measured: {error.strerror}") from error
     yield from findings(seen)
     yield from promises(seen, local=local, path=real)
+
+
+def _measured(directory: Path) -> Measured | OSError:
+    """Return what is seen, or why nothing is: on a full disk, say."""
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
+        try:
+            return measure(scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        return error
 
 
 def _where(path: Path) -> str:

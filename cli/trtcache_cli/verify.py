@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trtcache.store.listing import Stored
 
 DAMAGED = CorruptBlobError.exit_code
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     """Check every byte of all entries, or of those named, and whose signatures they have.
 
     Exits with 4 if something is damaged, and with 0 once --repair has moved it aside: a damaged entry is built again
-    when it is next asked for. Where signatures are required, one that does not count is told and is no damage.
+    when it is next asked for. What cannot be read counts as damaged, and stays where it is. Where signatures are
+    required, one that does not count is told and is no damage.
     """
     stores = (session.writable_store("repair"),) if repair else session.layers().stores
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
@@ -57,11 +59,12 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     if repair:
         _repair(stores[0], findings)
     _report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
-    return DAMAGED if findings and not repair else 0
+    left = [one for one in findings if not repair or one.reason == UNREADABLE]
+    return DAMAGED if left else 0
 
 
 def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], None]) -> list[Finding]:
-    """Return what is damaged among ``files``, calling ``advance`` with the bytes of each as it is done."""
+    """Return what is damaged or unreadable among ``files``, calling ``advance`` with the bytes of each when done."""
     findings = []
     for stored in files:
         try:
@@ -70,6 +73,9 @@ def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], No
             pass  # removed since the scan
         except CorruptBlobError as error:
             findings.append(Finding(stored.digest, error.reason, error.why, str(store.root)))
+        except OSError as error:
+            why = error.strerror or str(error)
+            findings.append(Finding(stored.digest, UNREADABLE, why, str(store.root)))
         except FormatVersionError as error:
             note(str(error))
         advance(stored.file_bytes)
@@ -95,7 +101,8 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     from trtcache.store.catalog import rebuild
 
     for finding in findings:
-        store.quarantine(finding.digest, finding.reason)
+        if finding.reason != UNREADABLE:  # it may be sound, and another's
+            store.quarantine(finding.digest, finding.reason)
     rebuild(store)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from typing import TYPE_CHECKING, Any
 
 from trtcache.store.rows import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
 
     from trtcache.store.disk import DiskStore
 
@@ -82,3 +87,23 @@ def test_a_file_of_a_later_format_is_no_damage(
     done = run("verify")
     assert done.code == 0
     assert "upgrade trtcache" in done.err
+
+
+def test_what_cannot_be_read_is_told_and_stays(
+    run: Callable[..., Result], put: Callable[..., str], store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be sound and another's, so --repair does not move it, and both times the exit code is 4."""
+    good, closed = put(1), put(2)
+    opened = os.open
+
+    def refused(path: str | Path, *args: Any, **kwargs: Any) -> int:
+        if str(path) == str(store.path(closed)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refused)
+    for arguments in ([], ["--repair"]):
+        done = run("verify", *arguments)
+        assert (done.code, [row[:3] for row in done.rows]) == (4, [[closed, "unreadable", "Permission denied"]])
+    assert [row[0] for row in run("ls").rows] == [good]
+    assert store.path(closed).exists()

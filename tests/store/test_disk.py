@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from trtcache.errors import (
 from trtcache.store.artifact import FORMAT, PRELUDE_BYTES
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.reader import ArtifactFile
 from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
@@ -492,3 +494,12 @@ def test_a_hit_imports_no_database(store: DiskStore, key: CacheKey) -> None:
         "print([name for name in names if name in sys.modules and name not in before])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"[]\n"
+
+
+def test_what_memory_does_not_hold_is_an_error_of_reading(store: DiskStore) -> None:
+    """And so a miss that leaves the entry where it is: it may be sound, and fit into another process."""
+    key = CacheKey.of("test", {"n": 1})
+    store.put(key, {"a": b"engine"}, kind="test")
+    file = ArtifactFile(store.path(key.digest))
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        file.read(replace(file.header.members[0], stored_bytes=1 << 50), mapped=False)

@@ -20,6 +20,7 @@ from trtcache.store.safety import check_way
 from trtcache.store.sharing import group_id, share
 from trtcache.trust import Trust
 from trtcache.values import CacheKey
+from trtcache_cli.verify import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,6 +204,38 @@ def test_nobody_leads_another_user_to_a_directory_of_his(public: Path, place: st
     as_user(ALICE, own)
     as_user(BOB, lead)
     as_user(ALICE, follow)
+
+
+@needs_root
+@pytest.mark.usefixtures("imported")
+def test_what_a_member_cannot_read_costs_no_other_entry(public: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a file nor a folder that others closed ends listing, counting, verifying or pruning."""
+    root = public / "store"
+
+    def make() -> None:
+        share(root, GROUP)
+        for number in range(1, 4):
+            built(root, number)
+
+    def close() -> None:
+        path = DiskStore.open(root).path(CacheKey.of("test", {"n": 2}).digest)
+        path.chmod(0)
+        names = (root / "entries" / f"{number:02x}" for number in range(256))
+        next(path for path in names if not path.exists()).mkdir(mode=0o700)
+
+    def use() -> None:
+        cache = Cache(config=Config(root, trust=Trust(required=False), max_entries=2))
+        assert len(load_records(DiskStore.open(root))) == 2
+        assert sum("ermission denied" in text for text in caplog.messages) == 2
+        assert [one.reason for one in check(cache.store, list(cache.store.scan()), lambda _: None)] == ["unreadable"]
+        cache.get_or_build({"n": 9}, lambda: b"engine", kind="test")
+        assert len(load_records(DiskStore.open(root))) == 1
+        assert built(root, 2).reason == "unreadable"
+        assert built(root, 2).outcome == "hit"
+
+    as_user(ALICE, make)
+    as_user(ALICE, close)
+    as_user(BOB, use)
 
 
 def test_ones_own_links_lead_to_a_store(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def load_records(store: DiskStore) -> list[Record]:
     """Return every readable entry, newest use first, and put the index right where it was not.
 
     A file whose header is damaged is quarantined and counted, or only reported where the store is read-only. One of a
-    newer format is left alone. Trouble with the index is logged and costs time, never entries.
+    newer format is left alone, and so is one that this user may not read, as another can leave it in a shared store.
+    Trouble with the index is logged and costs time, never entries.
 
     Raises:
         OSError: the directory cannot be read.
@@ -83,6 +84,8 @@ def _read(store: DiskStore, unread: Iterable[Stored], pins: frozenset[str]) -> l
             continue  # removed since the scan
         except FormatVersionError as error:
             _LOG.warning("%s", error)
+        except OSError as error:
+            _LOG.warning("%s cannot be read: %s", store.path(stored.digest), error.strerror)
         except CorruptBlobError as error:
             _LOG.warning("%s", error)
             if store.writable:

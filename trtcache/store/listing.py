@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -14,6 +15,8 @@ from trtcache.errors import AmbiguousKeyError, UnknownKeyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_LOG = logging.getLogger("trtcache.store")
 
 SUFFIX: Final = ".trtc"
 
@@ -42,16 +45,25 @@ def folders(root: Path, of: str = "entries") -> list[str]:
 
 
 def stored_in(root: Path, folder: str) -> Iterator[Stored]:
-    """Yield what one of those directories says about each entry in it, in no order."""
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / "entries" / folder) as found:
-        for entry in found:
-            match = _ENTRY_NAME.fullmatch(entry.name)
-            if match is None:
-                continue
-            with suppress(FileNotFoundError):
-                status = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
+    """Yield what one of those directories says about each entry in it, in no order.
+
+    One that this user may not read, as another can make it in a shared store, costs a warning and no other entry.
+    """
+    try:
+        found = list(os.scandir(root / "entries" / folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError as error:
+        _LOG.warning("%s", error)
+        return
+    for entry in found:
+        match = _ENTRY_NAME.fullmatch(entry.name)
+        if match is None:
+            continue
+        with suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def scan(root: Path) -> Iterator[Stored]:

@@ -165,7 +165,10 @@ class ArtifactFile:
         return memoryview(mapping)[member.offset - start :]
 
     def _read(self, offset: int, size: int) -> memoryview:
-        buffer = memoryview(bytearray(size))
+        try:
+            buffer = memoryview(bytearray(size))
+        except MemoryError as error:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(self.path)) from error
         done = 0
         while done < size:
             count = os.preadv(self._fd, [buffer[done:]], offset + done)
