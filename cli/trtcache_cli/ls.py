@@ -115,12 +115,12 @@ def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
 
 
 def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[Verdict | None]:
-    """Return who signed each entry, from its own file; None for one that is gone or damaged by now."""
+    """Return who signed each entry, from its own file; None for one that is gone, damaged or closed by now."""
     found: list[Verdict | None] = []
     for record in records:
         try:
             found.append(holders[record.digest].verdict(record.digest))
-        except StoreError:
+        except (OSError, StoreError):
             found.append(None)
     return found
 

@@ -127,4 +127,7 @@ def _report(
     print_tsv((one.digest, one.reason, one.why) for one in [*findings, *untrusted])
     done = "; moved aside, and the index made anew" if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
-    note(f"{len(files):,} entries, {format_size(checked_bytes)}: {len(findings):,} damaged{others_too}{done}")
+    unread = sum(one.reason == UNREADABLE for one in findings)
+    unread_too = f", {unread:,} unreadable" if unread else ""
+    entries = f"{len(files):,} {'entry' if len(files) == 1 else 'entries'}, {format_size(checked_bytes)}"
+    note(f"{entries}: {len(findings) - unread:,} damaged{unread_too}{others_too}{done}")

@@ -101,9 +101,12 @@ def test_what_cannot_be_read_is_told_and_stays(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return opened(path, *args, **kwargs)
 
+    run("ls")
     monkeypatch.setattr(os, "open", refused)
+    assert {row[0] for row in run("ls", "--signers").rows} == {good, closed}  # it has its row in the index
     for arguments in ([], ["--repair"]):
         done = run("verify", *arguments)
         assert (done.code, [row[:3] for row in done.rows]) == (4, [[closed, "unreadable", "Permission denied"]])
-    assert [row[0] for row in run("ls").rows] == [good]
+        assert "0 damaged, 1 unreadable" in done.err
+    assert [row[0] for row in run("ls", "--signers").rows] == [good]
     assert store.path(closed).exists()
