@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALL = {**MODELS, **ARCHITECTURES}
-QUICK = ("bert", "resnet")
+QUICK = ("bert",)
 LEFT_ALONE = dict.fromkeys(("crepe", "voice_encoder"), "globals of no module")
 """Models that direct mode leaves alone, and a word of the reason: the tests load two files that no module is of."""
 
