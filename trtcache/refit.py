@@ -8,14 +8,13 @@ weight is in memory at a time.
 from __future__ import annotations
 
 import json
-import os
 import zipfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.appearing import appearing
 from trtcache.archives import damage, placed
 from trtcache.backends.members import ENGINE
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
@@ -29,7 +28,7 @@ from trtcache.runtime.given import Given
 from trtcache.weights import EngineWeight, Slot, alike, check, dtype_name, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from trtcache.memo import Memo
@@ -124,7 +123,7 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
     members: dict[str, list[str]] = {}
     for name in values:
         members.setdefault(metas[name]["path_name"], []).append(name)
-    with _appearing(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
+    with appearing(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
         for info in source.infolist():
             inside = info.filename.partition("/")[2]
             names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
@@ -169,17 +168,6 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
     for at in repeated:
         tensor = tensor.narrow(at, 0, min(1, tensor.shape[at]))
     return tensor
-
-
-@contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """Yield a file beside ``path``, which takes its name when all went well and is gone when not."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_entry(entry: Entry, memos: Sequence[Memo], weights: Path) -> tuple[Executable, Given]:
@@ -241,5 +229,5 @@ def write_plan(plan: memoryview, output: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with _appearing(output) as temporary:
+    with appearing(output) as temporary:
         temporary.write_bytes(plan)

@@ -125,7 +125,7 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
 
 def test_trust_has_few_words(program: Path) -> None:
     """A misspelt word is no trust."""
-    for word in ("local", "", "yes", 1):
+    for word in ("local", "", "yes", 1, ["local-file"]):
         with pytest.raises(SettingsError, match="local-file"):
             trtcache.load(program, trust=word)  # type: ignore[arg-type]
 
@@ -149,6 +149,32 @@ def test_files_beside_a_program_have_plain_names(compiled: trtcache.CompiledModu
     second.rename(tmp_path / second.name)
     with pytest.raises(MissingEngineError, match="beside it"):
         trtcache.load(path, trust="local-file")
+
+
+def test_a_file_beside_a_program_may_be_anybodys(compiled: trtcache.CompiledModule, tmp_path: Path) -> None:
+    """As the program itself: its digest is in the header, and what others can write to is read into memory."""
+    path = tmp_path / "program.pt2"
+    beside = trtcache.export(compiled, path, engines="sidecar").files[1]
+    beside.chmod(0o664)
+    loaded = trtcache.load(path, trust="local-file")
+    beside.write_bytes(b"\0" * beside.stat().st_size)
+    assert torch.equal(loaded(X), compiled(X))
+    with pytest.raises(MissingEngineError, match="cannot be used"):
+        trtcache.load(path, trust="local-file")
+
+
+def test_links_lead_to_a_program_and_what_is_beside_it(compiled: trtcache.CompiledModule, tmp_path: Path) -> None:
+    """A link to the program alone is enough, and so are links to all of its files, which may have other names."""
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "all").mkdir()
+    program, beside = trtcache.export(compiled, tmp_path / "program.pt2", engines="sidecar").files
+    (tmp_path / "alone" / "latest.pt2").symlink_to(program)
+    for number, one in enumerate((program, beside)):
+        (tmp_path / "all" / one.name).symlink_to(one.rename(tmp_path / f"blob{number}"))
+    assert torch.equal(trtcache.load(tmp_path / "all" / "program.pt2", trust="local-file")(X), compiled(X))
+    (tmp_path / "blob1").rename(beside)
+    (tmp_path / "blob0").rename(program)
+    assert torch.equal(trtcache.load(tmp_path / "alone" / "latest.pt2", trust="local-file")(X), compiled(X))
 
 
 def test_headers_are_what_they_say() -> None:

@@ -25,6 +25,29 @@ class Pair(NamedTuple):
     second: Any
 
 
+class Within:
+    class Pair(NamedTuple):
+        """One within another class."""
+
+        one: Any
+        other: Any
+
+
+class Typed:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+pytree.register_pytree_node(
+    Typed,
+    lambda typed: ([typed.value], Typed),
+    lambda values, kind: kind(*values),  # type: ignore[operator]
+    serialized_type_name="tests.Typed",
+    to_dumpable_context=lambda kind: kind.__name__,
+    from_dumpable_context=lambda _: Typed,
+)
+
+
 @dataclass
 class Boxes:
     corners: Any
@@ -39,6 +62,9 @@ STRUCTURES = {
     "plain": (X, [X, {"a": X, 3: (X, None)}]),
     "ordered": OrderedDict(b=X, a=X),
     "default": defaultdict(list, a=[X]),
+    "default of nothing": defaultdict(None, a=X),
+    "named within": Within.Pair(X, X),
+    "class with a type": Typed(X),
     "deque": deque([X, X], maxlen=3),
     "named": Pair(X, Pair(X, X)),
     "model output": BaseModelOutput(last_hidden_state=X, hidden_states=(X, X)),
@@ -52,6 +78,12 @@ def test_a_structure_comes_back(name: str) -> None:
     """Here, where every class is known, it is the same structure."""
     spec = pytree.tree_structure(STRUCTURES[name])
     assert structure.read(json.loads(json.dumps(structure.write(spec)))) == spec
+
+
+def test_what_cannot_be_named_is_refused_when_it_is_written() -> None:
+    """A mapping whose missing values a function makes would be a file that nothing loads."""
+    with pytest.raises(ValueError, match="which a file cannot name"):
+        structure.write(pytree.tree_structure(defaultdict(lambda: X, a=X)))
 
 
 def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:

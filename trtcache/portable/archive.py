@@ -121,13 +121,14 @@ def content_of(path: Path) -> memoryview:
     try:
         # O_NONBLOCK: a pipe of this name must not wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise ProgramFileError(str(path), f"it cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        why = getattr(error, "strerror", None) or error
+        raise ProgramFileError(str(path), f"it cannot be read: {why}") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
             raise NotAProgramError(str(path), "it is no file, or an empty one")
-        if _is_private(found):
+        if is_private(found):
             return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE))
         return _copied(descriptor, found.st_size, path)
     except (OSError, ValueError) as error:
@@ -136,7 +137,8 @@ def content_of(path: Path) -> memoryview:
         os.close(descriptor)
 
 
-def _is_private(found: os.stat_result) -> bool:
+def is_private(found: os.stat_result) -> bool:
+    """Say whether nobody else but root can write to a file, so that it may be mapped."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
 
 

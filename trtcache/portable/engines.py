@@ -15,12 +15,15 @@ from trtcache.errors import (
     ProgramNamesError,
     TamperedProgramError,
 )
+from trtcache.portable.archive import is_private
 from trtcache.portable.parcels import SIDECAR
 from trtcache.store.entry import Entry
 from trtcache.store.reader import ArtifactFile
 from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trtcache.cache import Cache
     from trtcache.portable.archive import ProgramArchive
 
@@ -110,10 +113,10 @@ class CarriedEngines:
         """
         if not SIDECAR.fullmatch(name):
             raise ProgramNamesError(self._path, f"a file beside it is called {name!r:.80}, which none is")
-        said, beside = self._archive.header.beside.get(name), self._archive.path.with_name(name)
+        said, beside = self._archive.header.beside.get(name), _place_beside(self._archive.path, name)
         try:
-            file = ArtifactFile(beside)
-            contents: Any = file.load(mapped=True)
+            file = ArtifactFile(beside, shared=True)  # whose it is does not matter: its digest is in the header
+            contents: Any = file.load(mapped=is_private(file.stat))
         except FileNotFoundError as error:
             why = f"its engines are in {name}, which has to lie beside it"
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
@@ -144,6 +147,12 @@ class CarriedEngines:
             remedy = "name the cache that has it (cache=, TRTCACHE_DIR), or export with engines='embed'"
             raise MissingEngineError(self._path, f"{why}; {remedy}")
         return found
+
+
+def _place_beside(path: Path, name: str) -> Path:
+    """Return where a file beside a program is: beside its name, or beside what that name is a link to."""
+    beside = path.with_name(name)
+    return (beside if beside.exists() else path.resolve().with_name(name)).resolve()
 
 
 def _argument(node: Any, name: str) -> str:

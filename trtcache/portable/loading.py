@@ -75,7 +75,7 @@ def load(path: Path, *, cache: Cache | None, keys: Sequence[PublicKey], trust: s
         IncompatibleEngineError: an engine that should fit cannot be loaded.
     """
     start = time.perf_counter()
-    more = () if trust in {None, LOCAL_FILE} else _keys(trust)
+    more = () if trust is None or trust == LOCAL_FILE else _keys(trust)
     archive = ProgramArchive(path, keys=(*keys, *more), local=trust == LOCAL_FILE)
     opened = time.perf_counter()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import zipfile
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
+from trtcache.appearing import appearing, require_file
 from trtcache.archives import placed
 from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.errors import ProgramFileError
@@ -65,8 +65,9 @@ def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None)
     Raises:
         SettingsError: ``engines`` is unknown.
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
-        OSError: a file cannot be written.
+        OSError: a file cannot be written, or a folder, device or pipe has its name.
     """
+    require_file(path)
     parcels = parcels_of(outgoing, engines, path.stem)
     try:
         program, calls = exported(outgoing, parcels, str(path))
@@ -258,17 +259,6 @@ def _sum(descriptor: int, path: str) -> Sum:
     size_bytes = os.fstat(descriptor).st_size
     prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, path)
     return Sum(size_bytes, f"b3:{prelude.digest.hex()}")
-
-
-@contextlib.contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """Yield a file beside ``path``, which takes its name when all went well and is gone when not."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

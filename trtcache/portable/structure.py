@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict}
 _KINDS = {kind: name for name, kind in _PLAIN.items()}
-_FACTORIES = {"list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
+_FACTORIES = {None: None, "list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
 _DEPTH = 64
 
 
@@ -93,10 +93,10 @@ def write(spec: pytree.TreeSpec) -> Json:
     if kind in {dict, OrderedDict}:
         return {"kind": _KINDS[kind], "keys": list(map(_key, context)), "parts": children}
     if kind is defaultdict:
-        return {"kind": "default", "of": context[0].__name__, "keys": list(map(_key, context[1])), "parts": children}
+        return {"kind": "default", "of": _factory(context[0]), "keys": list(map(_key, context[1])), "parts": children}
     if kind is deque:
         return {"kind": "deque", "longest": context, "parts": children}
-    if isinstance(context, type):
+    if kind is namedtuple:
         return {"kind": "named", "name": _name(context), "keys": list(_fields(context)), "parts": children}
     return {**_other(spec), "parts": children}
 
@@ -170,6 +170,18 @@ def _distinct(keys: Any) -> list[Any]:
     return keys
 
 
+def _factory(factory: Any) -> str | None:
+    """Return the name of what makes the missing values of a ``defaultdict``; it may have nothing for that.
+
+    Raises:
+        ValueError: it is none of the classes that a file can name.
+    """
+    found = [name for name, one in _FACTORIES.items() if one is factory]
+    if not found:
+        raise ValueError(f"a defaultdict's missing values are made by {factory!r:.60}, which a file cannot name")
+    return found[0]
+
+
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -189,9 +201,14 @@ def _namedtuple(name: str, keys: Any) -> type:
 
 def _imported(name: str) -> type | None:
     """Return a class by its whole name, if its module is here already; nothing is imported."""
-    module, _, rest = name.rpartition(".")
-    found = getattr(sys.modules.get(module), rest, None)
-    return found if isinstance(found, type) else None
+    steps = name.split(".")
+    for count in range(len(steps) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(steps[:count]))
+        for step in steps[count:]:
+            found = getattr(found, "__dict__", {}).get(step)  # getattr would have lazy modules import
+        if isinstance(found, type):
+            return found
+    return None
 
 
 def _other(spec: pytree.TreeSpec) -> dict[str, Json]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from trtcache.appearing import appearing
 from trtcache.store.artifact import DEFAULT_MEMBER, Content, Header
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from trtcache.store.reader import ArtifactFile, Buffer
@@ -67,15 +68,8 @@ class Entry:
             KeyError: there is no such member.
             OSError: the file cannot be written.
         """
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(self.read(name))
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with appearing(Path(path)) as temporary, temporary.open("xb") as file:
+            file.write(self.read(name))
 
 
 class StoredContents(Mapping[str, "Content"]):
