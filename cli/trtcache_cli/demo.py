@@ -129,8 +129,9 @@ def _print(results: list[StepResult]) -> None:
     """Print the table, what it amounts to, and which sentences the engine finds nearest to each other."""
     print_aligned(HEADER, rows(results))
     build, hit, refit = results
+    aside = "" if not hit.export_s else "Export aside: "
     click.echo(
-        f"Export aside, which every process pays: {format_duration(build.total_s - build.export_s)} became "
+        f"{aside}{format_duration(build.total_s - (build.export_s if aside else 0))} became "
         f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
         f"New weights took {format_duration(refit.compile_s)} and no build.\n\n"
         f"Nearest sentences, by the engine from the cache:"
