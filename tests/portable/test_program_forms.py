@@ -104,6 +104,22 @@ def test_a_loaded_program_is_refitted_with_a_state_dict(interpreter: str, tmp_pa
     assert same(trtcache.load(tmp_path / "again.pt2", trust="local-file")(*form.args), module(*form.args))
 
 
+def test_a_loaded_program_with_constants_is_written_again(interpreter: str, tmp_path: Path) -> None:
+    """Weights may have any name, and constants of an engine travel as often as it is written."""
+    model = torch.nn.Module()
+    for name in ("engine", "constants", "tensor", "_outgoing"):
+        model.add_module(name, torch.nn.Linear(4, 4))
+    model.register_buffer("module", torch.randn(4), persistent=False)
+    model.forward = lambda x: (model.engine(x) + model.module).max(1)
+    module = trtcache.compile(model, (torch.randn(3, 4),), backend=interpreter)
+    for written in ("first", "second"):
+        trtcache.export(module, tmp_path / written)
+        module = trtcache.load(tmp_path / written, trust="local-file")
+        found, expected = module(torch.ones(3, 4)), model(torch.ones(3, 4))
+        assert torch.equal(found.values, expected.values)
+        assert torch.equal(found.indices, expected.indices)
+
+
 def test_weights_that_are_gone_cannot_be_written(interpreter: str, tmp_path: Path) -> None:
     """A weight that an engine's was made from is not kept by the module: the message says what to do."""
     form = forms()["recipes"]

@@ -65,6 +65,7 @@ STRUCTURES = {
     "default of nothing": defaultdict(None, a=X),
     "named within": Within.Pair(X, X),
     "class with a type": Typed(X),
+    "torch's own": torch.return_types.max((X, X)),
     "deque": deque([X, X], maxlen=3),
     "named": Pair(X, Pair(X, X)),
     "model output": BaseModelOutput(last_hidden_state=X, hidden_states=(X, X)),

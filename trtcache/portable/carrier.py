@@ -34,10 +34,11 @@ _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 TOKEN = "engine:"  # noqa: S105  # what an engine's text is while a program is traced
 
 
-class Carrier(torch.nn.Module):
+class Carrier:
     """A program of engines and torch's own operators, with the model's weights under the model's names.
 
     Attributes:
+        module: what torch traces. It has no attributes but the model's: any name may be that of a weight.
         constants: which name the program has for each constant (``c0``).
     """
 
@@ -48,7 +49,7 @@ class Carrier(torch.nn.Module):
             outgoing: the program.
             parcels: engines that go as constants, by the numbers of their parts: tensors of their sizes.
         """
-        super().__init__()
+        self.module = torch.nn.Module()
         self._outgoing = outgoing
         self._interface: Interface = outgoing.executable.interface
         self.constants: dict[str, str] = {}
@@ -57,21 +58,21 @@ class Carrier(torch.nn.Module):
             is_parameter = bool(outgoing.parameters & set(slot.names)) and not slot.mutated
             made = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
             for name in slot.names:
-                put(self, name, made, persistent=not slot.transient)
+                put(self.module, name, made, persistent=not slot.transient)
         for name in sorted(_constants_used(outgoing)):
             self.constants[name] = self._constant(name, outgoing)
         for number, parcel in parcels.items():
-            self.register_buffer(parcel_name(number), parcel, persistent=False)
+            self.module.register_buffer(parcel_name(number), parcel, persistent=False)
         self._parcels = frozenset(parcels)
-        self.forward = self._signed()  # with the model's own signature
+        self.module.forward = self._signed()  # with the model's own signature
 
     def _constant(self, name: str, outgoing: Outgoing) -> str:
         """Keep a constant under the model's own name for it, if it has one."""
         place = list(outgoing.executable.constants).index(name)
         digest = self._interface.constants[place]
         own = [one for one, content in outgoing.executable.sources.items() if content.digest == digest]
-        chosen = own[0] if own and not _is_taken(self, own[0]) else f"constant_{name}"
-        put(self, chosen, outgoing.executable.constants[name], persistent=False)
+        chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
+        put(self.module, chosen, outgoing.executable.constants[name], persistent=False)
         return chosen
 
     def _signed(self) -> Any:
@@ -127,7 +128,7 @@ class Carrier(torch.nn.Module):
     def tensor(self, name: str) -> torch.Tensor:
         """Return a weight or constant by its name."""
         path, _, last = name.rpartition(".")
-        found: torch.Tensor = getattr(self.get_submodule(path), last)
+        found: torch.Tensor = getattr(self.module.get_submodule(path), last)
         return found
 
 

@@ -54,7 +54,7 @@ def exported(
         carrier = Carrier(outgoing, empty)
         with ALONE, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            program = _traced(carrier, outgoing)
+            program = _traced(carrier.module, outgoing)
             if _mutates(outgoing):
                 program = program.run_decompositions({})
     except Exception as error:
@@ -104,7 +104,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip()[:600]
 
 
-def _traced(carrier: Carrier, outgoing: Outgoing) -> ExportedProgram:
+def _traced(carrier: torch.nn.Module, outgoing: Outgoing) -> ExportedProgram:
     interface = outgoing.executable.interface
     args, kwargs = _arguments(outgoing, _examples(interface, outgoing.executable.device))
     shapes = _shapes(outgoing)

@@ -120,14 +120,14 @@ class _Reading:
     def module(self) -> CompiledModule:
         """Return the module of the target that was chosen."""
         entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
-        executable = self._executable()
+        parts, borders = self._division(entries)
+        executable = self._executable(borders[0].constants if parts.is_whole else self._constants())
         weights = self._weights(executable)
         call = CallSignature(
             structure.read(self._said["arguments"]),
             structure.read(self._said["output"]),
             signature.read(self._said["signature"]),
         )
-        parts, borders = self._division(entries)
         engine = self._engine(entries, executable, weights, parts, borders)
         module = CompiledModule(executable, engine, weights, call)
         module.origin = Origin(
@@ -153,13 +153,13 @@ class _Reading:
         words = str(said["backend"]), str(said["label"])
         return Offer(number, *words, dict(said["target"]), dict(said["toolchain"]), member if first else None)
 
-    def _executable(self) -> Executable:
+    def _executable(self, constants: Mapping[str, torch.Tensor]) -> Executable:
         said = self._said
         interface = interface_of(said["interface"], said["weight_map"], said["slots"])
         return Executable(
             interface,
             self._device,
-            self._constants(),
+            constants,
             frozenset(map(str, said["known"])),
             {
                 str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))

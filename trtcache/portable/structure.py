@@ -12,6 +12,7 @@ import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def write(spec: pytree.TreeSpec) -> Json:
         return {"kind": "default", "of": _factory(context[0]), "keys": list(map(_key, context[1])), "parts": children}
     if kind is deque:
         return {"kind": "deque", "longest": context, "parts": children}
+    if pytree.is_structseq_class(kind):
+        return {"kind": "torch", "name": kind.__name__, "parts": children}
     if kind is namedtuple:
         return {"kind": "named", "name": _name(context), "keys": list(_fields(context)), "parts": children}
     return {**_other(spec), "parts": children}
@@ -125,7 +128,7 @@ def read(written: Any, depth: int = 0) -> pytree.TreeSpec:
             return _spec(deque, written["longest"], parts)
         case "named":
             return _spec(namedtuple, _namedtuple(written["name"], keys), parts)
-        case "class":
+        case "torch" | "class":
             return _spec(*_registered(written), parts)
     raise ValueError(f"a structure of the kind {written['kind']!r:.40}")
 
@@ -199,6 +202,14 @@ def _namedtuple(name: str, keys: Any) -> type:
     return made
 
 
+def _returned(name: str) -> type:
+    """Return a class of torch's own for several results (``torch.max``)."""
+    found = vars(torch.return_types).get(name)
+    if not isinstance(found, type) or found not in pytree.SUPPORTED_NODES:
+        raise ValueError(f"torch returns no {name!r:.40}")
+    return found
+
+
 def _imported(name: str) -> type | None:
     """Return a class by its whole name, if its module is here already; nothing is imported."""
     steps = name.split(".")
@@ -264,7 +275,10 @@ def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
 
 def _registered(written: Any) -> tuple[type, Any]:
     """Return a class that this process has made known to torch with what it keeps beside its parts, or ``Output``."""
-    name, context = written["name"], written["context"]
+    name = written["name"]
+    if written["kind"] == "torch":
+        return _returned(name), None
+    context = written["context"]
     kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _imported(name)
     if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
         read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
