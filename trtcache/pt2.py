@@ -81,6 +81,7 @@ _OTHERS = (
 _OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
 _LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
 _OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: nested too deeply, too
+_ENGINES = "trtcache/header.json"  # what trtcache.export writes has it
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
@@ -354,6 +355,8 @@ class ProgramFile:
                 if any(name.startswith(mark) for name in members):
                     raise self._error(what)
             raise self._error(f"it is a zip archive, but no exported program; {_SAVE_AGAIN}")
+        if _ENGINES in members:
+            raise self._error("it has its engines already: trtcache.load runs it; give the program that it was made of")
         version = self._text("archive_version", KNOWN_VERSION)
         if version != KNOWN_VERSION:
             what = f"it is of archive version {version}, and version {KNOWN_VERSION} is known"

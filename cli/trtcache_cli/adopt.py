@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +66,12 @@ def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool
 
 
 def _file_bytes(directory: Path) -> int:
-    return sum(path.lstat().st_size for path in directory.rglob("*"))
+    """Return the size of all that is looked at."""
+    total_bytes = 0
+    for path in chain(directory.glob("*"), directory.glob("*/*")):
+        with suppress(OSError):  # its tool may be running, and remove files of its own
+            total_bytes += path.lstat().st_size
+    return total_bytes
 
 
 def _document(plan: AdoptionPlan, find: Find, states: Mapping[str, Adopted]) -> dict[str, object]:

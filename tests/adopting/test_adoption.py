@@ -300,6 +300,14 @@ def test_a_pickle_that_is_no_entry_is_damaged(data: bytes, why: str, tmp_path: P
     assert (found.state, why in found.why) == ("damaged", True), found.why
 
 
+@pytest.mark.parametrize("tool", ["torch-tensorrt", "onnxruntime"])
+def test_what_is_removed_meanwhile_is_not_listed(tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that is running removes files of its own, and the rest is listed."""
+    (tmp_path / "there").touch()
+    monkeypatch.setattr(os, "listdir", lambda _: ["gone.engine", "there"])
+    assert [find.name for find in plan_adoption(tool, tmp_path).finds] == ["there"]
+
+
 def test_an_unknown_tool_is_told() -> None:
     """With those that are known."""
     from pathlib import Path

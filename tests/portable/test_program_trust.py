@@ -14,6 +14,7 @@ import torch
 import trtcache
 from tests.portable.archives import header_of, rewritten
 from trtcache.errors import (
+    ExportError,
     MissingEngineError,
     NotAProgramError,
     ProgramVersionError,
@@ -175,6 +176,12 @@ def test_links_lead_to_a_program_and_what_is_beside_it(compiled: trtcache.Compil
     (tmp_path / "blob1").rename(beside)
     (tmp_path / "blob0").rename(program)
     assert torch.equal(trtcache.load(tmp_path / "alone" / "latest.pt2", trust="local-file")(X), compiled(X))
+
+
+def test_a_program_with_engines_is_not_compiled_again(program: Path) -> None:
+    """To the graph an engine is an operator that cannot run, so what loads it is named instead."""
+    with pytest.raises(ExportError, match=r"trtcache\.load runs it"):
+        trtcache.compile(program)
 
 
 def test_headers_are_what_they_say() -> None:

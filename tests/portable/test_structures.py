@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -78,7 +79,10 @@ STRUCTURES = {
 def test_a_structure_comes_back(name: str) -> None:
     """Here, where every class is known, it is the same structure."""
     spec = pytree.tree_structure(STRUCTURES[name])
-    assert structure.read(json.loads(json.dumps(structure.write(spec)))) == spec
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert structure.read(json.loads(json.dumps(structure.write(spec)))) == spec
+        structure.without_classes(spec)
 
 
 def test_what_cannot_be_named_is_refused_when_it_is_written() -> None:

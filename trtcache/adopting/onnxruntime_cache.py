@@ -42,7 +42,11 @@ def finds(root: Path) -> Iterator[Find]:
     names = sorted(os.listdir(root))  # noqa: PTH208  # names alone are wanted
     for name in names:
         path = root / name
-        if stat.S_ISDIR(path.lstat().st_mode):
+        try:
+            is_folder = stat.S_ISDIR(path.lstat().st_mode)
+        except FileNotFoundError:  # its tool is running, and has removed it
+            continue
+        if is_folder:
             yield Find(label(name), path, "folder", why="folders are not looked into")
         elif name.endswith(".engine"):
             yield _engine(Find(label(name), path, ENGINE))

@@ -32,7 +32,10 @@ def finds(root: Path) -> Iterator[Find]:
     """
     for name in sorted(os.listdir(root)):  # noqa: PTH208  # names alone are wanted
         path = root / name
-        status = path.lstat()
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # its tool is running, and has removed it
+            continue
         if stat.S_ISDIR(status.st_mode):
             yield from _partition(path, name, status)
             continue

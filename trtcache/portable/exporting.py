@@ -81,7 +81,9 @@ def export_module(
     outgoing = of_module(compiled, str(path))
     if targets:
         store = cache if isinstance(cache, Cache) else Cache(cache)
-        outgoing = replace(outgoing, origins=tuple(retargeted(outgoing, one, store, path) for one in targets))
+        outgoing = replace(
+            outgoing, origins=tuple(retargeted(outgoing, one, store, path) for one in dict.fromkeys(targets))
+        )
     return _written(outgoing, path, engines, start)
 
 
@@ -111,7 +113,7 @@ def export_program(
     logs.start(os.environ)
     exported = exported_of(program, (), None, None, backend, settings, name)
     outgoing: Outgoing | None = None
-    for target in targets or (None,):
+    for target in dict.fromkeys(targets or (None,)):
         request = request_for(exported, settings, target)
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
             found = entries_for(request, cache, Path(folder), report_of(request))

@@ -111,7 +111,7 @@ def read(written: Any, depth: int = 0) -> pytree.TreeSpec:
         ValueError: it is none, or is nested more than 64 deep.
     """
     if written is None:
-        return pytree.LeafSpec()
+        return _leaf()
     if depth > _DEPTH or not isinstance(written, dict):
         raise ValueError("no structure of arguments")
     parts, keys = [read(one, depth + 1) for one in written["parts"]], written.get("keys")
@@ -153,10 +153,14 @@ def _spec(kind: Any, context: Any, parts: Sequence[pytree.TreeSpec]) -> pytree.T
     return pytree.TreeSpec(kind, context, list(parts))
 
 
+def _leaf() -> pytree.TreeSpec:
+    return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
+
+
 def _is_known_to_torch(spec: pytree.TreeSpec) -> bool:
     try:
-        pytree.treespec_dumps(_spec(spec.type, spec.context, [pytree.LeafSpec() for _ in children_of(spec)]))
-    except (TypeError, NotImplementedError):
+        pytree.treespec_dumps(_spec(spec.type, spec.context, [_leaf() for _ in children_of(spec)]))
+    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict of nothing
         return False
     return True
 
