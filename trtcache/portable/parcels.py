@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -102,11 +103,16 @@ def _parcel(part: int, target: int, entry: Entry, *, way: str, left: int, offset
     if way == "reference":
         return Parcel(part, target, entry, "store", size, digest)
     if way == "sidecar":
-        plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
-        return Parcel(part, target, entry, "file", size, digest, file=f"{plain}.{entry.key.digest[:16]}.trtc")
+        return Parcel(part, target, entry, "file", size, digest, file=f"{_plain(stem)}.{entry.key.digest[:16]}.trtc")
     if size <= min(TEXT_BYTES, left):
         return Parcel(part, target, entry, "text", size, digest)
     return Parcel(part, target, entry, "constant", size, digest, offset=offset)
+
+
+def _plain(stem: str) -> str:
+    """Return a name of letters that any system takes; programs of other names have other ones."""
+    plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
+    return plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
 
 
 def document(parcel: Parcel, members: Mapping[str, str], node: int) -> dict[str, object]:
