@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from trtcache.direct.codes import code_digest
+from trtcache.direct.codes import code_digest, within
 from trtcache.direct.origin import found, is_trusted, is_trusted_module, module_of
 from trtcache.direct.shapes import Shape, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import FunctionType
+    from types import FunctionType, ModuleType
 
     import torch
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PLAIN = frozenset({bool, int, str, type(None)})
 _MOST = 50_000
+_OF_MEMBERS = frozenset({"_name_", "_value_", "__objclass__", "_sort_order_"})
 _ADDRESSES = frozenset({"_torchdynamo_wrapper_id"})  # torch._dynamo notes the id of a wrapper: another in each process
 
 
@@ -56,6 +58,7 @@ class Describer:
 
     Attributes:
         classes: the model's classes that were met, in order.
+        spaces: modules that were met as values, by name: code can read anything of them.
     """
 
     def __init__(self, weights: Mapping[int, str] | None = None, modules: Mapping[int, str] | None = None) -> None:
@@ -71,6 +74,7 @@ class Describer:
         self._count = 0
         self.classes: dict[type, None] = {}
         self.functions: list[FunctionType] = []
+        self.spaces: dict[str, ModuleType] = {}
 
     def again(self) -> None:
         """Forget what was seen, but for classes: what comes next is described by itself."""
@@ -170,8 +174,8 @@ class Describer:
     def _globals(self, function: FunctionType) -> Json:
         """Describe the globals of a function that are no module's, as far as it reads them."""
         space = function.__globals__
-        names = [name for name in function.__code__.co_names if name in space and name != "__builtins__"]
-        return self.pairs({name: space[name] for name in names})
+        read = dict.fromkeys(name for code in within(function.__code__) for name in code.co_names)
+        return self.pairs({name: space[name] for name in read if name in space and name != "__builtins__"})
 
     def an_object(self, value: Any, shape: Shape) -> Json:
         """Describe an object by its class and all that it holds."""
@@ -191,7 +195,8 @@ class Describer:
 
     def _base(self, value: Any, base: Any) -> Json:
         if issubclass(base, dict):
-            return self.pairs(dict(dict.items(value)))
+            ordered: Any = OrderedDict if issubclass(base, OrderedDict) else dict  # move_to_end is in none of dict's
+            return self.pairs(dict(ordered.items(value)))
         if issubclass(base, (list, tuple, set, frozenset)):
             plain: Any = base.__iter__(value)
             made = self.items(plain)
@@ -223,9 +228,15 @@ def writer_of(kind: type) -> Callable[[Describer, Any], Json] | None:
 
 def _of_object(kind: type) -> Callable[[Describer, Any], Json] | None:
     if issubclass(kind, enum.Enum):
-        return lambda self, value: ["enum", self.a_class(type(value)), value.name]
+        return _enum
     shape = shape_of(kind)  # type: ignore[arg-type]  # classes are hashed by identity
     return None if shape is None else lambda self, value: self.an_object(value, shape)
+
+
+def _enum(self: Describer, value: enum.Enum) -> Json:
+    """Describe a member by its name, and by what else somebody has given it."""
+    more = {name: one for name, one in vars(value).items() if name not in _OF_MEMBERS}
+    return ["enum", self.a_class(type(value)), value.name, *([self.pairs(more)] if more else [])]
 
 
 def is_module_object(value: object) -> bool:

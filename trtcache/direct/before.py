@@ -95,7 +95,7 @@ class Before:
         """Say whether a global is another than it was, or not sure to be the same."""
         known = self._globals.get((module, name))
         if known is None:
-            return not is_trusted_module(module) and copied(value) is not None
+            return not is_trusted_module(module) and value != ["absent"] and copied(value) is not None
         return known[0] is not (_GONE if value == ["absent"] else value) or not unchanged(known[1])
 
     def changed_in(self, cls: type) -> str | None:

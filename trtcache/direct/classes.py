@@ -6,6 +6,8 @@ as they are; one without a stable value is named, and rules a class out only if 
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]  # CPython's own, which abc asks
+import abc
 import functools
 from dataclasses import dataclass
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -141,7 +143,7 @@ def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
             raise error.below(place) from None
     return {
         "bases": list(bases(cls)),
-        "meta": _meta(cls),
+        "meta": _meta(cls, describer),
         "attributes": written,
         "torch": _of_torch(cls, describer),
         "pytree": _nested(cls, describer),
@@ -167,11 +169,13 @@ def brief(cls: type, describer: Describer) -> Json:
     for name, value in vars(cls).items():
         if name not in _BOOKKEEPING:
             written.append([name, describer.of(value)] if type(value) in SIMPLE else name)
-    return [*bases(cls), _meta(cls), written]
+    return [*bases(cls), _meta(cls, describer), written]
 
 
-def _meta(cls: type) -> str:
-    return f"{type(cls).__module__}.{type(cls).__qualname__}"
+def _meta(cls: type, describer: Describer) -> Json:
+    """Describe the class of a class, and which others it was told to be a base of."""
+    told = [one() for one in _abc._get_dump(cls)[0]] if isinstance(cls, abc.ABCMeta) else []
+    return [describer.a_class(type(cls)), *sorted(f"{one.__module__}.{one.__qualname__}" for one in told if one)]
 
 
 def _attribute(place: str, name: str, value: Any, looked: Looked, describer: Describer) -> Json:

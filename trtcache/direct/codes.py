@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _NOTHING = frozenset({"CACHE", "PRECALL", "PUSH_NULL"})
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_LOOKS_UP = frozenset({"getattr", "hasattr"})
+_BY_VALUES = frozenset({"vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"})
 _CELLS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _SETS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 
@@ -54,6 +56,8 @@ class Reads:
         sets: globals that it sets.
         attributes: every name that it looks up on anything.
         cells: variables of closures, its own or of those around it, that it sets.
+        texts: what it could look up with ``getattr`` or ``hasattr``.
+        by_values: whether it looks up names that are not in the code.
     """
 
     chains: frozenset[tuple[str, ...]]
@@ -61,6 +65,8 @@ class Reads:
     sets: frozenset[str]
     attributes: frozenset[str]
     cells: frozenset[str]
+    texts: frozenset[str] = frozenset()
+    by_values: bool = False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -74,7 +80,29 @@ def reads(code: CodeType) -> Reads:
         frozenset(str(one.argval) for one in instructions if one.opname in _SETS),
         frozenset(code.co_names) | texts,
         frozenset(str(one.argval) for one in instructions if one.opname in _CELLS),
+        frozenset(texts) if _LOOKS_UP & set(code.co_names) else frozenset(),
+        bool(_BY_VALUES & set(code.co_names)) or any(map(_is_by_value, _lookups(instructions))),
     )
+
+
+def _lookups(instructions: list[dis.Instruction]) -> Iterator[list[dis.Instruction]]:
+    """Yield what follows each mention of ``getattr`` or ``hasattr``."""
+    for place, one in enumerate(instructions):
+        if one.opname in _GLOBAL and one.argval in {"getattr", "hasattr"}:
+            yield instructions[place + 1 : place + 20]
+
+
+def _is_by_value(following: list[dis.Instruction]) -> bool:
+    """Say whether the second argument is no text: ``getattr(object.of.any.kind, "name")`` loads it second."""
+    loads = [place for place, one in enumerate(following) if one.opname.startswith("LOAD_") and _is_load(one)]
+    if len(loads) < 2 or not isinstance(following[loads[1]].argval, str):
+        return True
+    named, after = following[loads[1]], following[loads[1] + 1 :]
+    return named.opname != "LOAD_CONST" or not after or after[0].opname.startswith(("FORMAT", "BUILD", "BINARY"))
+
+
+def _is_load(one: dis.Instruction) -> bool:
+    return one.opname not in _ATTRIBUTE
 
 
 def _chains(instructions: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
@@ -104,7 +132,7 @@ def _taken(code: CodeType, offset: int) -> tuple[str, ...]:
     """Return the names that an import statement takes."""
     names: list[str] = []
     for one in dis.get_instructions(code):
-        if one.offset <= offset or one.opname in {"STORE_FAST", "STORE_DEREF", "STORE_NAME", "SWAP"}:
+        if one.offset <= offset or one.opname in {"STORE_FAST", "STORE_DEREF", "STORE_NAME", "EXTENDED_ARG"}:
             continue
         if one.opname != "IMPORT_FROM":
             break

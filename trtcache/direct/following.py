@@ -46,6 +46,9 @@ class Following:
         self._seen, self._tree, self._before = seen, tree, before
         self._describer = Describer(tree.weights, tree.modules)
         self._names = {name for code, _ in seen.ran.values() for name in reads(code).attributes}
+        read = [reads(code) for code, _ in seen.ran.values()]
+        self._texts = {name for one in read for name in one.texts}
+        self._by_values = any(one.by_values for one in read)
         self._places: dict[str, dict[str, Json]] = {}
         self._functions: dict[str, str] = {}
         self._files: set[str] = set()
@@ -58,13 +61,25 @@ class Following:
         """
         for code, space in self._seen.ran.values():
             self._read(code, space)
-        classes, described = self._classes()
+        classes, described = self._followed_classes()
         self._cover()
         self._files |= {one.__module__ for cls in self._tree.classes for one in cls.__mro__[:-1]}
         modules = {name: OfModule(tuple(one), digest_of(list(one.values())).hex) for name, one in self._places.items()}
         files = frozenset(name for name in self._files if not is_trusted_module(name))
         details = {"modules": self._places, "classes": described, "functions": self._functions}
         return Followed(classes, modules, self._functions, files, details)
+
+    def _followed_classes(self) -> tuple[tuple[OfClass, ...], dict[str, Json]]:
+        """Follow classes and the modules that are values of anything, until there are no more."""
+        done: set[str] = set()
+        while True:
+            classes, described = self._classes()
+            spaces = {**self._tree.describer.spaces, **self._describer.spaces}
+            if not (more := spaces.keys() - done):
+                return classes, described
+            for name in sorted(more):
+                self._escaped(spaces[name], self._names)
+            done |= more
 
     def _read(self, code: CodeType, space: dict[str, Any]) -> None:
         module = module_of(space)
@@ -86,13 +101,23 @@ class Following:
         for step in chain:
             if not isinstance(value, ModuleType):
                 return
+            if step == "__dict__":
+                break
             value = self._place(value, step)
         if isinstance(value, ModuleType):
             self._escaped(value, self._names)
 
     def _escaped(self, module: ModuleType, names: frozenset[str] | set[str]) -> None:
         """Note all that could be read of a module that was handed on."""
-        for name in sorted(names & set(vars(module))):
+        own = not is_trusted_module(module.__name__)
+        if own:
+            self._files.add(module.__name__)
+        wanted = names & set(vars(module))
+        if own and self._by_values:
+            wanted |= {name for name in vars(module) if name[:2] != "__"}
+        if own:
+            wanted |= self._texts - set(vars(builtins))
+        for name in sorted(wanted):
             self._place(module, name)
 
     def _import(self, name: str, taken: tuple[str, ...], attributes: frozenset[str]) -> None:
@@ -174,7 +199,8 @@ class Following:
             functions = list(functions_in(value))
             if any(id(code) in ran for one in functions for code in within(one.__code__)):
                 return True
-            if not functions and name[:2] != "__" and name in self._names and type(value) not in SIMPLE:
+            named = name in self._names or self._by_values
+            if not functions and name[:2] != "__" and named and type(value) not in SIMPLE:
                 return True
         return False
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 1
+FORMAT = 2
 MOST = 8
 
 

@@ -50,12 +50,15 @@ _OUTSIDE = frozenset(
     (
         *("open", "open_code", "stat", "lstat", "listdir", "scandir", "access", "readlink", "read", "fork", "system"),
         *("socket", "connect", "input", "fork_exec", "start_new_thread", "getenv", "_getframe", "exec", "eval"),
+        *("fromfile", "from_file", "getcontext", "clock_gettime", "clock_gettime_ns", "strftime", "ctime", "times"),
+        *("cpu_count", "sched_getaffinity", "getrusage", "localeconv", "setlocale"),
         *("globals", "compile", "initial_seed", "get_rng_state", "default_rng", "get_referrers", "get_objects"),
     )
 )
 _ASKS = _CLOCKS | _OUTSIDE
 _DYNAMO = "_dynamo/symbolic_convert.py"
-_SILENT = ("logging", "warnings", "linecache", "importlib", "traceback", "_frozen_importlib", "inspect", "tokenize")
+_SILENT = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
+_IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _C_OF_PYTHON = frozenset({None, "builtins"})
 
 
@@ -129,6 +132,8 @@ class Recording:
         known = self._kinds.get(id(code))
         kind = self._kind(frame) if known is None else known[1]
         if event == "call":
+            if code.co_name == "import_module" and _is_model(self._kinds, frame.f_back):
+                self.refuse("it imports a module by a name that is no part of its code")
             if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
         elif event == "c_call" and kind != origin.TORCH:
@@ -165,7 +170,7 @@ class Recording:
             return False
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
-            if name.partition(".")[0] in _SILENT:
+            if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
             known = self._kinds.get(id(frame.f_code))
             kind = self._kind(frame) if known is None else known[1]

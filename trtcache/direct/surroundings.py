@@ -115,6 +115,8 @@ def _functions() -> Json:
                 found.append((name, value.__code__.co_qualname, value.__code__.co_firstlineno))
             elif type(value) is BuiltinFunctionType:
                 found.append((name, value.__qualname__))
+            elif type(value) in {bool, int, float, str}:
+                found.append((name, value))
             elif type(value) is functools.partial or not is_trusted_module(type(value).__module__):
                 found.append((name, type(value).__qualname__))
     return hash_bytes(repr(found).encode()).hex()[:32]

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from trtcache.direct.attributes import PLAIN, Describer, UnstableError
 from trtcache.direct.classes import own_bases, put_into
 from trtcache.direct.origin import is_trusted_module
+from trtcache.direct.shapes import shape_of
 from trtcache.direct.writers import TENSORS, like, tensor
 from trtcache.keys.document import structure
 from trtcache.values import Digest, hash_bytes
@@ -168,6 +169,7 @@ class _Writer:
                 found[f".{name}"] = describer.of(value)
             except UnstableError as error:
                 raise error.below(name) from None
+        found |= self._beside(module)
         for name, weight in module._parameters.items():
             found[f"weight {name}"] = None if weight is None else self._weight(name, weight)
         unsaved = module._non_persistent_buffers_set
@@ -176,6 +178,21 @@ class _Writer:
             if one is not None and name in unsaved:
                 written = [written, self._content(name, one)]
             found[f"buffer {name}"] = written
+        return found
+
+    def _beside(self, module: torch.nn.Module) -> dict[str, Json]:
+        """Describe what a module holds in slots."""
+        shape = shape_of(type(module))  # type: ignore[arg-type]  # classes are hashed by identity
+        if shape is None or shape.base is not None:
+            raise UnstableError(f"type {type(module).__qualname__}, which is more than a module")
+        found: dict[str, Json] = {}
+        for name in shape.slots:
+            try:
+                found[f".{name}"] = self._describer.of(object.__getattribute__(module, name))
+            except AttributeError:
+                continue
+            except UnstableError as error:
+                raise error.below(name) from None
         return found
 
     def _content(self, name: str, one: torch.Tensor) -> Json:

@@ -111,9 +111,10 @@ def _partial(self: Describer, value: functools.partial[Any]) -> Json:
     return again or ["partial", self.of(value.func), self.items(value.args), self.pairs(value.keywords)]
 
 
-def _module(self: Describer, value: types.ModuleType) -> Json:  # noqa: ARG001
+def _module(self: Describer, value: types.ModuleType) -> Json:
     if not is_module_object(value):
         raise UnstableError(f"module {value.__name__}, which cannot be found by its name")
+    self.spaces[value.__name__] = value
     return ["module", value.__name__]
 
 
@@ -234,7 +235,8 @@ def _sentinel(self: Describer, value: object) -> Json:
 def _array(self: Describer, value: Any) -> Json:
     if value.dtype.hasobject:
         raise UnstableError("an array of objects")
-    return self.once(value) or ["array", str(value.dtype), list(value.shape), hash_bytes(value.tobytes()).hex()]
+    sizes: list[Json] = [list(value.shape), list(value.strides)]
+    return self.once(value) or ["array", str(value.dtype), *sizes, hash_bytes(value.tobytes()).hex()]
 
 
 def _number(self: Describer, value: Any) -> Json:  # noqa: ARG001
@@ -319,4 +321,6 @@ def _of_numpy(kind: type) -> Callable[[Describer, Any], Json] | None:
         return _array
     if kind.__name__ == "ufunc":
         return lambda _, value: ["ufunc", value.__name__]
+    if any(one.__name__ == "ndarray" for one in kind.__mro__):
+        return None  # numpy.memmap and numpy.matrix
     return _number if hasattr(kind, "dtype") and hasattr(kind, "tobytes") else None

@@ -1,0 +1,85 @@
+"""What code reads without naming it where it is: through modules that are values, and by names that are values."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.direct import counting
+from tests.direct.package import X
+from trtcache.cache import Cache
+from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.mode import Attempt
+from trtcache.direct.tree import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+HELD: list[ModuleType] = [counting]
+
+
+class Reading(torch.nn.Module):
+    """Reads a number of another module, in one of several ways."""
+
+    __slots__ = ("gain",)
+
+    def __init__(self, does: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.does, self.kept, self.name, self.gain = does, counting, "COUNT", 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.does(self, x)
+
+
+WAYS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
+    "kept by the model": lambda self, x: x + self.kept.COUNT,
+    "in a list": lambda _, x: x + HELD[0].COUNT,
+    "a name that is a value": lambda self, x: x + getattr(counting, self.name),
+    "a dictionary": lambda _, x: x + counting.__dict__["COUNT"],
+    "absent": lambda _, x: x + getattr(counting, "ABSENT", 0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_read_of_a_module_is_noticed(
+    way: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unchanged model hits, and another number in the module does not."""
+    import trtcache
+
+    model, cache = Reading(WAYS[way]), tmp_path / "cache"
+    for _ in range(3):  # the first exports of a process load some of torch
+        trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on")
+    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    assert same.find(), same.outcome
+    monkeypatch.setattr(counting, "ABSENT" if way == "absent" else "COUNT", 3, raising=False)
+    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+
+
+def test_slots_of_a_module_are_attributes() -> None:
+    """What a module holds in a slot is in the direct key."""
+    model = Reading(WAYS["in a list"])
+    before = described(model, (X,), {}, None).parts["model"]
+    model.gain = 2.0
+    assert described(model, (X,), {}, None).parts["model"] != before
+
+
+class Ordered(OrderedDict[str, int]):
+    """One of its own kind."""
+
+
+def test_order_and_layout_are_described() -> None:
+    """An ordered mapping is written in its own order, an array with strides, NumPy's other arrays not at all."""
+    one, other = Ordered(a=1, b=2), Ordered(a=1, b=2)
+    other.move_to_end("a")
+    assert Describer().of(one) != Describer().of(other)
+    array = np.ones((2, 3))
+    assert Describer().of(array) != Describer().of(np.asfortranarray(array))
+    with pytest.raises(UnstableError):
+        Describer().of(np.ones(2).view(np.memmap))
