@@ -75,7 +75,8 @@ class Following:
         while True:
             classes, described = self._classes()
             spaces = {**self._tree.describer.spaces, **self._describer.spaces}
-            if not (more := spaces.keys() - done):
+            more = {name for name in spaces if name not in done and not is_trusted_module(name)}
+            if not more:
                 return classes, described
             for name in sorted(more):
                 self._escaped(spaces[name], self._names)
