@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 
 
+_MOST_BYTES = 64 << 20  # `randbytes` has an upper limit of 256 MiB
+
+
 def content_of(size_bytes: int) -> bytes:
     """Return bytes that do not compress, as weights and most plans do not."""
-    return random.Random(size_bytes).randbytes(size_bytes)  # noqa: S311  # no secret
+    source = random.Random(size_bytes)  # noqa: S311  # no secret
+    whole, rest = divmod(size_bytes, _MOST_BYTES)
+    return b"".join(source.randbytes(count) for count in (*[_MOST_BYTES] * whole, rest))
 
 
 class Way(Protocol):
