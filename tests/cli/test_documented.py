@@ -28,7 +28,7 @@ SHOWN = {
         "make demo": "below, and tests/test_demo.py",
         "trtcache ls --filter kind=aot_inductor": "below",
         "trtcache run serve.py": "tests/integrations/test_torch_tensorrt_installation.py",
-        "trtcache show e97d": "below",
+        "trtcache show 49a6": "below",
         "trtcache stats": "below",
         "trtcache why net.pt2": "test_why.py",
     },
@@ -64,7 +64,7 @@ def test_ls_prints_what_the_readme_shows(terminal: Callable[..., Result]) -> Non
 
 def test_show_prints_what_the_readme_shows(terminal: Callable[..., Result], entry: str) -> None:
     """Line by line, but for those that the README leaves out by three dots."""
-    (shown,) = README["trtcache show e97d"]
+    (shown,) = README["trtcache show 49a6"]
     printed = {_label(line): line for line in map(plain, terminal("show", entry[:4]).out.splitlines())}
     pattern = "\n".join(r"[^\n]+(\n[^\n]+)*" if line == "..." else re.escape(_label(line)) for line in shown)
     assert re.fullmatch(pattern, "\n".join(printed))
