@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import load_file, save_file
 
 import trtcache
 import trtcache.lowering.stages  # what exports and lowers is imported before the clock runs, as torch is
+from benchmarks import raw_package
 from benchmarks.timing import per_call_s, timed
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
@@ -71,28 +71,14 @@ def torch_compile_process(model: SentenceEmbedder, inputs: Inputs, _folder: Path
 
 def extract_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Figures:
     """Write what the raw process needs: the package out of the cache, and all that is put into it."""
-    compiled = trtcache.compile(model, inputs)
-    key = compiled.report.partitions[0].key
-    entry = trtcache.Cache().get(key) if key else None
-    if entry is None:
-        raise SystemExit("the cache has no entry for the model")
-    entry.write("engine", folder / "engine.pt2")
-    entry.write("constants.safetensors", folder / "constants.safetensors")
-    weights = compiled._weights  # the raw process is to be given just these, under the same names
-    save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, folder / "weights.safetensors")
+    raw_package.extract(trtcache.compile(model, inputs), folder)
     return {}
 
 
 def raw_process(model: SentenceEmbedder, inputs: Inputs, folder: Path) -> Figures:
     """Load the very same package by torch's own loader, give it the weights, and call it."""
-    weights = load_file(folder / "weights.safetensors") | load_file(folder / "constants.safetensors")
-
-    def load() -> Any:
-        package = torch._C._aoti.AOTIModelPackageLoader(str(folder / "engine.pt2"), "model", False, 1, -1)
-        package.load_constants(weights, False, False, True)
-        return package
-
-    package, load_s = timed(load)
+    weights = raw_package.weights_in(folder)
+    package, load_s = timed(lambda: raw_package.load(folder, weights))
     (output,), first_s = timed(lambda: package.run(list(inputs)))
     _check(model, inputs, output)
     call_s = _call_s(lambda: package.run(list(inputs)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks import raw_package
 from benchmarks.start_models import SUBJECTS
 from benchmarks.timing import timed
 
@@ -47,9 +48,7 @@ def mega_cache(model: torch.nn.Module, inputs: Inputs, folder: Path) -> torch.Te
 
 def raw(_model: torch.nn.Module, inputs: Inputs, folder: Path) -> torch.Tensor:
     """Load the package that the cache has by torch's own loader, and give it the weights."""
-    package = torch._C._aoti.AOTIModelPackageLoader(str(folder / "engine.pt2"), "model", False, 1, -1)
-    package.load_constants(RAW_WEIGHTS, False, False, True)
-    output: torch.Tensor = package.run(list(inputs))[0]
+    output: torch.Tensor = raw_package.load(folder, RAW_WEIGHTS).run(list(inputs))[0]
     return output
 
 
@@ -82,8 +81,6 @@ RAW_WEIGHTS: dict[str, torch.Tensor] = {}
 
 def prepare(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, float]:
     """Compile cold, and write what the other processes need: the package with its weights, the program's file."""
-    from safetensors.torch import save_file
-
     import trtcache
 
     def run() -> tuple[trtcache.CompiledModule, torch.Tensor]:
@@ -96,14 +93,7 @@ def prepare(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, f
     expected = model(*inputs).cpu()
     _check(output, expected)
     torch.save(expected, folder / EXPECTED)
-    key = module.report.partitions[0].key
-    entry = trtcache.Cache().get(key) if key else None
-    if entry is None:
-        raise SystemExit("the cache has no entry for the model")
-    entry.write("engine", folder / "engine.pt2")
-    entry.write("constants.safetensors", folder / "constants.safetensors")
-    weights = module._weights  # the raw process is to be given just these, under the same names
-    save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, folder / "raw.safetensors")
+    raw_package.extract(module, folder)
     torch.export.save(torch.export.export(model, inputs, strict=False), folder / PROGRAM)
     compile_(folder / PROGRAM)(*inputs)
     compile_(model, inputs)
@@ -152,7 +142,7 @@ def main(way: str, name: str, folder: Path) -> dict[str, float]:
     if way in PREPARATIONS:
         return PREPARATIONS[way](model, inputs, folder)
     if way == "raw":
-        RAW_WEIGHTS.update({name: one.to(device) for name, one in _raw_weights(folder).items()})
+        RAW_WEIGHTS.update({name: one.to(device) for name, one in raw_package.weights_in(folder).items()})
     if way in {"compiled", "file"}:
         import trtcache
 
@@ -165,12 +155,6 @@ def main(way: str, name: str, folder: Path) -> dict[str, float]:
 
 def _process_s() -> float:
     return time.time() - float(os.environ["BENCHMARK_BEGAN_S"])
-
-
-def _raw_weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "raw.safetensors") | load_file(folder / "constants.safetensors")
 
 
 def _check(output: Any, expected: torch.Tensor) -> None:
