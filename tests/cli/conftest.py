@@ -56,6 +56,18 @@ def store(root: Path) -> DiskStore:
 
 
 @pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The file of a small model, which takes three rows of four."""
+    import torch  # most commands need none
+
+    from tests.models import Affine
+
+    path = tmp_path / "affine.pt2"
+    torch.export.save(torch.export.export(Affine(), (torch.randn(3, 4),)), path)
+    return path
+
+
+@pytest.fixture
 def put(store: DiskStore) -> Callable[..., str]:
     """Put an entry by number and return its digest."""
 

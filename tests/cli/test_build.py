@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 X = torch.randn(3, 4)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A file with a small model."""
-    path = tmp_path / "affine.pt2"
-    torch.export.save(torch.export.export(Affine(), (X,)), path)
-    return path
-
-
 def test_an_engine_is_built_once_and_then_found(
     run: Callable[..., Result], file: Path, root: Path, interpreter: str
 ) -> None:

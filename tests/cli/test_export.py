@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 X = torch.randn(3, 4)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A file with a small model."""
-    path = tmp_path / "affine.pt2"
-    torch.export.save(torch.export.export(Affine(), (X,)), path)
-    return path
-
-
 def test_a_program_is_written_for_several_targets(
     run: Callable[..., Result], file: Path, tmp_path: Path, interpreter: str
 ) -> None:
