@@ -25,7 +25,7 @@ from trtcache.file_state import FileState
 from trtcache.keys.document import structure
 from trtcache.lowering.contents import Content
 from trtcache.lowering.entry_points import installed
-from trtcache.values import CacheKey, Digest, canonical, hash_bytes
+from trtcache.values import CacheKey, Digest, canonical, hash_bytes, json_bytes
 
 if TYPE_CHECKING:
     import inspect
@@ -206,7 +206,7 @@ class Memo:
             "known": sorted(self.known),
             "sources": {name: asdict(content) for name, content in self.sources.items()},
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        return json_bytes(document)
 
     def _of_file(self) -> dict[str, object]:
         assert self.whole  # noqa: S101  # only a file's memo has this

@@ -8,6 +8,7 @@ its type and its length, so no two parts can run into each other (``("ab", "c")`
 from __future__ import annotations
 
 import enum
+import json
 import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -95,6 +96,11 @@ class CacheKey:
 
     def __str__(self) -> str:
         return self.digest
+
+
+def json_bytes(document: object) -> bytes:
+    """Return a document as JSON, the same bytes for equal documents."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def hash_bytes(data: bytes | memoryview) -> bytes:

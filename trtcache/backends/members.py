@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from trtcache.values import canonical
+from trtcache.values import canonical, json_bytes
 from trtcache.weights import weight_map
 
 if TYPE_CHECKING:
@@ -42,9 +41,9 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
     return {
         ENGINE: engine,
         CONSTANTS: save(constants),
-        WEIGHT_MAP: _json(weight_map(program.interface.weights)),
-        INTERFACE: _json(interface_document(program.interface, program.constants)),
-        GRAPH: _json(graph_document(program, records)),
+        WEIGHT_MAP: json_bytes(weight_map(program.interface.weights)),
+        INTERFACE: json_bytes(interface_document(program.interface, program.constants)),
+        GRAPH: json_bytes(graph_document(program, records)),
     }
 
 
@@ -71,7 +70,3 @@ def _weight(weight: EngineWeight) -> Json:
         "stride": list(weight.stride),
         "device": weight.device,
     }
-
-
-def _json(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

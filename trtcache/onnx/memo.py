@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.errors import CanonicalizationError, OnnxFileError
 from trtcache.memo import KIND, MEMBER, code_digest
 from trtcache.onnx.request import names_in
-from trtcache.values import CacheKey, canonical
+from trtcache.values import CacheKey, canonical, json_bytes
 
 if TYPE_CHECKING:
     from trtcache.cache import Cache
@@ -80,7 +80,7 @@ class Memos:
         if not isinstance(key, CacheKey):
             return
         names = [slot.names[0] for slot in request.graph.slots]
-        data = _json({"key": key.document, "names": names})
+        data = json_bytes({"key": key.document, "names": names})
         if self._kept is not None:
             if bytes(self._kept.read(MEMBER)) == data:
                 return
@@ -93,7 +93,7 @@ class Memos:
             log.info("%s gets no memo: %s", self._file.path, error)
             return
         if self._locations() != locations:
-            beside = _json({"locations": locations})
+            beside = json_bytes({"locations": locations})
             self._cache.keep(self._first(), {MEMBER: beside}, build_s=request.read_s, name=request.name)
         self._cache.keep(kept, {MEMBER: data}, build_s=took_s, name=request.name)
 
@@ -150,7 +150,3 @@ class Memos:
 def _read(kept: Entry) -> OnnxMemo:
     written = json.loads(bytes(kept.read(MEMBER)))
     return OnnxMemo(CacheKey.of_document(written["key"]), tuple(map(str, written["names"])), kept.build_s)
-
-
-def _json(document: Any) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

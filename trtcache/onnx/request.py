@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from trtcache.errors import CanonicalizationError
 from trtcache.onnx.canonical import FORMAT, canonical_graph
 from trtcache.onnx.handover import hand_over
 from trtcache.onnx.ports import Border, ports, sizes_of
-from trtcache.values import CacheKey
+from trtcache.values import CacheKey, json_bytes
 from trtcache.weights import weight_map
 
 if TYPE_CHECKING:
@@ -87,9 +86,9 @@ class OnnxRequest:
         return {
             ENGINE: made.engine,
             CONSTANTS: _NO_TENSORS,
-            WEIGHT_MAP: _json(weight_map(self.interface.weights)),
-            INTERFACE: _json(interface_document(self.interface, {})),
-            GRAPH: _json(self.graph.document()),
+            WEIGHT_MAP: json_bytes(weight_map(self.interface.weights)),
+            INTERFACE: json_bytes(interface_document(self.interface, {})),
+            GRAPH: json_bytes(self.graph.document()),
             **made.members,
         }
 
@@ -147,10 +146,6 @@ def _frozen(file: OnnxFile, asked: Asked, graph: CanonicalGraph) -> dict[str, ob
         return {}
     found = [[slot.index, file.elements.digest(file.initializers[slot.names[0]])] for slot in graph.slots]
     return {"frozen": found}
-
-
-def _json(document: Any) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def names_in(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:

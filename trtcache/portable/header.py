@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramVersionError, UntrustedProgramError
 from trtcache.store.artifact import MAX_HEADER_BYTES, MAX_VALUES
 from trtcache.store.signatures import judge, sign
+from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ class Header:
             "members": {name: [one.size_bytes, one.digest] for name, one in self.members.items()},
             "beside": {name: [one.size_bytes, one.digest] for name, one in self.beside.items()},
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
+        return json_bytes(document)
 
     @classmethod
     def read(cls, raw: bytes, path: str) -> Header:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from trtcache.portable.tensors import config, runs
 from trtcache.runtime.origin import parameters_of
 from trtcache.store.artifact import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
+from trtcache.values import json_bytes
 from trtcache.weights import weight_map
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None)
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
             writer.add_constants(program.constants, parcels)
             targets = [writer.add_engines(outgoing, parcels, target, calls) for target in range(len(outgoing.origins))]
-            writer.add(PROGRAM, [_json({**described, "targets": targets})])
+            writer.add(PROGRAM, [json_bytes({**described, "targets": targets})])
             header = Header(outgoing.name, writer.sums, sums).write()
             writer.add(HEADER, [header])
             writer.add(SIGNATURES, [signed(header, key)])
@@ -127,7 +127,7 @@ class _Writer:
             self.add(f"{folder}{name}", run.chunks() if run.size_bytes else [], run.size_bytes)
         said: Any = config(members, parameters)
         document = {"config": {**said["config"], **(more or {})}}
-        self.add(f"{folder}model_{what}_config.json", [_json(document)])
+        self.add(f"{folder}model_{what}_config.json", [json_bytes(document)])
 
     def add_constants(self, tensors: Mapping[str, torch.Tensor], parcels: Mapping[int, Sequence[Parcel]]) -> None:
         """Add constants, among which engines may be."""
@@ -179,8 +179,8 @@ def _contents(outgoing: Outgoing, parcel: Parcel) -> dict[str, bytes]:
     constants = part.constants if part else outgoing.executable.constants
     return {
         **found,
-        INTERFACE: _json(interface_document(interface, constants)),
-        WEIGHT_MAP: _json(weight_map(interface.weights)),
+        INTERFACE: json_bytes(interface_document(interface, constants)),
+        WEIGHT_MAP: json_bytes(weight_map(interface.weights)),
         CONSTANTS: save_tensors({name: one.detach().cpu().clone() for name, one in constants.items()}),
     }
 
@@ -267,7 +267,3 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _json(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

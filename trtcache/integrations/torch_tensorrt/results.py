@@ -9,6 +9,7 @@ from trtcache.errors import CorruptBlobError
 from trtcache.integrations.torch_tensorrt.codec import read, written
 from trtcache.integrations.torch_tensorrt.contracts import ENGINE
 from trtcache.keys.stored import GRAPH_MEMBER
+from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ def members_of(fields: Mapping[str, Any], graph: Json) -> dict[str, Content]:
         TypeError: a field has no stored form.
     """
     rest = {name: written(value) for name, value in fields.items() if name != ENGINE}
-    return {ENGINE_MEMBER: bytes(fields[ENGINE]), RESULT_MEMBER: _json(rest), GRAPH_MEMBER: _json(graph)}
+    return {ENGINE_MEMBER: bytes(fields[ENGINE]), RESULT_MEMBER: json_bytes(rest), GRAPH_MEMBER: json_bytes(graph)}
 
 
 def fields_of(entry: Entry, names: tuple[str, ...]) -> dict[str, Any]:
@@ -52,7 +53,3 @@ def _check(fields: Mapping[str, Any]) -> None:
         names = fields.get(name)
         if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
             raise ValueError(f"{name} are {names!r:.50}")
-
-
-def _json(document: Json) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
