@@ -113,20 +113,34 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
     examples = (args, kwargs, dynamic_shapes)
     attempt = _attempt(model, examples, store, direct, name)
-    program: OfProgram | None
-    found = attempt.compiled(backend, wanted, target) if attempt else None
-    if found is not None:
-        module, program = found, lambda: exported_of(model, *examples, backend, wanted, name).program
-        module.examples = Examples.of(model, args, kwargs)
-    else:
+    found = _known(model, examples, attempt, backend, wanted, target, name) if attempt else None
+    if found is None:
         start += 0.0 if isinstance(model, (str, os.PathLike)) else _timed(_import_stages)[1]
-        module, program = _compiled(model, examples, store, backend, wanted, target, name, attempt)
+        found = _compiled(model, examples, store, backend, wanted, target, name, attempt)
+    module, program = found
     module.threads = wanted.threads
     if keep_program:
         _keep(module.report, program, store, backend, wanted, target)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
+
+
+def _known(
+    model: Model,
+    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
+    attempt: Attempt,
+    backend: str,
+    settings: Settings,
+    target: str | None,
+    name: str | None,
+) -> tuple[CompiledModule, OfProgram | None] | None:
+    """Return the compiled module that direct mode finds, and how its program is made if somebody wants it."""
+    module = attempt.compiled(backend, settings, target)
+    if module is None:
+        return None
+    module.examples = Examples.of(model, *examples[:2])
+    return module, lambda: exported_of(model, *examples, backend, settings, name).program
 
 
 def _import_stages() -> None:
