@@ -246,7 +246,7 @@ class UnknownKeyError(StoreError):
     exit_code: ClassVar[int] = 5
 
     def __str__(self) -> str:
-        return f"no entry has a key that begins with {self.prefix!r}; 'trtcache ls' lists them"
+        return f"no entry has a key that begins with {self.prefix!r}; 'trtcache ls --all' lists them"
 
 
 @dataclass(eq=False)

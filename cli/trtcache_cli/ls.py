@@ -10,14 +10,16 @@ import click
 from trtcache.errors import StoreError
 from trtcache.quantities import format_duration, format_size
 from trtcache.store.catalog import load_records
-from trtcache.store.filters import parse_filters
+from trtcache.store.filters import names_one, parse_filters
+from trtcache.store.kinds import is_companion
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT
+from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_table, print_tsv
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from trtcache.store.disk import DiskStore
@@ -44,11 +46,13 @@ SORTS: dict[str, Callable[[Record], Any]] = {
     epilog=examples(
         "trtcache ls --filter 'size>100MB' --sort size",
         "trtcache ls -f kind=aot_inductor,name~bert",
+        "trtcache ls --all",
         "trtcache ls --building",
         "trtcache ls --quiet --filter 'unused>30d' | xargs trtcache rm",
     )
 )
 @filter_option
+@click.option("everything", "-a", "--all", is_flag=True, help="Also memos and what else is kept beside engines.")
 @click.option("sort", "-s", "--sort", type=click.Choice(list(SORTS)), default="used", show_default=True)
 @click.option("-r", "--reverse", is_flag=True, help="Turn the order round.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
@@ -60,6 +64,7 @@ SORTS: dict[str, Callable[[Record], Any]] = {
 def ls(
     session: Session,
     filters: tuple[str, ...],
+    everything: bool,
     sort: str,
     reverse: bool,
     limit: int | None,
@@ -67,7 +72,9 @@ def ls(
     signers: bool,
     building: bool,
 ) -> None:
-    """List the entries, last used first.
+    """List the engines and kept programs, last used first.
+
+    Memos, manifests of direct mode and caches of builders are listed with --all, or by a filter for their kind or key.
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
     size, unused. Operators: = != < <= > >=, and ~ and !~ for a part of a text.
@@ -78,8 +85,8 @@ def ls(
         return
     matches = parse_filters(filters, now_ns=now_ns)
     layers = session.layers()
-    records, holders = _entries(layers)
-    records = [record for record in records if matches(record)]
+    found, holders = _entries(layers)
+    records, hidden = _split(filter(matches, found), everything=everything or names_one(filters, ("kind", "key")))
     records.sort(key=SORTS[sort], reverse=reverse)
     if limit is None and on_terminal() and not (session.as_json or quiet):
         limit = TERMINAL_ROWS
@@ -92,17 +99,15 @@ def ls(
     signers = signers or any(store.admission.required for store in layers.stores)
     verdicts = _verdicts(holders, shown) if signers else None
     if session.as_json:
-        signed: list[dict[str, str | None]] = [{}] * len(shown) if verdicts is None else list(map(_signed, verdicts))
-        entries = [
-            {**record.as_json(), "layer": str(holders[record.digest].root), **more}
-            for record, more in zip(shown, signed, strict=True)
-        ]
-        print_json({"total": len(records), "entries": entries})
+        listed = _documents(shown, holders, verdicts)
+        print_json({"total": len(records), "entries": listed, "hidden": sums_as_json(hidden)})
         return
     columns = {} if verdicts is None else {"SIGNER": [str(one or "-") for one in verdicts]}
     if layers.lower:
         columns["LAYER"] = [str(holders[record.digest].root) for record in shown]
     _print(shown, now_ns, columns)
+    if on_terminal() and (hidden or not records):
+        note(_totals(records, hidden) if hidden else "no entries")
 
 
 def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
@@ -112,6 +117,24 @@ def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
     for store in layers.stores:
         records += [one for one in load_records(store) if holders.setdefault(one.digest, store) is store]
     return records, holders
+
+
+def _split(records: Iterable[Record], *, everything: bool) -> tuple[list[Record], list[Record]]:
+    """Return what is listed, and what is not as nobody asked for it."""
+    split: tuple[list[Record], list[Record]] = [], []
+    for record in records:
+        split[is_companion(record.kind) and not everything].append(record)
+    return split
+
+
+def _documents(
+    records: list[Record], holders: Mapping[str, DiskStore], verdicts: list[Verdict | None] | None
+) -> list[dict[str, object]]:
+    signed: list[dict[str, str | None]] = [{}] * len(records) if verdicts is None else list(map(_signed, verdicts))
+    return [
+        {**record.as_json(), "layer": str(holders[record.digest].root), **more}
+        for record, more in zip(records, signed, strict=True)
+    ]
 
 
 def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[Verdict | None]:
@@ -131,6 +154,13 @@ def _signed(verdict: Verdict | None) -> dict[str, str | None]:
     return {"signer": verdict.signer, "untrusted": verdict.reason}
 
 
+def _totals(records: list[Record], hidden: list[Record]) -> str:
+    shown = format_size(sum(record.file_bytes for record in records))
+    more = format_size(sum(record.file_bytes for record in hidden))
+    listed = f"{entries(len(records))} of {shown}"
+    return f"{listed}; --all shows {len(hidden):,} more of {more} ({counts_in_words(hidden)})"
+
+
 def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]]) -> None:
     header = (*HEADER, *columns)
     more = list(zip(*columns.values(), strict=True)) if columns else [()] * len(records)
@@ -142,8 +172,6 @@ def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]])
         print_aligned(header, rows)
     elif records:
         print_table(header, rows, right=("SIZE", "BUILD", "AGE", "UNUSED"), flexible="NAME")
-    else:
-        note("no entries")
 
 
 def _plain(record: Record) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import click
 
 from trtcache.quantities import format_duration, format_size
 from trtcache_cli.keys import SHORT
+from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: b
         _print_plan(plan)
     freed_bytes = 0
     if plan.evict and not dry_run:
-        confirm(f"Remove {_entries(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
+        confirm(f"Remove {entries(len(plan.evict))}, {format_size(plan.freed_bytes)}?", yes=yes)
         freed_bytes = plan.execute(store)
     if session.as_json:
         print_json(_document(plan, freed_bytes, dry_run=dry_run))
     elif plan.evict and not dry_run:
-        note(f"freed {format_size(freed_bytes)}; {_entries(len(plan.kept))} left, {format_size(plan.bytes_after)}")
+        note(f"freed {format_size(freed_bytes)}; {entries(len(plan.kept))} left, {format_size(plan.bytes_after)}")
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -71,18 +72,16 @@ def _print_plan(plan: PrunePlan) -> None:
         print_aligned(_HEADER, rows[:_TERMINAL_ROWS])
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
-    kept = f"{_entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
-    note(f"{_entries(len(rows))} of {format_size(plan.freed_bytes)} to remove; {kept}")
-
-
-def _entries(count: int) -> str:
-    return "1 entry" if count == 1 else f"{count:,} entries"
+    kept = f"{entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
+    kinds = f" ({counts_in_words(one.record for one in plan.evict)})" if rows else ""
+    note(f"{entries(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
 
 
 def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "evict": [{**one.record.as_json(), "reason": one.reason} for one in plan.evict],
+        "kinds": sums_as_json(one.record for one in plan.evict),
         "kept": len(plan.kept),
         "bytes_before": plan.bytes_before,
         "bytes_after": plan.bytes_after,

@@ -13,6 +13,7 @@ import click
 from trtcache.quantities import format_duration, format_size, parse_since
 from trtcache.store.catalog import counters, counters_since, load_records, refold
 from trtcache.store.layers import BELOW
+from trtcache_cli.kind_sums import as_json, sums_of
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from trtcache.store.counters import Counters
     from trtcache.store.record import Record
+    from trtcache_cli.kind_sums import Sums
 
 UNNAMED = "unknown"
 """The reason of an event that names none."""
@@ -34,6 +36,7 @@ class Stats:
     pinned: int
     file_bytes: int
     size_bytes: int
+    kinds: Sums = field(default_factory=dict)
     hits: int = 0
     saved_s: float = 0.0
     hits_below: int = 0
@@ -67,6 +70,7 @@ def summarise(records: Iterable[Record], counts: Counters) -> Stats:
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
+        kinds=sums_of(records),
         hits=sum(tally.count for tally in hits),
         saved_s=sum(tally.sum_s for tally in hits),
         hits_below=_by_reason(counts, "hit")[BELOW],
@@ -119,6 +123,7 @@ def _document(found: Stats, root: str) -> dict[str, object]:
         "file_bytes": found.file_bytes,
         "size_bytes": found.size_bytes,
         "compression": found.compression,
+        "kinds": as_json(found.kinds),
         "hits": found.hits,
         "hits_below": found.hits_below,
         "misses": dict(found.misses),
@@ -137,18 +142,19 @@ def _document(found: Stats, root: str) -> dict[str, object]:
 def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
     rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of look-ups)"
     ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
+    below = [("  from below", f"{found.hits_below:,}")] if found.hits_below else []
     pairs = [
         ("cache directory", root),
         ("entries", f"{found.entries:,} ({found.pinned:,} pinned)"),
+        *_kinds(found.kinds),
         ("size", f"{format_size(found.file_bytes)} on disk, {format_size(found.size_bytes)} of content{ratio}"),
         ("hits", f"{found.hits:,}{rate}"),
+        *below,
         ("building saved", format_duration(found.saved_s)),
         ("misses", f"{found.misses.total():,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
         ("puts", f"{found.puts:,}"),
     ]
-    if found.hits_below:
-        pairs.insert(4, ("  from below", f"{found.hits_below:,}"))
     if found.waits:
         pairs.append(("waits", f"{found.waits:,} for other builders, {format_duration(found.waited_s)} in all"))
     if found.takeovers:
@@ -159,3 +165,10 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
             pairs.append((title, f"{counts.total():,}"))
             pairs += [(f"  {reason}", f"{count:,}") for reason, count in counts.most_common()]
     return pairs
+
+
+def _kinds(sums: Sums) -> list[tuple[str, str]]:
+    """Return a line for each kind where there are several."""
+    if len(sums) < 2:
+        return []
+    return [(f"  {kind}", f"{entries:,}, {format_size(file_bytes)}") for kind, (entries, file_bytes) in sums.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from trtcache_cli.demo_result import StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from trtcache.store.disk import DiskStore
 
@@ -77,10 +77,12 @@ def _label(line: str) -> str:
     return line.partition("  ")[0]
 
 
-def test_stats_prints_what_the_readme_shows(terminal: Callable[..., Result], root: Path) -> None:
-    """After a build and two hits."""
+def test_stats_prints_what_the_readme_shows(terminal: Callable[..., Result], store: DiskStore) -> None:
+    """After a build and two hits, with what direct mode keeps beside the engine."""
+    for kind, size_bytes in (("direct", 34_000), ("memo", 6_000), ("direct-why", 4_000)):
+        store.put(CacheKey.of(kind, {}), {"artifact": os.urandom(size_bytes)}, kind=kind)
     for _ in range(3):
-        Cache(root).get_or_build({"n": 1}, lambda: b"1, " * 1000, kind="test")
+        Cache(store.root).get_or_build({"n": 1}, lambda: os.urandom(100_000), kind="aot_inductor")
     (shown,) = README["trtcache stats"]
     printed = [plain(line) for line in terminal("stats").out.splitlines()]
     assert [shape(line) for line in printed[1:]] == [shape(line) for line in shown[1:]]

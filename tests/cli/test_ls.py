@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from crowd import crowded
 
+from trtcache.store.kinds import COMPANIONS, is_companion
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -50,6 +52,51 @@ def test_filters_narrow(run: Callable[..., Result], put: Callable[..., str]) -> 
     put(1, kind="aot_inductor", name="bert"), put(2, kind="aot_inductor", name="vit"), put(3, name="bert")
     assert [row[2] for row in run("ls", "-f", "kind=aot_inductor", "-f", "name~BER").rows] == ["bert"]
     assert len(run("ls", "--filter", "name~bert,build>2s").rows) == 1
+
+
+def test_companions_are_listed_on_demand(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """Engines, programs and unknown kinds are listed; memos and the like with --all, or by their kind or key."""
+    engine, program, memo = put(1), put(2, kind="program"), put(3, kind="memo")
+    for kind in sorted(COMPANIONS):
+        put(4, kind=kind)
+    assert set(run("ls", "-q").out.split()) == {engine, program}
+    assert len(run("ls", "-q", "--all").rows) == len(run("ls", "-a").rows) == 3 + len(COMPANIONS)
+    assert run("ls", "-q", "-f", f"key={memo}").out.split() == [memo]
+    assert {row[1] for row in run("ls", "-f", "kind~mem").rows} == {"memo"}
+    assert set(run("ls", "-q", "-f", "kind!=direct").out.split()) == {engine, program}
+
+
+def test_what_is_not_listed_is_counted(
+    run: Callable[..., Result], terminal: Callable[..., Result], put: Callable[..., str]
+) -> None:
+    """In JSON by kind, at a terminal in a line, and nowhere if there is nothing of the kind."""
+    put(1)
+    assert run("ls", "--json").json["hidden"] == {}
+    assert "--all" not in terminal("ls").out
+    put(2, kind="memo"), put(3, kind="memo"), put(4, kind="direct")
+    found = run("ls", "--json").json
+    assert (found["total"], found["hidden"]["memo"]["entries"], len(found["hidden"])) == (1, 2, 2)
+    assert "1 entry of 4.12 kB; --all shows 3 more of 12.4 kB (2 memo, 1 direct)" in terminal("ls").out
+    assert run("ls", "--json", "-a").json["hidden"] == {}
+
+
+def test_a_companion_is_found_by_its_key(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
+    """Commands that take keys take those of every kind."""
+    memo = put(1, kind="memo")
+    assert run("show", memo[:8]).code == run("pin", memo[:8]).code == run("unpin", memo[:8]).code == 0
+    assert run("rm", memo[:8]).code == 0
+    assert not list(store.scan())
+
+
+def test_kinds_of_companions_are_those_that_are_written() -> None:
+    """Each is the kind that its module gives."""
+    from trtcache.backends.tensorrt import runtime_cache, timing
+    from trtcache.direct import manifest, nearest
+    from trtcache.kept import KIND
+    from trtcache.memo import KIND as MEMO
+
+    assert {MEMO, manifest.KIND, nearest.REASONS, runtime_cache.KIND, timing.KIND} == COMPANIONS
+    assert not is_companion(KIND)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
     why = run("why", path, *FOR, "--shape", "x=1:4:8x4", "--json").json
     assert (why["outcome"], why["nearest"]) == ("miss", second["key"])
     assert {one["where"] for one in why["differences"]} == {"frozen[0][1]", "frozen[1][1]"}
-    kinds = {one["kind"] for one in run("ls", "--json").json["entries"]}
+    kinds = {one["kind"] for one in run("ls", "--all", "--json").json["entries"]}
     assert kinds == {"memo", "tensorrt_rtx"}
     assert ["part opsets", '{"ai.onnx": 17}'] in run("show", second["key"]).rows
 

@@ -49,6 +49,17 @@ def test_a_damaged_entry_is_counted_with_its_reason(run: Callable[..., Result], 
     assert run("stats", "--json").json["misses"] == {"absent": 1, "corrupt:size": 1}
 
 
+def test_kinds_are_told(run: Callable[..., Result], root: Path) -> None:
+    """Each kind has its entries and bytes: in JSON always, for people where there are several."""
+    use(root)
+    assert [row[0] for row in run("stats").rows][:3] == ["cache directory", "entries", "size"]
+    Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
+    found = run("stats", "--json").json
+    assert {kind: share["entries"] for kind, share in found["kinds"].items()} == {"test": 1, "memo": 1}
+    assert sum(share["file_bytes"] for share in found["kinds"].values()) == found["file_bytes"]
+    assert dict(run("stats").rows)["  memo"].startswith("1, ")
+
+
 def test_people_get_lines(run: Callable[..., Result], root: Path) -> None:
     """Each reason has its own line."""
     use(root)

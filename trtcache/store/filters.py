@@ -16,7 +16,7 @@ from trtcache.errors import SettingsError
 from trtcache.quantities import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from trtcache.store.record import Record
 
@@ -89,6 +89,12 @@ def parse_filters(texts: Iterable[str], *, now_ns: int) -> Predicate:
     """
     conditions = [_condition(one, now_ns) for text in texts for one in text.split(",")]
     return lambda record: all(condition(record) for condition in conditions)
+
+
+def names_one(texts: Iterable[str], fields: Collection[str]) -> bool:
+    """Say whether a condition asks for a value, by ``=`` or ``~``, of one of these fields. Texts are well-formed."""
+    matches = (_CONDITION.fullmatch(one) for text in texts for one in text.split(","))
+    return any(match is not None and match[1] in fields and match[2] in ("=", "~") for match in matches)
 
 
 def _condition(text: str, now_ns: int) -> Predicate:

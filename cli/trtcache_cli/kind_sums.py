@@ -1,0 +1,45 @@
+"""How many entries of each kind there are, and what they take on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trtcache.store.record import Record
+
+Sums = dict[str, tuple[int, int]]
+"""Kind to the number of its entries and their bytes on disk, the largest first."""
+
+
+def sums_of(records: Iterable[Record]) -> Sums:
+    """Return the sums of each kind."""
+    counts: Counter[str] = Counter()
+    sizes_bytes: Counter[str] = Counter()
+    for record in records:
+        counts[record.kind] += 1
+        sizes_bytes[record.kind] += record.file_bytes
+    order = sorted(counts, key=lambda kind: (-sizes_bytes[kind], kind))
+    return {kind: (counts[kind], sizes_bytes[kind]) for kind in order}
+
+
+def sums_as_json(records: Iterable[Record]) -> dict[str, dict[str, int]]:
+    """Return what ``--json`` says of each kind."""
+    return as_json(sums_of(records))
+
+
+def as_json(sums: Sums) -> dict[str, dict[str, int]]:
+    """Return sums as ``--json`` has them."""
+    return {kind: {"entries": count, "file_bytes": file_bytes} for kind, (count, file_bytes) in sums.items()}
+
+
+def counts_in_words(records: Iterable[Record]) -> str:
+    """Return ``3 memo, 1 direct``."""
+    return ", ".join(f"{count:,} {kind}" for kind, (count, _) in sums_of(records).items())
+
+
+def entries(count: int) -> str:
+    """Return ``1 entry``, ``1,200 entries``."""
+    return "1 entry" if count == 1 else f"{count:,} entries"
