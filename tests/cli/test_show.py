@@ -49,7 +49,7 @@ def test_an_unknown_or_ambiguous_key_exits_with_5(run: Callable[..., Result], pu
     ambiguous, unknown = run("show", first), run("show", "f" * 64)
     assert (ambiguous.code, unknown.code) == (5, 5)
     assert "give more of it" in ambiguous.err
-    assert "'trtcache ls' lists them" in unknown.err
+    assert "'trtcache ls --all' lists them" in unknown.err
 
 
 def test_a_damaged_entry_exits_with_4(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
