@@ -14,7 +14,7 @@ EXAMPLES: dict[type, Any] = {str: "text", "str": "text", "int": 3, "float": 2.5,
 
 
 def every_error(base: type[errors.TrtcacheError] = errors.TrtcacheError) -> list[type[errors.TrtcacheError]]:
-    """Return all error classes of the module."""
+    """Return all error classes."""
     return [base, *(error for child in base.__subclasses__() for error in every_error(child))]
 
 
