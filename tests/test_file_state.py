@@ -12,10 +12,11 @@ import torch
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine
-from trtcache import file_state, memo, pt2
+from trtcache import file_state, memo
 from trtcache.errors import ExportError
 from trtcache.file_state import FileState
 from trtcache.pt2 import ProgramFile
+from trtcache.pt2.hashing import Hashing
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -50,13 +51,13 @@ def compiled(interpreter: str, path: Path, tmp_path: Path) -> Callable[[], trtca
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the files that are hashed as a whole."""
     begun: list[int] = []
-    begin = pt2._Hashing.begin
+    begin = Hashing.begin
 
     def counted(self: Any) -> None:
         begun.append(1)
         begin(self)
 
-    monkeypatch.setattr(pt2._Hashing, "begin", counted)
+    monkeypatch.setattr(Hashing, "begin", counted)
     return begun
 
 

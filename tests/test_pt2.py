@@ -18,6 +18,7 @@ from trtcache import pt2
 from trtcache.errors import ExportError, SettingsError
 from trtcache.lowering.contents import Content
 from trtcache.pt2 import ProgramFile
+from trtcache.pt2.file import _state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -319,7 +320,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_an_error(file: Path, tmp_
             writer.seek(-3, os.SEEK_END)
             writer.write(b"abc")
         before = opened._before
-        opened._before = pt2._state(opened._file.fileno())
+        opened._before = _state(opened._file.fileno())
         assert before is not None
         with pytest.raises(ExportError, match="written to while it was read"):
             opened.check_digest()

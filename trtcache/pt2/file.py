@@ -11,18 +11,14 @@ and not at all for one that the file system says to be as it was.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
-import math
 import mmap
 import os
 import sys
-import threading
 import time
-import warnings
 import zipfile
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,11 +27,14 @@ import torch
 from trtcache import archives
 from trtcache.errors import ExportError
 from trtcache.file_state import FileState
+from trtcache.pt2.complaint import listening
+from trtcache.pt2.elements import DTYPES, device_of, flat
+from trtcache.pt2.hashing import Hashing
 from trtcache.tracing import ALONE
 from trtcache.values import Digest, encode, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from trtcache.values import Json
@@ -45,33 +44,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pt2"
 KNOWN_VERSION = "0"
 
-_POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
-_POPULATED_BYTES = 1 << 24  # meanwhile no other thread gets new memory from the kernel
 _STRIDED = 7  # torch/_export/serde/schema.py, Layout
-
-DTYPES: Mapping[int, torch.dtype] = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    13: torch.bfloat16,
-    12: torch.bool,
-    9: torch.complex32,
-    10: torch.complex64,
-    11: torch.complex128,
-    28: torch.uint16,
-    34: torch.uint32,
-    35: torch.uint64,
-    29: torch.float8_e4m3fn,
-    30: torch.float8_e5m2,
-    31: torch.float8_e4m3fnuz,
-    32: torch.float8_e5m2fnuz,
-}
-"""``ScalarType`` of torch/_export/serde/schema.py, as far as this reader knows it."""
 
 _OTHERS = (
     ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
@@ -115,7 +88,7 @@ class ProgramFile:
         with ExitStack() as stack:
             self._open(stack)
             self._bytes = memoryview(self._memory)
-            self._hashing = _Hashing(self._memory)
+            self._hashing = Hashing(self._memory)
             self._hashing.start()
             stack.callback(self._hashing.end)
             self._members = self._directory()
@@ -220,7 +193,7 @@ class ProgramFile:
         self._file.seek(0)
         complaint = None
         try:
-            with ALONE, _listening() as complaint:
+            with ALONE, listening() as complaint:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
             log.debug("torch.export.load does not read %s", self.path, exc_info=True)
@@ -239,7 +212,7 @@ class ProgramFile:
         """
         try:
             metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
-            found = {_device(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+            found = {device_of(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
         if len(found) > 1:
@@ -315,14 +288,14 @@ class ProgramFile:
         if payload["use_pickle"] or meta["layout"] != _STRIDED:
             raise ValueError(f"{payload['path_name']} is pickled, or no dense tensor")
         name = f"data/{payload['folder']}/{payload['path_name']}"
-        storage = self._storage(name, DTYPES[meta["dtype"]], _device(meta["device"]))
+        storage = self._storage(name, DTYPES[meta["dtype"]], device_of(meta["device"]))
         shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
         return storage.as_strided(shape, stride, meta["storage_offset"]["as_int"])
 
     def _storage(self, name: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         key = (name, dtype, str(device))
         if key not in self._storages:
-            self._storages[key] = _flat(self._content(name), dtype).to(device)
+            self._storages[key] = flat(self._content(name), dtype).to(device)
         return self._storages[key]
 
     def _directory(self) -> dict[str, zipfile.ZipInfo]:
@@ -410,87 +383,3 @@ def _state(descriptor: int) -> tuple[int, int]:
     """Return what a write changes. The time of change is not in it: that is another when the file is renamed over."""
     found = os.fstat(descriptor)
     return found.st_size, found.st_mtime_ns
-
-
-def _device(written: Mapping[str, Any]) -> torch.device:
-    return (
-        torch.device(written["type"], written["index"])
-        if written["index"] is not None
-        else torch.device(written["type"])
-    )
-
-
-def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
-    """Return the elements in some bytes: those very bytes where they are aligned, else a copy."""
-    count = len(content) // dtype.itemsize
-    if not count:
-        return torch.empty(0, dtype=dtype)
-    tensor = torch.frombuffer(content, dtype=torch.uint8)[: count * dtype.itemsize]
-    if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
-        tensor = tensor.clone()
-    return tensor.view(dtype)
-
-
-class _Hashing(threading.Thread):
-    """Brings a mapped file into memory, where the weights in it are first used, and hashes it if somebody asks."""
-
-    def __init__(self, memory: mmap.mmap) -> None:
-        super().__init__(name="trtcache-hashing", daemon=True)
-        self._memory = memory
-        self._decided = threading.Event()
-        self._wanted = False
-        self._digest: Digest | None = None
-
-    def begin(self) -> None:
-        """Hash it as soon as it is in memory."""
-        self._wanted = True
-        self._decided.set()
-
-    def end(self) -> None:
-        """Wait until nobody reads it any more."""
-        self._decided.set()
-        self.join()
-
-    def result(self) -> Digest:
-        """Return its digest, for which this may have to wait."""
-        self.begin()
-        self.join()
-        if self._digest is None:  # it had ended without one
-            self._digest = Digest.of(memoryview(self._memory))
-        return self._digest
-
-    def run(self) -> None:
-        """Bring the pages in and hash them; both let other threads run."""
-        start, size_bytes = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), len(self._memory)
-        with suppress(AttributeError):  # a C library without it; the result does not matter
-            madvise = ctypes.CDLL(None).madvise
-            for at in range(0, size_bytes, _POPULATED_BYTES):
-                step = min(_POPULATED_BYTES, size_bytes - at)
-                madvise(ctypes.c_void_p(start + at), ctypes.c_size_t(step), _POPULATE_READ)
-        self._decided.wait()
-        if self._wanted:
-            self._digest = Digest.of(memoryview(self._memory))
-
-
-class _Complaint(logging.Filter):
-    """Keeps what torch logs about a file that it cannot read, where it then raises something that says less."""
-
-    error: BaseException | None = None
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the exception, and let the record through to those who asked for it."""
-        if record.exc_info:
-            self.error = record.exc_info[1]
-        return log.isEnabledFor(logging.DEBUG)
-
-
-@contextmanager
-def _listening() -> Iterator[_Complaint]:
-    theirs, complaint = logging.getLogger("torch.export"), _Complaint()
-    theirs.addFilter(complaint)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield complaint
-    finally:
-        theirs.removeFilter(complaint)
