@@ -12,6 +12,7 @@ import trtcache
 from tests.backends.interpreter import Interpreter
 from tests.models import Affine, Shared, Tied
 from trtcache import Cache, kept
+from trtcache.doors import building
 from trtcache.errors import SettingsError
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
@@ -100,4 +101,4 @@ def test_an_onnx_file_is_its_own_program(tmp_path: Path) -> None:
     """There is nothing to keep: the file is the program."""
     (tmp_path / "model.onnx").write_bytes(b"")
     with pytest.raises(SettingsError, match="an ONNX file is the program"):
-        trtcache.api.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)
+        building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)

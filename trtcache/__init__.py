@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.api import compile as compile  # noqa: A004  # the front door's name
-    from trtcache.api import export as export
-    from trtcache.api import key as key
-    from trtcache.api import load as load
-    from trtcache.api import lower as lower
     from trtcache.cache import Cache as Cache
+    from trtcache.doors.files import export as export
+    from trtcache.doors.files import load as load
+    from trtcache.doors.looking import key as key
+    from trtcache.doors.looking import lower as lower
     from trtcache.inputs import Input as Input
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
@@ -39,11 +39,11 @@ _EXPORTS = {
     "Step": "trtcache.progress",
     "compile": "trtcache.api",
     "digest": "trtcache.values",
-    "export": "trtcache.api",
+    "export": "trtcache.doors.files",
     "install": "trtcache.integrations.torch_tensorrt",
-    "key": "trtcache.api",
-    "load": "trtcache.api",
-    "lower": "trtcache.api",
+    "key": "trtcache.doors.looking",
+    "load": "trtcache.doors.files",
+    "lower": "trtcache.doors.looking",
     "threads": "trtcache.thread_counts",
     "uninstall": "trtcache.integrations.torch_tensorrt",
     "watching": "trtcache.progress",

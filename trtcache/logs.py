@@ -17,6 +17,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "keys": (
         "trtcache.keys",
         "trtcache.api",
+        "trtcache.doors",
         "trtcache.compiling",
         "trtcache.supply",
         "trtcache.shortcut",

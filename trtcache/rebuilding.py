@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache import api
+from trtcache.doors import building
 from trtcache.errors import SettingsError
 from trtcache.kept import ASKED, PROGRAM, Asked, key_of
 
@@ -33,7 +33,7 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
         path = Path(folder) / PROGRAM
         entry.write(PROGRAM, path)
-        report = api.build(
+        report = building.build(
             path,
             backend=asked.backend,
             settings=asked.settings,

@@ -89,13 +89,13 @@ def build(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
-    from trtcache import api  # imports torch
     from trtcache.cache import Cache
+    from trtcache.doors import building  # imports torch
     from trtcache_cli.programs import opened
 
     program, inputs = opened(file, shapes)
     with _progress(file.name):
-        report = api.build(
+        report = building.build(
             program,
             backend=backend,
             settings=given,

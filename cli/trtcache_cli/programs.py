@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache import api
+from trtcache.doors import looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.onnx.file import is_onnx
 from trtcache.pt2 import ProgramFile
@@ -62,7 +62,7 @@ def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProg
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
-    return api.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
+    return looking.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
 
 
 def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
@@ -74,7 +74,7 @@ def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: S
         PartitionError: the settings want one engine, and something would stay in torch.
         SettingsError: a setting is unknown, or the arguments are not those that the shapes say.
     """
-    return api.outline(_of_its_sizes(path, shapes), backend=backend, settings=settings, name=path.stem)
+    return looking.outline(_of_its_sizes(path, shapes), backend=backend, settings=settings, name=path.stem)
 
 
 def _of_its_sizes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
@@ -99,7 +99,7 @@ def asked(
     """
     try:
         program, inputs = opened(path, shapes)
-        key, graph = api.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
+        key, graph = looking.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

@@ -14,6 +14,7 @@ from torch import nn
 from trtcache import api
 from trtcache.cache import Cache
 from trtcache.config import Config
+from trtcache.doors import looking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +89,7 @@ class Subject:
 
     def key(self, seed: int = 0) -> CacheKey:
         """Return the key of the model of a seed."""
-        return api.key(self.model(seed), self.args(4), **self._how())
+        return looking.key(self.model(seed), self.args(4), **self._how())
 
     def _how(self) -> dict[str, Any]:
         rows = torch.export.Dim("rows", min=1, max=MOST_ROWS)

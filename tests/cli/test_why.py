@@ -12,8 +12,8 @@ import torch
 import trtcache
 from tests.documents import console, shape
 from tests.keys.designs import picture, sequence
-from trtcache import api
 from trtcache.backends import registry
+from trtcache.doors import looking
 from trtcache.keys.graph import graph_document, graph_records
 from trtcache.lowering import lower
 from trtcache.values import CacheKey
@@ -48,7 +48,7 @@ def put_program(root: Path) -> Callable[[Path], str]:
 
     def put(path: Path) -> str:
         program = torch.export.load(path)
-        key, _ = api.described(program, name=path.stem)
+        key, _ = looking.described(program, name=path.stem)
         keep = registry.find("auto", "cpu").capabilities.keep
         lowered = lower(torch.export.load(path), keep=keep)
         graph = graph_document(lowered, graph_records(lowered)[0])

@@ -14,7 +14,7 @@ from torch.export import Dim
 import trtcache
 from tests.backends.interpreter import Interpreter
 from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
-from trtcache import api
+from trtcache.doors import building
 from trtcache.errors import BuildError, BuildForbiddenError, ExportError, PartitionError
 
 if TYPE_CHECKING:
@@ -243,13 +243,13 @@ def test_build_puts_every_engine_into_the_cache(interpreter: str, tmp_path: Path
     """One file takes one engine, so an output is refused."""
     path = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(Twice(), (X,)), path)
-    report = api.build(path, backend=interpreter, cache=tmp_path / "c")
+    report = building.build(path, backend=interpreter, cache=tmp_path / "c")
     assert [one.outcome for one in report.partitions] == ["built"] * 2
     assert [one.outcome for one in compiled(Twice(), (X,), interpreter, tmp_path / "c").report.partitions] == [
         "hit"
     ] * 2
     with pytest.raises(PartitionError, match="a file has one"):
-        api.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
+        building.build(path, backend=interpreter, cache=tmp_path / "c", output=tmp_path / "engine")
 
 
 class Scaled(nn.Module):

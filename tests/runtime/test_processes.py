@@ -19,7 +19,7 @@ HIT_IMPORTS = ("torch._inductor", "sqlalchemy", "alembic", "rich", "filelock")
 PROGRAM = """
 import json, sys, torch, trtcache
 from trtcache import lowering
-from trtcache.api import registry
+from trtcache.backends import registry
 from tests.models import Affine
 
 x = torch.arange(12.0).reshape(3, 4)
