@@ -14,6 +14,7 @@ from trtcache.runtime.inputs import InputCheck
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 INPUTS = 8
@@ -27,7 +28,7 @@ class Sum(torch.nn.Module):
         return torch.stack(tensors).sum(0)
 
 
-def measure(_folder: Path, _rounds: int) -> Samples:
+def measure(_folder: Path, _effort: Effort) -> Samples:
     """Return the seconds of one check."""
     tensors = [torch.ones(4, 16) for _ in range(INPUTS)]
     batch = torch.export.Dim("batch", max=64)

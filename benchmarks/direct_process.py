@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import BertConfig, BertModel
 
-import trtcache
 from benchmarks.timing import timed
 from trtcache.backends import registry
 from trtcache.direct.attributes import Describer
@@ -32,19 +31,6 @@ if TYPE_CHECKING:
 
 Figures = dict[str, float]
 Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
-
-
-def hit() -> Figures:
-    """Compile MiniLM, which is a direct hit, and call it; what is behind ``compile`` is imported before."""
-    model, inputs = load_embedder(), tokenize()
-    compile_ = trtcache.compile
-    compiled, compile_s = timed(lambda: compile_(model, inputs, direct="on"))
-    output, first_s = timed(lambda: compiled(*inputs))
-    if not float((output - model(*inputs)).abs().max()) < 1e-5:
-        raise SystemExit("the output is wrong")
-    report = compiled.report
-    is_hit = float(report.direct == "hit")
-    return {"is_hit_count": is_hit, "direct_s": report.direct_s, "compile_s": compile_s, "total_s": compile_s + first_s}
 
 
 def bert(layers: str, width: str) -> Call:
@@ -107,7 +93,6 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
 
 
 WAYS: dict[str, Callable[..., Figures]] = {
-    "hit": hit,
     "record": lambda: record(load_embedder(), tokenize()),
     "look": lambda: look(load_embedder(), tokenize()),
     "bert": lambda layers, width: look(*bert(layers, width)),

@@ -12,6 +12,7 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 WAYS = {"embed": 1 << 30, "sidecar": 3 << 30, "reference": 1 << 30}
@@ -22,10 +23,10 @@ MOST_SIDECAR_BYTES = 64 << 20
 MOST_REFERENCE_BYTES = 1 << 20
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the memory of both steps beyond mapped files, the sizes of the files, and the seconds."""
     figures = []
-    for turn in range(min(rounds, 3)):
+    for turn in effort.turns():
         for way, size_bytes in WAYS.items():
             sys.stderr.write(f"  round {turn + 1}: {way}\n")
             with tempfile.TemporaryDirectory(dir=folder) as place:

@@ -14,21 +14,22 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.file_process"
 WAYS = ("memo", "program", "torch")
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of each way, as ``way.part_s``."""
     shared = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     child(PROCESS, "save", str(folder), environment=shared)
     child(PROCESS, "memo", str(folder), environment=shared)
     figures = []
-    for turn in range(rounds):
+    for turn in effort.turns():
         for way in WAYS:
-            sys.stderr.write(f"  round {turn + 1} of {rounds}: {way}\n")
+            sys.stderr.write(f"  round {turn + 1}: {way}\n")
             taken = child(PROCESS, way, str(folder), environment=shared | {"TRTCACHE_FORBID_BUILD": "1"})
             figures.append({f"{way}.{name}": value for name, value in taken.items()})
     return gathered(figures) | {"file_bytes": [float((folder / "model.pt2").stat().st_size)]}

@@ -6,15 +6,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.report import Figures, Promise, median, seconds, table
 from benchmarks.timing import Samples, child, gathered
+
+if TYPE_CHECKING:
+    from benchmarks.effort import Effort
 
 _IMPORT_ROUNDS = 9
 _PYTHON_ITSELF = ("pip", "setuptools", "_distutils_hack", "pkg_resources")
 
 
-def measure(folder: Path, _rounds: int) -> Samples:
+def measure(folder: Path, _effort: Effort) -> Samples:
     """Return the seconds of the imports, each in a new process, and the bytes of the install."""
     imports = gathered(child("benchmarks.footprint") for _ in range(_IMPORT_ROUNDS))
     return imports | {"install_bytes": [float(_install_bytes(folder / "base"))]}

@@ -13,13 +13,14 @@ from trtcache_cli.demo_embedder import load_embedder, tokenize
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 
-def measure(_folder: Path, rounds: int) -> Samples:
+def measure(_folder: Path, effort: Effort) -> Samples:
     """Return the seconds of lowering and of the graph's digest, whole and for each node."""
     model, inputs = load_embedder(), tokenize()
-    programs = [trtcache.lower(model, inputs) for _ in range(rounds)]
+    programs = [trtcache.lower(model, inputs) for _ in range(effort.rounds)]
     nodes = len(programs[0].order)
     lowered = [program.seconds["lower"] for program in programs]
     hashed = per_call_s(lambda: graph_records(programs[0]), calls=1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 aten = torch.ops.aten
@@ -30,15 +31,17 @@ aten = torch.ops.aten
 SMALL, LARGE = 10_000, 100_000
 
 
-def measure(_folder: Path, rounds: int) -> Samples:
+def measure(_folder: Path, effort: Effort) -> Samples:
     """Return the seconds for each node of our key and of torch's, with fixed and with symbolic sizes."""
     samples: Samples = {}
     for kind, is_dynamic in (("fixed", False), ("symbolic", True)):
         for size, label in ((SMALL, "small"), (LARGE, "large")):
             program = numbered(build(size, is_dynamic=is_dynamic))
-            times = per_call_s(functools.partial(graph_records, program), calls=1, batches=rounds)
+            times = per_call_s(functools.partial(graph_records, program), calls=1, batches=effort.rounds)
             samples[f"{kind}_{label}_node_s"] = [value / size for value in times]
-        samples[f"{kind}_torch_node_s"] = [value / SMALL for value in torch_key_s(SMALL, rounds, is_dynamic=is_dynamic)]
+        samples[f"{kind}_torch_node_s"] = [
+            value / SMALL for value in torch_key_s(SMALL, effort.rounds, is_dynamic=is_dynamic)
+        ]
     return samples
 
 

@@ -18,23 +18,24 @@ from trtcache.values import CacheKey
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 ENTRIES = 10_000
 COMMAND = [sys.executable, "-m", "trtcache_cli", "ls"]
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of each form, and of the first listing after the index was lost."""
     root = folder / "crowd"
     _fill(root)
     environment = {"TRTCACHE_DIR": str(root)}
     process_s(COMMAND, environment)
     samples: Samples = {
-        "pipe_s": [process_s(COMMAND, environment) for _ in range(rounds)],
-        "json_s": [process_s([*COMMAND, "--json"], environment) for _ in range(rounds)],
-        "terminal_s": [_terminal_s(COMMAND, environment) for _ in range(rounds)],
-        "terminal_all_s": [_terminal_s([*COMMAND, "--limit", "0"], environment) for _ in range(rounds)],
+        "pipe_s": [process_s(COMMAND, environment) for _ in range(effort.rounds)],
+        "json_s": [process_s([*COMMAND, "--json"], environment) for _ in range(effort.rounds)],
+        "terminal_s": [_terminal_s(COMMAND, environment) for _ in range(effort.rounds)],
+        "terminal_all_s": [_terminal_s([*COMMAND, "--limit", "0"], environment) for _ in range(effort.rounds)],
     }
     (root / "index.sqlite").unlink()
     return samples | {"index_lost_s": [process_s(COMMAND, environment)]}

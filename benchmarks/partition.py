@@ -10,17 +10,18 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.partition_process"
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the figures of new processes with new caches; the two ways take turns."""
     figures = []
     running = {"TRTCACHE_DIR": str(folder / "run"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     child(PROCESS, "run", environment=running)
-    for number in range(min(rounds, 3)):
+    for number in effort.turns():
         found: dict[str, float] = {}
         for way, processes in (("one", 1), ("two", 2)):
             place = folder / f"{way}-{number}"

@@ -14,6 +14,7 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     import torch
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 SIZES = {"small": (16, 2500), "large": (23, 5000)}
@@ -23,10 +24,10 @@ FILE = "file"
 """An ONNX file with as many weights as the small one, in external data."""
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return weights, peak memory and seconds of each size, in new processes."""
     figures = []
-    for turn in range(min(rounds, 3)):
+    for turn in effort.turns():
         for name in (*SIZES, FILE):
             sys.stderr.write(f"  round {turn + 1}: {name}\n")
             taken = child("benchmarks.plan", name, str(folder))

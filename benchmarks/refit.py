@@ -11,6 +11,7 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.refit_process"
@@ -18,14 +19,14 @@ MODELS = ("linear", "convolution")
 WAYS = ("module", "file")
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return seconds and memory, each of a new process."""
     shared = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     figures = []
     for model in MODELS:
         sys.stderr.write(f"  {model}: build\n")
         child(PROCESS, "build", model, str(folder), environment=shared)
-        for turn in range(min(rounds, 3)):
+        for turn in range(min(effort.rounds, 3)):
             for way in WAYS:
                 sys.stderr.write(f"  {model}: round {turn + 1}: {way}\n")
                 taken = child(PROCESS, way, model, str(folder), environment=shared | {"TRTCACHE_FORBID_BUILD": "1"})

@@ -16,6 +16,7 @@ class Document(TypedDict):
     """What one run found, as it stands in ``docs/benchmarks.json``."""
 
     machine: dict[str, str]
+    took_s: dict[str, float]
     subjects: dict[str, Figures]
 
 
@@ -44,10 +45,22 @@ class Promise:
 
 
 def markdown(document: Document) -> str:
-    """Return the page: the machine, and the section of each subject."""
+    """Return the page: the machine, the section of each subject, and what each took."""
     machine = table(("machine", ""), document["machine"].items())
-    sections = [import_module(f"benchmarks.{name}").section(figures) for name, figures in document["subjects"].items()]
-    return "\n".join([_INTRODUCTION, machine, *sections])
+    sections = [
+        import_module(f"benchmarks.{name}").section(document["subjects"][name])
+        if name in document["subjects"]
+        else f"## {name}\n\n**It failed in this run.**\n"
+        for name in document["took_s"]
+    ]
+    return "\n".join([_INTRODUCTION, machine, *sections, _took(document["took_s"])])
+
+
+def _took(took_s: Mapping[str, float]) -> str:
+    """Return the section that says how long the measurements took."""
+    rows = [(f"`make bench ONLY={name}`", f"{value:.0f} s") for name, value in took_s.items()]
+    total = f"All of it took {sum(took_s.values()) / 60:.1f} minutes.\n"
+    return "\n".join(["## What this page took\n", total, table(("subject", "took"), rows)])
 
 
 def promised(*promises: Promise) -> str:

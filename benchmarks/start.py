@@ -1,162 +1,119 @@
-"""From the start of a process to its first output, for five models, in ten ways."""
+"""From the start of a process to its first output, for five models, in ten ways: each figure is of a new process."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.report import median, seconds, span, table
+from benchmarks.start_page import MODELS, section
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from benchmarks.report import Figures
+    from benchmarks.effort import Effort
+
+__all__ = ["measure", "section"]
 
 PROCESS, ONNXRUNTIME = "benchmarks.start_process", "benchmarks.start_onnxruntime"
-MODELS = {
-    "minilm": "MiniLM",
-    "resnet": "ResNet-18",
-    "vit": "ViT-S/16",
-    "gpt2": "GPT-2",
-    "bert": "BERT of 1 GB",
-}
-WARM_ROUNDS = 3
+ROUNDS = 3
+FOCUS = {"minilm": ("torch_compile_warm", "raw", "direct")}
+"""Model -> ways that go on after those rounds, so that their medians are of as many as were asked for."""
+CORES_FOR_A_MODEL = 4
+"""As many as there are of these, so many models are prepared together, on 2 cores one after the other."""
 
-WAYS = {
-    "eager": "eager",
-    "torch_compile_cold": "`torch.compile`, cold",
-    "torch_compile_warm": "`torch.compile`, its own caches warm",
-    "mega_cache": "`torch.compile`, its saved artifacts loaded",
-    "onnxruntime": "ONNX Runtime, the optimised model saved",
-    "raw": "torch's package loader, the same package",
-    "cold": "`trtcache.compile`, cold: it builds",
-    "slow": "`trtcache.compile`, hit, `TRTCACHE_DIRECT=off`",
-    "direct": "`trtcache.compile`, hit, direct",
-    "file": "`trtcache.compile(path)`, a hit",
-}
-"""Name of a way -> what the page calls it."""
-
-_TEXT = """\
-## From the start of a process to its first output
-
-{models}, float32, {device}; weights are random but MiniLM's, and read from a file that the system has in memory. Each
-figure is the median of {rounds} new processes that took turns; what is cold was done once. First the whole process,
-from its start: Python, torch and its imports, the model, and what the way does. In brackets from the call of `compile`
-(or of the loader) to the first output. ONNX Runtime's process has no torch in it; the artifacts that `torch.compile`
-saves for a CPU have no compiled C++ in them, so that it compiles again. All of torch's outputs were compared with
-eager's.
-
-![Seconds from the call to the first output](benchmarks-start.svg)
-"""
+Figures = dict[str, float]
 
 
-def measure(folder: Path, rounds: int) -> Samples:
-    """Return seconds as ``model.way.call_s`` and ``model.way.process_s``."""
-    figures = []
+def measure(folder: Path, effort: Effort) -> Samples:
+    """Return figures as ``model.way.what``; a way that fails has ``failed_count`` and no other."""
     asked = os.environ.get("BENCHMARK_MODELS", "")
-    for name in asked.split(",") if asked else MODELS:
-        place = folder / name
-        place.mkdir()
-        figures += [
-            {f"{name}.{what}": value for what, value in one.items()}
-            for one in _model(name, place, min(rounds, WARM_ROUNDS))
-        ]
-        shutil.rmtree(place)
+    names = asked.split(",") if asked else list(MODELS)
+    together = max(1, len(os.sched_getaffinity(0)) // CORES_FOR_A_MODEL)
+    figures: list[Figures] = [
+        {"together_count": float(min(together, len(names))), "is_cuda_count": float(not _has_onnxruntime())}
+    ]
+    for first in range(0, len(names), together):
+        group = [_Model(name, folder / name) for name in names[first : first + together]]
+        with ThreadPoolExecutor(together) as pool:
+            for found in pool.map(lambda model: list(model.prepared()), group):
+                figures += found
+        for turn in effort.turns(None if FOCUS.keys() & {model.name for model in group} else ROUNDS):
+            figures += [one for model in group for one in model.round(turn)]
+        for model in group:
+            shutil.rmtree(model.folder)
     return gathered(figures)
 
 
-def _model(name: str, folder: Path, rounds: int) -> Iterator[dict[str, float]]:
-    shared = _environment(folder, "shared")
-    yield child(PROCESS, "weights", name, str(folder), environment=shared)
-    for process, way in (("prepare", "cold"), ("prepare_onnx", ""), ("prepare_artifacts", "torch_compile_cold")):
-        if process == "prepare_onnx" and not _has_onnxruntime():
-            continue
-        sys.stderr.write(f"  {name}: {process}\n")
-        taken = _taken(process, name, folder, shared)
-        yield {f"{way}.{what}": value for what, value in taken.items()}
-    for turn in range(rounds):
-        for way, process, environment in _ways(folder, turn, shared):
-            sys.stderr.write(f"  {name}, round {turn + 1} of {rounds}: {way}\n")
-            yield {f"{way}.{what}": value for what, value in _taken(process, name, folder, environment).items()}
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model with the folder of its files and caches."""
 
+    name: str
+    folder: Path
 
-def _taken(process: str, name: str, folder: Path, environment: dict[str, str]) -> dict[str, float]:
-    began = {"BENCHMARK_BEGAN_S": repr(time.time())}
-    if process == "onnxruntime":
-        return child(ONNXRUNTIME, str(folder), environment=environment | began)
-    return child(PROCESS, process, name, str(folder), environment=environment | began)
+    def prepared(self) -> Iterator[Figures]:
+        """Prepare all ways, and yield what the cold ones took: one after the other; what is not measured, together."""
+        self.folder.mkdir()
+        yield self._named("", self._taken("weights", self._caches("shared")))
+        for way in ("cold", "torch_compile_cold"):
+            yield self._named(way, self._taken(way, self._caches("shared")))
+        unmeasured = ["program", "onnx"] if _has_onnxruntime() else ["program"]
+        with ThreadPoolExecutor(len(unmeasured)) as pool:
+            for way, found in zip(
+                unmeasured, pool.map(lambda one: self._taken(one, self._caches("shared")), unmeasured), strict=True
+            ):
+                yield self._named(way, found)
 
+    def round(self, turn: int) -> Iterator[Figures]:
+        """Yield what each way took in a new process."""
+        for way, process, caches in self._ways(turn):
+            if turn < ROUNDS or way in FOCUS.get(self.name, ()):
+                yield self._named(way, self._taken(process, caches))
 
-def _ways(folder: Path, turn: int, shared: dict[str, str]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield a way, how its process is called, and what caches that finds."""
-    hit = shared | {"TRTCACHE_FORBID_BUILD": "1"}
-    yield "eager", "eager", shared
-    yield "torch_compile_warm", "torch_compile", shared
-    yield "mega_cache", "mega_cache", _environment(folder, f"mega-{turn}")
-    if _has_onnxruntime():
-        yield "onnxruntime", "onnxruntime", shared
-    yield "raw", "raw", shared
-    yield "slow", "compiled", hit | {"TRTCACHE_DIRECT": "off"}
-    yield "direct", "compiled", hit
-    yield "file", "file", hit
+    def _ways(self, turn: int) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Yield a way, how its process is called, and what caches that finds."""
+        shared = self._caches("shared")
+        hit = shared | {"TRTCACHE_FORBID_BUILD": "1"}
+        yield "eager", "eager", shared
+        if turn == 0 or not _has_onnxruntime():  # on a CPU it compiles again: as slow as cold
+            yield "mega_cache", "mega_cache", self._caches(f"mega-{turn}")
+        if _has_onnxruntime():
+            yield "onnxruntime", "onnxruntime", shared
+        yield "slow", "compiled", hit | {"TRTCACHE_DIRECT": "off"}
+        yield "file", "file", hit
+        yield "torch_compile_warm", "torch_compile", shared
+        yield "raw", "raw", shared
+        yield "direct", "compiled", hit
+
+    def _caches(self, name: str) -> dict[str, str]:
+        place = self.folder / name
+        return {"TRTCACHE_DIR": str(place / "trtcache"), "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor")}
+
+    def _named(self, way: str, found: Figures) -> Figures:
+        prefix = f"{self.name}.{way}." if way else f"{self.name}."
+        return {f"{prefix}{what}": value for what, value in found.items()}
+
+    def _taken(self, process: str, caches: dict[str, str]) -> Figures:
+        began_s = time.time()
+        environment = caches | {"BENCHMARK_BEGAN_S": repr(began_s)}
+        arguments = [str(self.folder)] if process == "onnxruntime" else [process, self.name, str(self.folder)]
+        module = ONNXRUNTIME if process == "onnxruntime" else PROCESS
+        try:
+            found = child(module, *arguments, environment=environment)
+        except subprocess.CalledProcessError:  # its standard error has been shown; the others are worth having
+            found = {"failed_count": 1.0}
+        sys.stderr.write(f"  {self.name}: {process}: {time.time() - began_s:.1f} s\n")
+        return found
 
 
 def _has_onnxruntime() -> bool:
     """Say whether it is measured: on the CPU, for which it is installed."""
     return os.environ.get("BENCHMARK_DEVICE", "cpu") == "cpu"
-
-
-def _environment(folder: Path, name: str) -> dict[str, str]:
-    return {"TRTCACHE_DIR": str(folder / name / "trtcache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / name / "inductor")}
-
-
-def section(figures: Figures) -> str:
-    """Return what the page says of it."""
-    models = {name: label for name, label in MODELS.items() if f"{name}.direct.call_s" in figures}
-    ways = {way: label for way, label in WAYS.items() if f"{next(iter(models))}.{way}.call_s" in figures}
-    rows = [
-        (label, *(f"{seconds(_of(figures, name, way, 'process'))} ({_call(figures, name, way)})" for name in models))
-        for way, label in ways.items()
-    ]
-    sizes = ", ".join(
-        f"{label} ({median(figures, f'{name}.weights_bytes') / 1e6:.0f} MB)" for name, label in models.items()
-    )
-    spans = [
-        (label, *(span(figures[f"{name}.{way}.call_s"]) for name in models))
-        for way, label in ways.items()
-        if way in {"torch_compile_warm", "raw", "slow", "direct", "file"}
-    ]
-    return "\n".join(
-        [
-            _TEXT.format(
-                models=sizes,
-                device=os.environ.get("BENCHMARK_DEVICE", "cpu").upper(),
-                rounds=len(figures[f"{next(iter(models))}.direct.call_s"]["values"]),
-            ),
-            table(("process (call)", *models.values()), rows),
-            "The call alone, with the least and the most:\n",
-            table(("call", *models.values()), spans),
-            "How many times shorter the call is in direct mode:\n",
-            table(("than", *models.values()), _ratios(figures, models, ways)),
-        ]
-    )
-
-
-def _ratios(figures: Figures, models: Iterable[str], ways: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    for way, label in ways.items():
-        if way not in {"direct", "eager"}:
-            ratios = (_of(figures, name, way, "call") / _of(figures, name, "direct", "call") for name in models)
-            yield label, *(f"{ratio:.3g}x" for ratio in ratios)
-
-
-def _of(figures: Figures, name: str, way: str, what: str) -> float:
-    return median(figures, f"{name}.{way}.{what}_s")
-
-
-def _call(figures: Figures, name: str, way: str) -> str:
-    return seconds(_of(figures, name, way, "call"))

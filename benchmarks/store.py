@@ -16,6 +16,7 @@ from trtcache.values import CacheKey
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 SIZES = {"1 KB": 1_000, "2 MB": 2_000_000, "100 MB": 100_000_000, "1 GB": 1_000_000_000}
@@ -23,26 +24,26 @@ FEW, MANY = 1_000, 100_000
 PROCESS = "benchmarks.store_process"
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of each way and size, which take turns, of hits, and the hits in a second of processes."""
     samples: Samples = {}
     for label, size_bytes in SIZES.items():
         content = content_of(size_bytes)
-        for _ in range(rounds if size_bytes < 10**9 else min(3, rounds)):
+        for _ in range(effort.rounds if size_bytes < 10**9 else min(3, effort.rounds)):
             for way, kind in WAYS.items():
                 made = kind(folder / way, content)
                 for what, action in made.actions().items():
                     samples.setdefault(f"{label}.{way}.{what}_s", []).append(timed(action)[1])
                 shutil.rmtree(folder / way)
-    return samples | _hits(folder, rounds) | _processes(folder, rounds)
+    return samples | _hits(folder, effort) | _processes(folder, effort)
 
 
-def _hits(folder: Path, rounds: int) -> Samples:
+def _hits(folder: Path, effort: Effort) -> Samples:
     """Return the seconds of a hit in a small and in a large store, which take turns."""
     stores = {count: crowded(folder / f"crowd-{count}", count) for count in (FEW, MANY)}
     chance = random.Random(0)  # noqa: S311  # no secret
     samples: Samples = {}
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         for count, store in stores.items():
             numbers = iter([chance.randrange(count) for _ in range(4 * 200 + 1)])
 
@@ -55,9 +56,9 @@ def _hits(folder: Path, rounds: int) -> Samples:
     return samples
 
 
-def _processes(folder: Path, rounds: int) -> Samples:
+def _processes(folder: Path, effort: Effort) -> Samples:
     """Return how many entries of 2 MB one, four and eight processes take in a second, and in a CPU second."""
-    return gathered([child(PROCESS, str(folder / "together")) for _ in range(min(3, rounds))])
+    return gathered([child(PROCESS, str(folder / "together")) for _ in range(min(3, effort.rounds))])
 
 
 _STORE = """\

@@ -10,16 +10,17 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.threads_process"
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the figures of a new process for each round; one and two runners take turns within it."""
     environment = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     child(PROCESS, "throughput", environment=environment)
-    figures = [child(PROCESS, "throughput", environment=environment) for _ in range(rounds)]
+    figures = [child(PROCESS, "throughput", environment=environment) for _ in effort.turns()]
     for one in figures:
         one["runners_ratio"] = one["two_runners_per_s_count"] / one["one_runner_per_s_count"]
         one["processes_ratio"] = one["two_processes_per_s_count"] / one["one_runner_per_s_count"]

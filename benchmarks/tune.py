@@ -10,16 +10,17 @@ from benchmarks.timing import Samples, child, gathered
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.effort import Effort
     from benchmarks.report import Figures
 
 PROCESS = "benchmarks.tune_process"
 
 
-def measure(folder: Path, rounds: int) -> Samples:
+def measure(folder: Path, effort: Effort) -> Samples:
     """Return the figures of a new process for each round, in which both ways take turns."""
     environment = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     child(PROCESS, "build", environment=environment)
-    return gathered(child(PROCESS, "measure", environment=environment) for _ in range(rounds))
+    return gathered(child(PROCESS, "measure", environment=environment) for _ in effort.turns())
 
 
 _TUNE = """\
