@@ -85,14 +85,12 @@ def _open_new(path: str, device: torch.device) -> Any:
         IncompatibleEngineError: the dynamic linker gives a library of before.
     """
     with _OPENING:  # so that what appears meanwhile is this one's
-        if not _SEEN:
-            _SEEN.update(engine_libraries())
+        before = engine_libraries()
         for _ in range(_ATTEMPTS):
             loader = open_loader(path, device)
-            loaded = engine_libraries()  # a millisecond, so once for each load
-            added = loaded - _SEEN
+            loaded = engine_libraries()
+            added = loaded - before
             if added or not loaded:
-                _SEEN.update(added)
                 _tidy(loader, {library for _, library in added}, device)
                 return loader
     raise IncompatibleEngineError("package", "the dynamic linker gives a library that was loaded before")
@@ -250,7 +248,6 @@ def _wait(device: torch.device) -> None:
 
 
 _OPENING = threading.Lock()
-_SEEN: set[tuple[str, str]] = set()
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
