@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 2
+FORMAT = 3
 MOST = 8
 
 

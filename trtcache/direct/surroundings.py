@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import marshal
 import os
 import sys
+from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,8 @@ _ASKED = (
 _CONFIGURATIONS = ("torch._dynamo.config", "torch.fx.experimental._config", "torch._functorch.config")
 _PREFIXES = ("PYTORCH", "TORCH")
 _OF_BUILDS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
+_VALUES = frozenset({bool, int, float, str})
+_WRITTEN_AT = attrgetter("__code__.co_qualname", "__code__.co_firstlineno")
 _PATCHED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch.ops", "torch._C._nn")
 
 
@@ -111,15 +115,16 @@ def _functions() -> Json:
     found: list[object] = []
     for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
         for name, value in vars(owner).items():
-            if type(value) is FunctionType:
-                found.append((name, value.__code__.co_qualname, value.__code__.co_firstlineno))
-            elif type(value) is BuiltinFunctionType:
+            kind = type(value)
+            if kind is BuiltinFunctionType:
                 found.append((name, value.__qualname__))
-            elif type(value) in {bool, int, float, str}:
+            elif kind is FunctionType:
+                found.append((name, *_WRITTEN_AT(value)))
+            elif kind in _VALUES:
                 found.append((name, value))
-            elif type(value) is functools.partial or not is_trusted_module(type(value).__module__):
-                found.append((name, type(value).__qualname__))
-    return hash_bytes(repr(found).encode()).hex()[:32]
+            elif kind is functools.partial or not is_trusted_module(kind.__module__):
+                found.append((name, kind.__qualname__))
+    return hash_bytes(marshal.dumps(found, 2)).hex()[:32]
 
 
 def _replaced(describer: Describer) -> Iterator[tuple[str, Json]]:
