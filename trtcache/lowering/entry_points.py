@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _GROUP = "trtcache.passes"
+_MOST_BYTES = 1 << 20
 
 
 @cache
@@ -39,7 +40,12 @@ def _mentions(folder: str) -> bool:
 
 def _mentioned_in(path: str) -> bool:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # a Path costs as much as the read, a hundred times over
-            return _GROUP.encode() in file.read()
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC
+        )  # a file object, a hundred times over, costs as much again
     except OSError:
         return path.endswith(".egg/entry_points.txt")
+    try:
+        return _GROUP.encode() in os.read(descriptor, _MOST_BYTES)
+    finally:
+        os.close(descriptor)
