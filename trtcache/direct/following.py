@@ -172,10 +172,10 @@ class Following:
         in_full = set(self._tree.classes)
         while waiting:
             cls = waiting.pop(0)
-            if cls in in_full or self._matters(cls):
-                in_full |= set(own_bases(cls))
             if cls in done and done[cls].in_full == (cls in in_full):
                 continue
+            if cls in in_full or self._matters(cls):
+                in_full |= set(own_bases(cls))
             done[cls], described[f"{cls.__module__}.{cls.__qualname__}"] = self._class(cls, numbers, cls in in_full)
             waiting += [one for one in own_bases(cls) if one not in done or (one in in_full and not done[one].in_full)]
             waiting += [one for one in self._describer.classes if one not in done]
