@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import machine, plot, report
+from benchmarks import machine, report
 from benchmarks.start_page import MODELS
 from benchmarks.subjects import SUBJECTS, run
 
@@ -29,10 +29,16 @@ def main() -> None:
     os.environ |= {"BENCHMARK_DEVICE": arguments.device, "BENCHMARK_MODELS": arguments.models}
     chosen = _chosen("--only", arguments.only, SUBJECTS)
     _chosen("--models", arguments.models, MODELS)
-    document = measured(chosen, arguments)
+    document: Document = {"machine": machine.describe(), "runs": {}, "subjects": {}}
+    if arguments.renew:
+        document = json.loads((DOCS / "benchmarks.json").read_text())
+    for name in chosen:
+        measure(name, document, arguments)
     text = report.markdown(document)
     print(text)
-    if not arguments.only:
+    if arguments.renew or not arguments.only:
+        from benchmarks import plot  # what it needs is not there on a machine that only prints
+
         (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
         (DOCS / "benchmarks.md").write_text(text)
         plot.draw(document, DOCS)
@@ -40,22 +46,22 @@ def main() -> None:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def measured(chosen: list[str], arguments: argparse.Namespace) -> Document:
-    """Return what the chosen subjects found, and the seconds of each."""
-    document: Document = {"machine": machine.describe(), "took_s": {}, "subjects": {}}
-    for name in chosen:
-        subject = SUBJECTS[name]
-        if arguments.rounds:
-            subject = dataclasses.replace(subject, rounds=arguments.rounds)
-        if arguments.minutes:
-            subject = dataclasses.replace(subject, budget_s=60 * arguments.minutes)
-        sys.stderr.write(f"{name}: {subject.about}\n")
-        began_s = time.monotonic()
-        if found := run(name, subject):
-            document["subjects"][name] = found
-        document["took_s"][name] = round(time.monotonic() - began_s, 1)
-        sys.stderr.write(f"{name}: {document['took_s'][name]:.0f} s\n")
-    return document
+def measure(name: str, document: Document, arguments: argparse.Namespace) -> None:
+    """Put what a subject finds, and what it took, into the document; a subject that fails leaves no figures there."""
+    subject = SUBJECTS[name]
+    if arguments.rounds:
+        subject = dataclasses.replace(subject, rounds=arguments.rounds)
+    if arguments.minutes:
+        subject = dataclasses.replace(subject, budget_s=60 * arguments.minutes)
+    sys.stderr.write(f"{name}: {subject.about}\n")
+    began, load, began_s = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), machine.load(), time.monotonic()
+    found = run(name, subject)
+    took_s = round(time.monotonic() - began_s, 1)
+    document["runs"][name] = {"began": began, "load": load, "took_s": took_s}
+    document["subjects"].pop(name, None)
+    if found:
+        document["subjects"][name] = found
+    sys.stderr.write(f"{name}: {took_s:.0f} s\n")
 
 
 def _chosen(option: str, given: str, known: Mapping[str, object]) -> list[str]:
@@ -68,6 +74,7 @@ def _chosen(option: str, given: str, known: Mapping[str, object]) -> list[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Measure; without --only, write docs/benchmarks.*")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUBJECTS)}; they are printed, not written")
+    parser.add_argument("--renew", action="store_true", help="write them into the page that is there")
     parser.add_argument("--device", default="cpu", help="what `start` runs on: cpu or cuda (default: cpu)")
     parser.add_argument("--models", default="", help=f"what `start` starts: some of {','.join(MODELS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="rounds at the most (default: each subject's own)")

@@ -53,7 +53,7 @@ FILE_PARTS = {
 _FILE = """\
 ## From a program's file to its first output
 
-The same model in a `.pt2` file of {megabytes} MB that the system has read before. New processes which took turns, with
+MiniLM in a `.pt2` file of {megabytes} MB that the system has read before. New processes which took turns, with
 builds forbidden; torch and trtcache are imported before the clock runs.
 """
 

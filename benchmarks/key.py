@@ -39,5 +39,5 @@ def section(figures: Figures) -> str:
         ("passes and slots", span(figures["lower_s"]), seconds(median(figures, "lower_node_s"))),
         ("digest of the graph", span(figures["graph_s"]), seconds(median(figures, "graph_node_s"))),
     ]
-    title = f"## Lowering and key\n\nThe model above, {median(figures, 'nodes_count'):.0f} nodes after the passes.\n"
+    title = f"## Lowering and key\n\nMiniLM, {median(figures, 'nodes_count'):.0f} nodes after the passes.\n"
     return "\n".join([title, table(("part", "time", "for each node"), rows)])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
 
 
 def describe() -> dict[str, str]:
-    """Return the processor, its cores, the system, the versions that matter, and how busy the machine is."""
+    """Return the processor, its cores, the system, the GPUs, and the versions that matter."""
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "processor": _processor(),
@@ -21,8 +22,23 @@ def describe() -> dict[str, str]:
         "torch": metadata.version("torch"),
         "transformers": metadata.version("transformers"),
         "trtcache": metadata.version("trtcache"),
-        "load at the start": f"{os.getloadavg()[0]:.1f}",
+        **_gpus(),
     }
+
+
+def load() -> str:
+    """Return how busy the machine has been for a minute."""
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def _gpus() -> dict[str, str]:
+    """Return the GPUs that NVIDIA's driver knows, if any."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"GPU": f"{len(found)} x {found[0]}"} if found else {}
 
 
 def _processor() -> str:

@@ -12,11 +12,19 @@ if TYPE_CHECKING:
 Figures = dict[str, dict[str, Any]]
 
 
+class Run(TypedDict):
+    """When a subject was measured, how busy the machine was at its start, and how long it took."""
+
+    began: str
+    load: str
+    took_s: float
+
+
 class Document(TypedDict):
     """What one run found, as it stands in ``docs/benchmarks.json``."""
 
     machine: dict[str, str]
-    took_s: dict[str, float]
+    runs: dict[str, Run]
     subjects: dict[str, Figures]
 
 
@@ -45,22 +53,22 @@ class Promise:
 
 
 def markdown(document: Document) -> str:
-    """Return the page: the machine, the section of each subject, and what each took."""
+    """Return the page: the machine, the section of each subject, and what all of them took."""
     machine = table(("machine", ""), document["machine"].items())
-    sections = [
-        import_module(f"benchmarks.{name}").section(document["subjects"][name])
-        if name in document["subjects"]
-        else f"## {name}\n\n**It failed in this run.**\n"
-        for name in document["took_s"]
-    ]
-    return "\n".join([_INTRODUCTION, machine, *sections, _took(document["took_s"])])
+    sections = [_section(name, run, document["subjects"].get(name)) for name, run in document["runs"].items()]
+    total_s = sum(run["took_s"] for run in document["runs"].values())
+    return "\n".join([_INTRODUCTION, machine, *sections, f"All of this page took {total_s / 60:.1f} minutes.\n"])
 
 
-def _took(took_s: Mapping[str, float]) -> str:
-    """Return the section that says how long the measurements took."""
-    rows = [(f"`make bench ONLY={name}`", f"{value:.0f} s") for name, value in took_s.items()]
-    total = f"All of it took {sum(took_s.values()) / 60:.1f} minutes.\n"
-    return "\n".join(["## What this page took\n", total, table(("subject", "took"), rows)])
+def _section(name: str, run: Run, figures: Figures | None) -> str:
+    """Return a subject's section, with the command that makes it and how many samples its figures have."""
+    began = f"`make bench ONLY={name}`: {run['took_s']:.0f} s, begun at {run['began']} with a load of {run['load']}"
+    if figures is None:
+        return f"## {name}\n\n**It failed in this run.** {began}.\n"
+    counts = [len(figure["values"]) for figure in figures.values()]
+    samples = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(counts[0])
+    text: str = import_module(f"benchmarks.{name}").section(figures)
+    return f"{text}\n{began}; {samples} samples a figure.\n"
 
 
 def promised(*promises: Promise) -> str:

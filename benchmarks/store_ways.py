@@ -1,13 +1,15 @@
-"""Ways to keep one artifact in a directory: the store, plain files, zstd, and ``diskcache``."""
+"""Ways to keep one artifact in a directory: the store, plain files, zstd, ``diskcache``, and torch_tensorrt's."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 from typing import TYPE_CHECKING, Protocol
 
 from blake3 import blake3
 
+from benchmarks import engine_cache
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.values import CacheKey
@@ -16,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_CHUNK_BYTES = 1 << 20
-
-
+_THREADED_FROM_BYTES = 1 << 20
 _MOST_BYTES = 64 << 20  # `randbytes` has an upper limit of 256 MiB
 
 
@@ -60,7 +60,7 @@ class Ours:
 
 
 class Plain:
-    """A file: written, flushed and renamed; read, and read with its BLAKE3 digest."""
+    """A file: written, flushed and renamed; read, read with its BLAKE3 digest, and mapped and hashed by all cores."""
 
     def __init__(self, folder: Path, content: bytes) -> None:
         """Make the directory."""
@@ -68,8 +68,13 @@ class Plain:
         self._path, self._content = folder / "artifact", content
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return a put, a get, and a get with a digest."""
-        return {"put": lambda: self._put(self._content), "get": self._path.read_bytes, "get_and_hash": self._hashed}
+        """Return a put, a get, a get with a digest, and the limit of a get that verifies."""
+        return {
+            "put": lambda: self._put(self._content),
+            "get": self._path.read_bytes,
+            "get_and_hash": self._hashed,
+            "map_and_hash": self._mapped,
+        }
 
     def _put(self, content: bytes) -> None:
         temporary = self._path.with_suffix(".tmp")
@@ -81,6 +86,11 @@ class Plain:
 
     def _hashed(self) -> None:
         blake3(self._path.read_bytes()).digest()
+
+    def _mapped(self) -> None:
+        with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            threads = len(os.sched_getaffinity(0)) if len(mapped) >= _THREADED_FROM_BYTES else 1
+            blake3(mapped, max_threads=threads).digest()
 
 
 class Zstd(Plain):
@@ -115,4 +125,7 @@ class DiskCache:
         return {"put": lambda: self._cache.set("key", self._content), "get": lambda: self._cache.get("key")}
 
 
-WAYS: Mapping[str, type[Way]] = {"ours": Ours, "plain": Plain, "zstd": Zstd, "diskcache": DiskCache}
+def ways() -> Mapping[str, type[Way]]:
+    """Return the ways that can be measured here."""
+    found: dict[str, type[Way]] = {"ours": Ours, "plain": Plain, "zstd": Zstd, "diskcache": DiskCache}
+    return found | ({"torch_tensorrt": engine_cache.DiskEngineCache} if engine_cache.is_there() else {})

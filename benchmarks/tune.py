@@ -26,7 +26,7 @@ def measure(folder: Path, effort: Effort) -> Samples:
 _TUNE = """\
 ## `trtcache tune` beside a measurement by hand
 
-The first model above. `tune`'s own code and a plain loop take turns in each process; with two runners that is two
+MiniLM. `tune`'s own code and a plain loop take turns in each process; with two runners that is two
 threads of a script that call the module. Latencies are medians of calls.
 """
 
