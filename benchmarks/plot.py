@@ -21,7 +21,10 @@ _COLOURS = {
     "plain": "#b9bdc4",
     "zstd": "#dfe1e5",
 }
+_LIGHT = {_OWN_COLOUR: "#d3e3b3", _OTHER_COLOUR: "#d9dbde"}
 _OWN = {"cold", "slow", "direct", "file"}
+_COLD = {"cold", "torch_compile_cold", "mega_cache"}
+"""Those that compile: `mega_cache` does on a CPU."""
 
 
 def draw(document: Document, folder: Path) -> None:
@@ -38,26 +41,40 @@ def draw(document: Document, folder: Path) -> None:
 
 
 def _start(figures: Figures, path: Path) -> None:
-    """Draw a panel for each model: whole processes, and in them the call."""
+    """Draw a column for each model: above the processes that compile, below those that do not."""
     from matplotlib import pyplot
 
     names = [name for name in start_page.MODELS if f"{name}.direct.process_s" in figures]
-    figure, panels = pyplot.subplots(1, len(names), figsize=(2.6 + 2.1 * len(names), 3.6), sharey=True, squeeze=False)
-    figure.set_layout_engine("constrained")
+    rows = [[way for way in reversed(start_page.WAYS) if (way in _COLD) == is_cold] for is_cold in (True, False)]
+    figure, panels = pyplot.subplots(
+        2, len(names), figsize=(3.4 + 1.9 * len(names), 4.6), sharey="row", squeeze=False, layout="constrained"
+    )
+    figure.get_layout_engine().set(hspace=0.06)  # type: ignore[union-attr]  # it was given
+    for ways, line in zip(rows, panels, strict=True):
+        for panel, name in zip(line, names, strict=True):
+            _model(panel, name, ways, figures)
     for panel, name in zip(panels[0], names, strict=True):
-        _model(panel, name, figures)
+        panel.set_title(start_page.MODELS[name])
+    figure.supxlabel(
+        "seconds from the start of a process to its first output; dark: from the call of compile", fontsize=9
+    )
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 
 
-def _model(axes: Axes, name: str, figures: Figures) -> None:
-    """Draw one model's ways; its scale is its own."""
-    ways = [way for way in reversed(start_page.WAYS) if f"{name}.{way}.process_s" in figures]
-    found = [figures[f"{name}.{way}.process_s"]["median"] for way in ways]
+def _model(axes: Axes, name: str, ways: list[str], figures: Figures) -> None:
+    """Draw one model's ways; its scale is its own, and a way that failed has no bar."""
+    processes, calls = (
+        [figures.get(f"{name}.{way}.{what}_s", {"median": 0.0})["median"] for way in ways]
+        for what in ("process", "call")
+    )
+    labels = [start_page.WAYS[way].replace("`", "") for way in ways]
     colours = [_OWN_COLOUR if way in _OWN else _OTHER_COLOUR for way in ways]
-    bars = axes.barh([start_page.WAYS[way].replace("`", "") for way in ways], found, color=colours)
-    axes.bar_label(bars, [f"{value:.3g}" for value in found], padding=3)
-    axes.set(xlim=(0, max(found) * 1.25), title=start_page.MODELS[name], xlabel="seconds")
+    bars = axes.barh(labels, processes, color=[_LIGHT[colour] for colour in colours])
+    before = [whole - call for whole, call in zip(processes, calls, strict=True)]
+    axes.barh(labels, calls, left=before, color=colours)
+    axes.bar_label(bars, [f"{value:.3g}" for value in processes], padding=3)
+    axes.set(xlim=(0, max(processes) * 1.3))
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -70,7 +70,8 @@ def section(figures: Figures) -> str:
     parts += ["How many times as long as a direct hit the call takes:\n", table(header[:-1], ratios)]
     if _has(figures, "minilm", "slow"):
         parts.append(_spent(figures))
-    return "\n".join([*parts, promised(*_promises(figures)), *_failures(figures)])
+    promises = list(_promises(figures))
+    return "\n".join([*parts, *([promised(*promises)] if promises else []), *_failures(figures)])
 
 
 def _text(figures: Figures, found: dict[str, str]) -> str:
