@@ -43,13 +43,12 @@ def draw(document: Document, folder: Path) -> None:
 def _start(figures: Figures, path: Path) -> None:
     """Draw a column for each model: above the processes that compile, below those that do not."""
     from matplotlib import pyplot
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     names = [name for name in start_page.MODELS if f"{name}.direct.process_s" in figures]
     rows = [[way for way in reversed(start_page.WAYS) if (way in _COLD) == is_cold] for is_cold in (True, False)]
-    figure, panels = pyplot.subplots(
-        2, len(names), figsize=(3.4 + 1.9 * len(names), 4.6), sharey="row", squeeze=False, layout="constrained"
-    )
-    figure.get_layout_engine().set(hspace=0.06)  # type: ignore[union-attr]  # it was given
+    layout, size = ConstrainedLayoutEngine(hspace=0.06), (3.4 + 1.9 * len(names), 4.6)
+    figure, panels = pyplot.subplots(2, len(names), figsize=size, sharey="row", squeeze=False, layout=layout)
     for ways, line in zip(rows, panels, strict=True):
         for panel, name in zip(line, names, strict=True):
             _model(panel, name, ways, figures)
