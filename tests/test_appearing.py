@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,16 @@ def test_a_file_appears_when_all_went_well(tmp_path: Path) -> None:
     with pytest.raises(UnicodeError), appearing(path) as temporary:
         temporary.write_text("second \udc00", encoding="utf-8")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "first")]
+
+
+def test_a_full_disk_is_told_with_the_file_and_the_way_out(tmp_path: Path) -> None:
+    """A write to an open file says neither; other errors are as they were."""
+    said = pytest.raises(OSError, match=r"No space left on device; make room in .*/file'")
+    with said as caught, appearing(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match=r"^\[Errno 5\] failing$"), appearing(tmp_path / "file"):
+        raise OSError(errno.EIO, "failing")
 
 
 def test_no_file_takes_the_place_of_a_pipe_or_a_folder(tmp_path: Path) -> None:

@@ -386,8 +386,11 @@ def test_a_limit_on_file_size_costs_the_entry_alone(config: Config) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 @pytest.mark.parametrize("options", ["size=256k", "nr_inodes=6,size=16m"])
-def test_a_full_disk_costs_the_entry_alone(tmp_path: Path, options: str) -> None:
-    """On a full disk, of bytes or of inodes, builds go on, old entries are served, and no temporary file is left."""
+def test_a_full_disk_costs_the_entry_alone(tmp_path: Path, options: str, caplog: pytest.LogCaptureFixture) -> None:
+    """On a full disk, of bytes or of inodes, builds go on, old entries are served, and no temporary file is left.
+
+    The warning names the file and what makes room.
+    """
     mount = tmp_path / "small"
     mount.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", mount], check=False).returncode:
@@ -401,6 +404,8 @@ def test_a_full_disk_costs_the_entry_alone(tmp_path: Path, options: str) -> None
             outcomes.append(entry.path is not None)
         kept = sum(outcomes)
         assert kept < 12
+        assert "No space left on device; make room with 'trtcache prune'" in caplog.text
+        assert f"{mount}/entries/" in caplog.text
         assert not list(mount.rglob(".tmp-*"))
         assert cache.store is not None
         assert sum(1 for _ in cache.store.scan()) == kept

@@ -413,5 +413,5 @@ def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
 
 def _word(error: Exception) -> str:
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return os.strerror(error.errno) if error.errno else type(error).__name__
     return type(error).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import errno
 import json
 import zipfile
 from dataclasses import replace
@@ -25,7 +26,7 @@ from trtcache.errors import (
     TamperedProgramError,
     WeightMapError,
 )
-from trtcache.portable import fitness, parcels
+from trtcache.portable import exporting, fitness, parcels, saving
 from trtcache.portable.fitness import Offer, choose
 from trtcache.portable.header import PROGRAM
 from trtcache.target import host_flags, host_platform
@@ -215,10 +216,36 @@ def test_a_loaded_program_cannot_be_built_for_another_target(program: Path, tmp_
         trtcache.export(loaded, tmp_path / "other.pt2", target="x86-64-v2")
 
 
-def test_a_way_that_is_unknown_is_refused(compiled: trtcache.CompiledModule, tmp_path: Path) -> None:
-    """The message has the ways that there are."""
+def test_a_way_that_is_unknown_is_refused(
+    compiled: trtcache.CompiledModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the ways that there are. Nothing is built before, nor for a folder that is not there."""
+    monkeypatch.setattr(exporting, "retargeted", None)
     with pytest.raises(SettingsError, match="embed, sidecar, reference"):
-        trtcache.export(compiled, tmp_path / "program.pt2", engines="pigeon")
+        trtcache.export(compiled, tmp_path / "program.pt2", engines="pigeon", target="x86-64-v2")
+    with pytest.raises(FileNotFoundError, match="its folder is not there"):
+        trtcache.export(compiled, tmp_path / "missing" / "program.pt2", target="x86-64-v2")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")], ids=["interrupted", "full"])
+def test_an_export_that_fails_leaves_the_files_of_before(
+    error: BaseException, compiled: trtcache.CompiledModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a new file beside a program nor another one in its place; on a full disk the file is named."""
+    trtcache.export(compiled, tmp_path / "program.pt2", engines="sidecar")
+    before = {one.name: one.stat().st_ino for one in tmp_path.iterdir()}
+
+    def failing(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(saving, "_flush", failing)
+    for name in ("program", "other"):
+        with pytest.raises(type(error)) as caught:
+            trtcache.export(compiled, tmp_path / f"{name}.pt2", engines="sidecar")
+        if isinstance(error, OSError):
+            assert f"make room in {tmp_path}" in str(caught.value)
+            assert f"{name}.pt2" in str(caught.value)
+    assert {one.name: one.stat().st_ino for one in tmp_path.iterdir()} == before
 
 
 def test_weights_that_do_not_fit_are_one_error(program: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import trtcache
-from tests.models import Affine, ConvNorm, Weights
+from tests.models import Affine, ConvNorm, KeyValue, Weights
 from trtcache.errors import RefitError
 
 if TYPE_CHECKING:
@@ -25,6 +26,32 @@ def test_each_module_keeps_its_own_weights(engines: Path, interpreter: str) -> N
         assert all(map(torch.equal, compiled(x), model(x)))
     first.refit(Affine(3.0))
     assert all(map(torch.equal, second(x), other(x)))
+
+
+@pytest.mark.parametrize("case", ["plain", "mutated", "recipes"])
+def test_a_deep_copy_has_weights_of_its_own(engines: Path, interpreter: str, case: str) -> None:
+    """It answers as the first one did then, whatever is put into that later, and it is a part of what is copied."""
+    model: nn.Module
+    model, args = {
+        "plain": (Affine(1.0), (torch.ones(3, 4),)),
+        "mutated": (KeyValue().eval(), (torch.ones(3, 4), torch.tensor([1, 3, 4]))),
+        "recipes": (ConvNorm().eval(), (torch.ones(1, 3, 4, 4),)),
+    }[case]
+    first = trtcache.compile(model, args, backend=interpreter, cache=engines)
+    pipeline = {"first": first, "again": first}
+    copied = copy.deepcopy(pipeline)
+    second = copied["first"]
+    assert second is copied["again"] is not first
+    before, other = copy.deepcopy(model), copy.deepcopy(model)
+    with torch.no_grad():
+        for one in other.state_dict().values():
+            one.mul_(2) if one.is_floating_point() else None
+    first.refit(other)
+    for _ in range(2):
+        torch.testing.assert_close(second(*args), before(*args))
+        torch.testing.assert_close(first(*args), other(*args))
+    second.refit(other)
+    torch.testing.assert_close(second(*args), first(*args))
 
 
 def test_weights_that_do_not_fit_make_no_module(engines: Path, interpreter: str) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache import logs
+from trtcache.appearing import require_file
 from trtcache.cache import Cache
 from trtcache.compiling import entries_for, origin_of, report_of
 from trtcache.config import Config
 from trtcache.portable.outgoing import of_module, of_request
+from trtcache.portable.parcels import check_way
 from trtcache.portable.retarget import retargeted
 from trtcache.portable.saving import save
 from trtcache.request import exported_of, request_for
@@ -78,6 +80,8 @@ def export_module(
         OSError: the file cannot be written.
     """
     start = time.perf_counter()
+    check_way(engines)
+    require_file(path)
     outgoing = of_module(compiled, str(path))
     if targets:
         store = cache if isinstance(cache, Cache) else Cache(cache)
@@ -111,6 +115,8 @@ def export_program(
     """
     start = time.perf_counter()
     logs.start(os.environ)
+    check_way(engines)
+    require_file(path)
     exported = exported_of(program, (), None, None, backend, settings, name)
     outgoing: Outgoing | None = None
     for target in dict.fromkeys(targets or (None,)):

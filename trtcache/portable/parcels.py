@@ -77,14 +77,23 @@ class Parcel:
                 return f"store:{self.digest}"
 
 
+def check_way(way: str) -> None:
+    """Accept one of ``WAYS``.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    if way not in WAYS:
+        raise SettingsError("engines", f"{way!r} is none of {', '.join(WAYS)}")
+
+
 def parcels_of(outgoing: Outgoing, way: str, stem: str) -> dict[int, list[Parcel]]:
     """Decide how each engine travels; by the numbers of the parts, one for each target.
 
     Raises:
         SettingsError: ``way`` is none.
     """
-    if way not in WAYS:
-        raise SettingsError("engines", f"{way!r} is none of {', '.join(WAYS)}")
+    check_way(way)
     left = ALL_TEXT_BYTES
     found: dict[int, list[Parcel]] = {}
     for target, origin in enumerate(outgoing.origins):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ _NOT_OURS = (
 def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
     """Write a program, and the files that go beside it; return all of them.
 
-    The program appears complete or not at all, and after the files beside it.
+    The program appears complete or not at all, and after the files beside it, which appear when all is written.
 
     Args:
         outgoing: the program.
@@ -75,8 +76,9 @@ def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None)
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
     beside = {one.file: one for each in parcels.values() for one in each if one.way == "file"}
-    sums = {name: _write_beside(path.with_name(name), one.entry, key) for name, one in beside.items()}
-    with appearing(path) as temporary:
+    with appearing(path) as temporary, ExitStack() as stack:  # those of the stack get their names first
+        files = {name: stack.enter_context(appearing(path.with_name(name))) for name in beside}
+        sums = {name: _write_beside(file, beside[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
             writer.add_torchs(torchs_members(program, str(path)))
@@ -239,19 +241,18 @@ def pieces(content: bytes | memoryview) -> Iterator[memoryview]:
         yield view[at : at + CHUNK_BYTES]
 
 
-def _write_beside(path: Path, entry: Entry, key: SecretKey | None) -> Sum:
+def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Sum:
     """Write an entry to a file of its own, as a store keeps it."""
     draft = Draft(
         entry.key, entry.kind, entry.name, entry.created_ns, entry.build_s, dict(entry.provenance), entry.contents
     )
-    with appearing(path) as temporary:
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            write_artifact(descriptor, draft, key)
-            os.fsync(descriptor)
-            return _sum(descriptor, str(path))
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        write_artifact(descriptor, draft, key)
+        os.fsync(descriptor)
+        return _sum(descriptor, str(file))
+    finally:
+        os.close(descriptor)
 
 
 def _sum(descriptor: int, path: str) -> Sum:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache import thread_counts
-from trtcache.errors import InputError, VerifyError
+from trtcache.errors import InputError, RefitError, VerifyError
 from trtcache.runtime.gate import Gate
 from trtcache.runtime.given import Given
 from trtcache.runtime.inputs import InputCheck
@@ -285,8 +285,33 @@ class CompiledModule:
         with self._refitting:
             engine, current, needed = self._gate.engine, self._weights, self._interface.weights
             chosen = fit(needed, given.state, known=self._known, device=self._device, current=current)
+        return self._of(engine, chosen)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModule:
+        """Return another module of the same engine, with weights of its own that are now as these are.
+
+        Weights that a recipe made of others know no model any more: before it is exported the copy is refitted.
+
+        Raises:
+            RefitError: the engine has weights in it, which calls change.
+        """
+        needed = self._interface.weights
+        with self._refitting:
+            engine, current = self._gate.engine, self._weights
+            made = copy.deepcopy({name: one.detach() for name, one in current.items()})
+        try:
+            other = self._of(engine, Fitted(made, own=made))
+        except RefitError:
+            if any(weight.is_mutated for weight in needed):
+                raise
+            other = copy.copy(self)  # a plan takes no other weights: there is nothing of its own to have
+        memo[id(self)] = other
+        return other
+
+    def _of(self, engine: Engine, weights: Fitted) -> CompiledModule:
+        """Return this module with other weights in an engine that is beside the given one."""
         other = copy.copy(self)
-        other._gate, other._weights = Gate(engine.refit(chosen)), chosen
+        other._gate, other._weights = Gate(engine.refit(weights)), weights
         other._operator = EngineCall.of(self._interface, other)
         other._refitting = threading.Lock()
         return other

@@ -25,6 +25,7 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
+from trtcache.full_disk import room_for
 from trtcache.store.admission import Admission
 from trtcache.store.artifact import Draft, check_document
 from trtcache.store.entry import StoredContents, entry_of
@@ -243,10 +244,11 @@ class DiskStore:
 
         Raises:
             ReadOnlyError: the store cannot be written.
-            OSError: the directory cannot be made.
+            OSError: the directory cannot be made, or the disk is full, in the block too.
         """
         self._require_writable("store an entry")
-        with self._folders.inside("entries", digest[:2], make=True) as folder:
+        remedy = "make room with 'trtcache prune' or 'trtcache clean', or name a cache directory elsewhere"
+        with room_for(self.path(digest), remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
             yield folder / self.path(digest).name
 
     def _publish(self, draft: Draft, path: Path) -> ArtifactFile:
