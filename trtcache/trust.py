@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SECRET_PREFIX = "trtcache-secret"  # noqa: S105  # what a secret key's file begins with
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_BETWEEN = re.compile(r"[\s,]+")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _MODES = {"": None, "require": True, "off": False}
 
@@ -85,7 +86,7 @@ def parse_keys(text: str, where: str) -> tuple[PublicKey, ...]:
     Raises:
         SettingsError: one is no public key.
     """
-    return tuple(PublicKey.parse(one, where) for one in re.split(r"[\s,]+", text) if one)
+    return tuple(PublicKey.parse(one, where) for one in _BETWEEN.split(text) if one)
 
 
 def parse_mode(text: str, where: str) -> bool | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]|^\.")
+_LOG = re.compile(r"([^+]*)(?:\+([1-9][0-9]{0,8}))?\.jsonl")
 LIMIT_BYTES: Final = 4 << 20
 """When a log is full: with about 40,000 events."""
 
@@ -67,7 +69,7 @@ class EventLog:
         self.directory = folders.root / "events"
         self._clock_ns = clock_ns
         self._writable = writable
-        self._host = re.sub(r"[^A-Za-z0-9._-]|^\.", "_", host or os.uname().nodename)[:200]
+        self._host = _NO_NAME.sub("_", host or os.uname().nodename)[:200]
         self._limit_bytes = limit_bytes
         self._number: int | None = None
 
@@ -205,6 +207,6 @@ def numbers(directory: Path, host: str) -> list[int]:
     Raises:
         OSError: the directory cannot be read.
     """
-    pattern = re.compile(rf"{re.escape(host)}(?:\+([1-9][0-9]{{0,8}}))?\.jsonl")
     names = os.listdir(directory)  # noqa: PTH208  # names alone are wanted
-    return sorted(int(match[1] or 0) for name in names if (match := pattern.fullmatch(name)))
+    found = (match for name in names if (match := _LOG.fullmatch(name)))
+    return sorted(int(match[2] or 0) for match in found if match[1] == host)

@@ -26,6 +26,7 @@ _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This is the cache of trtcache: everything in it can be built again.
 # For what cache directory tags are, see https://bford.info/cachedir/
 """
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _IMMUTABLE = {"cramfs", "erofs", "iso9660", "romfs", "squashfs"}
 _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"} | _IMMUTABLE
 
@@ -143,7 +144,7 @@ def filesystem_type(path: Path) -> str:
         return found
     for line in table.splitlines():
         mount, _, source = line.partition(" - ")
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), mount.split(" ")[4])
+        point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), mount.split(" ")[4])
         below = where == point or where.startswith(point.rstrip("/") + "/")
         if below and len(point) >= len(best):
             best, found = point, source.split(" ")[0]
