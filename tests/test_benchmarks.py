@@ -1,0 +1,95 @@
+"""What measures: rounds that end in time, and a page of what was found."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks import engine_cache, report
+from benchmarks.effort import Effort
+from benchmarks.start_models import SUBJECTS as MODELS
+from benchmarks.start_page import MODELS as LABELS
+from benchmarks.subjects import SUBJECTS
+from benchmarks.timing import summarised
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize(("took_s", "budget_s", "rounds"), [(10, 1000, 5), (10, 25, 2), (10, 30, 3), (10, 1, 1)])
+def test_no_round_begins_that_would_end_too_late(took_s: float, budget_s: float, rounds: int) -> None:
+    """There are as many rounds as fit into the time, one at least, and no more than were asked for."""
+    clock = Clock()
+    effort = Effort.of(5, budget_s=budget_s, clock=clock)
+    turns = []
+    for turn in effort.turns():
+        turns.append(turn)
+        clock.now_s += took_s
+    assert turns == list(range(rounds))
+
+
+def test_a_caller_can_ask_for_fewer_rounds() -> None:
+    """The lesser of both numbers counts."""
+    effort = Effort.of(5, budget_s=1000)
+    assert list(effort.turns(2)) == [0, 1]
+    assert list(effort.turns(9)) == [0, 1, 2, 3, 4]
+
+
+def test_the_page_says_what_failed_and_keeps_the_rest() -> None:
+    """A subject without figures is named, one with figures has its command, its seconds and its number of samples."""
+    run: report.Run = {"began": "2026-01-01 00:00", "load": "0.1", "took_s": 30.0}
+    figures = summarised({"import_s": [0.001] * 9, "import_cache_s": [0.05] * 9, "install_bytes": [5e7]})
+    page = report.markdown(
+        {"machine": {"cores": "2"}, "runs": {"store": run, "footprint": run}, "subjects": {"footprint": figures}}
+    )
+    assert "## store\n\n**It failed in this run.**" in page
+    assert "| base install | 50 MB | under 60 MB | yes |" in page
+    assert "`make bench ONLY=footprint`: 30 s, begun at 2026-01-01 00:00 with a load of 0.1; 1 to 9 samples" in page
+    assert "All of this page took 1.0 minutes." in page
+
+
+def test_every_subject_can_be_measured_and_shown() -> None:
+    """The table's names are modules with both functions; models have one label each."""
+    for name in SUBJECTS:
+        module = import_module(f"benchmarks.{name}")
+        assert callable(module.measure), name
+        assert callable(module.section), name
+    assert list(MODELS) == list(LABELS)
+
+
+_CACHE = """
+from torch_tensorrt._Input import Input
+from torch_tensorrt.dynamo._settings import CompilationSettings, _SETTINGS_TO_BE_ENGINE_INVARIANT
+
+class DiskEngineCache:
+    def __init__(self, folder, size):
+        self.entries = {}
+    def insert(self, key, entry):
+        self.entries[key] = entry
+    def check(self, key):
+        return self.entries.get(key)
+"""
+
+
+def test_an_engine_cache_is_loaded_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is executed without torch_tensorrt, which is as much imported afterwards as before."""
+    before = {name for name in sys.modules if name.startswith("torch_tensorrt")}
+    (tmp_path / "cache.py").write_text(_CACHE)
+    monkeypatch.setattr(engine_cache, "_SOURCE", tmp_path / "cache.py")
+    actions = engine_cache.DiskEngineCache(tmp_path / "cache", b"plan").actions()
+    actions["put"]()
+    actions["get"]()
+    assert engine_cache.is_there()
+    assert {name for name in sys.modules if name.startswith("torch_tensorrt")} == before
