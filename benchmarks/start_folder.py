@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Inputs = tuple[torch.Tensor, ...]
 Figures = dict[str, float]
 
-TOLERANCE = 1e-4  # relative to the largest of the answers, which are not all of length 1
+TOLERANCE = {"cpu": 1e-4, "cuda": 1e-2}
+"""Relative to the largest of the answers, which are not all of length 1. On CUDA torch's convolutions are in TF32, whose
+products have 10 bits: 12 of them were off by 0.13 % of eager's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Folder:
         """
         expected = load_file(self.path / "expected.safetensors")["output"]
         difference = float((output - expected).abs().max() / expected.abs().max())
-        if not difference < TOLERANCE:
+        if not difference < TOLERANCE[device()]:
             raise SystemExit(f"the output is off by {difference:.1e}")
 
 

@@ -54,6 +54,7 @@ loader and `compile(path)` need no model, and ONNX Runtime's process has no torc
 compared with eager's.{note}
 """
 _CPU_NOTE = " On a CPU the artifacts that `torch.compile` saves have no compiled C++ in them: it compiles again."
+_CUDA_NOTE = " Convolutions are in TF32, as torch does by itself."
 _PLOT = "![Seconds from the start of a process to its first output, cold and warm](benchmarks-start.svg)\n"
 
 
@@ -82,7 +83,7 @@ def _text(figures: Figures, found: dict[str, str]) -> str:
         models=", ".join(sizes),
         device="CPU" if is_cpu else "CUDA",
         together=f", for {together} models together" if together > 1 else "",
-        note=_CPU_NOTE if is_cpu else "",
+        note=_CPU_NOTE if is_cpu else _CUDA_NOTE,
     )
 
 
