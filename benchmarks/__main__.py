@@ -75,7 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Measure; without --only, write docs/benchmarks.*")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUBJECTS)}; they are printed, not written")
     parser.add_argument("--renew", action="store_true", help="write them into the page that is there")
-    parser.add_argument("--device", default="cpu", help="what `start` runs on: cpu or cuda (default: cpu)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="what `start` runs on: (default: cpu)")
     parser.add_argument("--models", default="", help=f"what `start` starts: some of {','.join(MODELS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="rounds at the most (default: each subject's own)")
     parser.add_argument(
