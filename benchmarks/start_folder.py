@@ -18,8 +18,8 @@ Inputs = tuple[torch.Tensor, ...]
 Figures = dict[str, float]
 
 TOLERANCE = {"cpu": 1e-4, "cuda": 1e-2}
-"""Relative to the largest of the answers, which are not all of length 1. On CUDA torch's convolutions are in TF32: those
-of two programs with the same weights were 0.13 % apart."""
+"""Relative to the largest of the answers, which are not all of length 1. On CUDA convolutions are in TF32, and those of
+two of torch's programs with the same weights were 0.13 % apart."""
 
 
 @dataclass(frozen=True, slots=True)
