@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -110,7 +111,7 @@ class _Model:
             found = child(module, *arguments, environment=environment)
         except subprocess.CalledProcessError:  # its standard error has been shown; the others are worth having
             found = {"failed_count": 1.0}
-        sys.stderr.write(f"  {self.name}: {process}: {time.time() - began_s:.1f} s\n")
+        sys.stderr.write(f"  {self.name}: {process}: {time.time() - began_s:.1f} s {json.dumps(found)}\n")
         return found
 
 
