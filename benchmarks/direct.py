@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Promise, median, promised, seconds, table
+from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
@@ -33,16 +33,19 @@ def measure(_folder: Path, _effort: Effort) -> Samples:
     return gathered(figures)
 
 
-def _prefixed(name: str, taken: dict[str, float]) -> dict[str, float]:
+def _prefixed(name: str, taken: dict[str, list[float]]) -> dict[str, list[float]]:
     return {f"{name}.{figure}": value for figure, value in taken.items()}
 
 
 def section(figures: Figures) -> str:
     """Return the section of the page."""
+    parts = {"export_s": "an export", "recorded_s": "the same, recorded", "write_s": "the manifest, written after it"}
+    recording = [(words, span(figures[f"record.{part}"])) for part, words in parts.items()]
     looks = [_look(figures, name, words) for name, words in _looked()]
     return "\n".join(
         (
             _TEXT,
+            table(("MiniLM", "time"), recording),
             table(("model", "modules", "weights", "direct key", "check"), looks),
             promised(*_promises(figures)),
         )
@@ -56,7 +59,7 @@ def _looked() -> list[tuple[str, str]]:
 
 def _look(figures: Figures, name: str, words: str) -> tuple[str, ...]:
     size = f"{median(figures, f'{name}.weights_bytes') / 1e6:.0f} MB"
-    taken = (seconds(median(figures, f"{name}.{part}_s")) for part in ("key", "check"))
+    taken = (span(figures[f"{name}.{part}_s"]) for part in ("key", "check"))
     return words, f"{median(figures, f'{name}.modules_count'):.0f}", size, *taken
 
 

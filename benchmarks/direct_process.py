@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.timing import timed
+from benchmarks.timing import Samples, timed
 from trtcache.backends import registry
 from trtcache.direct.attributes import Describer
 from trtcache.direct.before import Before
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from trtcache.direct.manifest import Manifest
     from trtcache.direct.tree import Tree
 
-Figures = dict[str, float]
 Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -42,7 +40,7 @@ def bert(layers: str, width: str) -> Call:
     return model.eval(), (torch.ones(1, 16, dtype=torch.int64),)
 
 
-def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Figures:
+def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
     """Export in turn with and without a recording, and return what each takes, and what a manifest takes after it."""
     from trtcache.lowering.capture import export
 
@@ -53,19 +51,18 @@ def record(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Figures:
         _, recorded_s, write_s = _manifest(model, inputs)
         with_recording.append(recorded_s)
         written.append(write_s)
-    taken = {"export_s": plain, "recorded_s": with_recording, "write_s": written}
-    return {name: statistics.median(values) for name, values in taken.items()}
+    return {"export_s": plain, "recorded_s": with_recording, "write_s": written}
 
 
-def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Figures:
+def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
     """Return what a direct key takes, and a check."""
     manifest, _, _ = _manifest(model, inputs)
     keys = [timed(lambda: _key(model, inputs))[1] for _ in range(15)]
     tree = _tree(model, inputs)
     checks = [timed(lambda: check(manifest, tree))[1] for _ in range(15)]
     modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
-    figures = {"key_s": statistics.median(keys), "check_s": statistics.median(checks)}
-    return figures | {"modules_count": float(modules), "weights_bytes": float(size_bytes)}
+    counts = {"modules_count": [float(modules)], "weights_bytes": [float(size_bytes)]}
+    return {"key_s": keys, "check_s": checks} | counts
 
 
 def _tree(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Tree:
@@ -92,7 +89,7 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     return manifest, recorded_s, write_s
 
 
-WAYS: dict[str, Callable[..., Figures]] = {
+WAYS: dict[str, Callable[..., Samples]] = {
     "record": lambda: record(load_embedder(), tokenize()),
     "look": lambda: look(load_embedder(), tokenize()),
     "bert": lambda layers, width: look(*bert(layers, width)),

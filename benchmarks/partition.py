@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Promise, median, promised, seconds, table
+from benchmarks.report import Promise, median, promised, span, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def section(figures: Figures) -> str:
     ratio = median(figures, "build_ratio")
     kept = Promise("build by two processes, of one", f"{ratio:.2f}x", "at least 1.5x", ratio >= 1.5)
     rows = [
-        ("one after the other", f"{median(figures, 'one_s'):.1f} s", _call(figures, "one")),
-        ("two at once", f"{median(figures, 'two_s'):.1f} s", _call(figures, "two")),
+        ("one after the other", span(figures["one_s"]), _call(figures, "one")),
+        ("two at once", span(figures["two_s"]), _call(figures, "two")),
     ]
     return "\n".join([_PARTITION, table(("way", "build", "a call"), rows), promised(kept)])
 
@@ -60,4 +60,4 @@ def _call(figures: Figures, way: str) -> str:
     if f"run_{way}_s" not in figures:
         return ""
     took_s, one_s = median(figures, f"run_{way}_s"), median(figures, "run_one_s")
-    return f"{seconds(took_s)} ({one_s / took_s:.2f}x)"
+    return f"{span(figures[f'run_{way}_s'])}, {one_s / took_s:.2f}x"

@@ -87,6 +87,12 @@ def span(figure: Mapping[str, Any]) -> str:
     return seconds(middle) if least == most else f"{seconds(middle)} ({seconds(least)} to {seconds(most)})"
 
 
+def spread(figure: Mapping[str, Any], digits: int = 1) -> str:
+    """Return a median of plain numbers, with the least and the most of several."""
+    middle, least, most = (f"{figure[name]:.{digits}f}" for name in ("median", "least", "most"))
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
 def seconds(value_s: float) -> str:
     """Return seconds in the unit that suits them."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Promise, median, promised, table
+from benchmarks.report import Promise, median, promised, spread, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def section(figures: Figures) -> str:
         "two_runners": "two runners",
         "two_processes": "two processes, with the weights twice",
     }
-    rows = [(label, f"{median(figures, f'{way}_per_s_count'):.1f}") for way, label in ways.items()]
+    rows = [(label, spread(figures[f"{way}_per_s_count"])) for way, label in ways.items()]
     ratio, memory = median(figures, "runners_ratio"), median(figures, "memory_ratio")
     wrong, calls = median(figures, "wrong_count"), median(figures, "calls_count")
     kept = [

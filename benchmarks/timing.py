@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ def per_call_s(action: Callable[[], object], *, calls: int, batches: int = 15) -
     return samples
 
 
-def child(module: str, *args: str, environment: Mapping[str, str] | None = None) -> dict[str, float]:
+def child(module: str, *args: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a module in a new process and return the JSON object on its last line.
 
     Raises:
@@ -50,7 +50,7 @@ def child(module: str, *args: str, environment: Mapping[str, str] | None = None)
     if done.returncode != 0:
         sys.stderr.write(done.stderr)
         done.check_returncode()
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
@@ -75,12 +75,12 @@ def clean_environment(changes: Mapping[str, str] | None = None) -> dict[str, str
     return {"OMP_WAIT_POLICY": "passive"} | kept | dict(changes or {})
 
 
-def gathered(figures: Iterable[Mapping[str, float]]) -> Samples:
-    """Return the samples of figures that several processes reported."""
+def gathered(figures: Iterable[Mapping[str, float | list[float]]]) -> Samples:
+    """Return the samples of figures that several processes reported, one or several of each."""
     samples: Samples = {}
     for one in figures:
         for name, value in one.items():
-            samples.setdefault(name, []).append(value)
+            samples.setdefault(name, []).extend(value if isinstance(value, list) else [value])
     return samples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Promise, median, promised, seconds, table
+from benchmarks.report import Promise, median, promised, span, spread, table
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def section(figures: Figures) -> str:
         name, label = f"threads_{threads}_runners_{runners}", f"{threads} threads, {runners} runners"
         tuned, hand = (median(figures, f"{name}.{way}_median_s") for way in ("tune", "hand"))
         tuned_per_s, hand_per_s = (median(figures, f"{name}.{way}_per_s_count") for way in ("tune", "hand"))
-        rows.append((label, seconds(tuned), seconds(hand), f"{tuned_per_s:.1f}", f"{hand_per_s:.1f}"))
+        latencies = (span(figures[f"{name}.{way}_median_s"]) for way in ("tune", "hand"))
+        rates = (spread(figures[f"{name}.{way}_per_s_count"]) for way in ("tune", "hand"))
+        rows.append((label, *latencies, *rates))
         worst = max(abs(tuned / hand - 1), abs(tuned_per_s / hand_per_s - 1))
         kept.append(Promise(f"{label}, off by", f"{worst:.1%}", "at most 15 %", worst <= 0.15))
     header = ("", "latency, `tune`", "by hand", "calls in a second, `tune`", "by hand")
