@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from trtcache.lowering.shapes import Shapes
 from trtcache.lowering.sizes import Sizes
@@ -38,6 +39,16 @@ def test_a_size_that_is_one_more_gives_the_one_below() -> None:
     model = Calls(lambda _, x: x[1:].unsqueeze(1) * (x.shape[0] - 1))
     passes = (Sizes(), Shapes())
     keeps_its_promise(passes, model, torch.randn(8), dynamic=({0: steps + 1},), calls=[(torch.randn(12),)])
+
+
+def test_a_size_may_stand_before_what_it_is_made_of_now() -> None:
+    """Where an input has the size that was computed, nothing is left over of the way to it."""
+    batch = torch.export.Dim("batch", min=2, max=16)
+    model = Calls(lambda _, x, y: y[: 2 * x.shape[0] + 1].reshape(-1, 4).sum(1) + x.sum())
+    args, shapes = (torch.ones(3, 4), torch.ones(7, 4)), {"args": ({0: batch}, {0: 2 * batch + 1})}
+    text = trtcache.lower(model, args, dynamic_shapes=shapes, backend="aot_inductor").text
+    assert "sym_size" not in text
+    assert text.count("aten.") == 3
 
 
 def test_sizes_that_operators_make_stay() -> None:

@@ -28,6 +28,20 @@ def evaluate(written: Json, sizes: Mapping[int, int]) -> int | None:
     return _apply(str(written[0]), [value for value in values if value is not None])
 
 
+def affine(written: Json) -> tuple[int, int, int] | None:
+    """Return ``(n, a, b)`` for an expression that is ``a * s + b`` of the symbol ``n``; None for any other."""
+    match written:
+        case {"sym": int(number)}:
+            return number, 1, 0
+        case ["Mul", int(factor), inner] | ["Mul", inner, int(factor)]:
+            found = affine(inner)
+            return found and (found[0], factor * found[1], factor * found[2])
+        case ["Add", int(more), inner] | ["Add", inner, int(more)]:
+            found = affine(inner)
+            return found and (found[0], found[1], found[2] + more)
+    return None
+
+
 def _apply(head: str, values: list[int]) -> int | None:
     match head:
         case "Add":

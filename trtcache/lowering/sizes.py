@@ -52,7 +52,24 @@ class Sizes(Pass):
             if size is not None and size is not node:
                 _substitute(node, size)
                 modified = True
+        if modified:
+            _order(graph_module.graph)
         return PassResult(graph_module, modified)
+
+
+def _order(graph: fx.Graph) -> None:
+    """Put what sizes are made of before them: at the head of a graph one may stand before another that it uses now."""
+    done: set[fx.Node] = set()
+    for node in list(graph.nodes):
+        _put(node, done)
+
+
+def _put(node: fx.Node, done: set[fx.Node]) -> None:
+    for used in node.all_input_nodes:
+        if used not in done:
+            node.prepend(used)
+            _put(used, done)
+    done.add(node)
 
 
 def _substitute(node: fx.Node, size: fx.Node | int) -> None:

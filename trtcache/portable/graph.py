@@ -14,7 +14,7 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ProgramFileError
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.expressions import affine, evaluate
 from trtcache.portable.carrier import TOKEN, Carrier, signature_of
 from trtcache.portable.structure import without_classes
 from trtcache.tracing import ALONE
@@ -179,15 +179,12 @@ def _dim(number: int, least: int | None, most: int | None) -> Any:
 
 
 def _size(written: Json, dims: Sequence[Any]) -> Any:
-    """Return a size as torch.export takes it: a symbol, a multiple of one or more, or whatever torch finds."""
-    match written:
-        case {"sym": int(number)}:
-            return dims[number]
-        case ["Mul", int(factor), {"sym": int(number)}] | ["Mul", {"sym": int(number)}, int(factor)]:
-            return factor * dims[number]
-        case ["Add", int(more), {"sym": int(number)}] | ["Add", {"sym": int(number)}, int(more)]:
-            return dims[number] + more
-    return Dim.AUTO
+    """Return a size as torch.export takes it: ``a * s + b``, or whatever torch finds."""
+    number, factor, more = affine(written) or (0, 0, 0)
+    if factor <= 0:
+        return Dim.AUTO
+    scaled = dims[number] if factor == 1 else factor * dims[number]
+    return scaled + more if more else scaled
 
 
 def _mutates(outgoing: Outgoing) -> bool:

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from trtcache.errors import IncompatibleEngineError, InputError
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.expressions import affine, evaluate
 from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -
 
 
 def _bind(written: Json, size: Any, sizes: dict[int, Any]) -> None:
-    """Learn the symbol of ``c * s``, where only such a size has it."""
-    match written:
-        case ["Mul", int(factor), {"sym": int(number)}] | ["Mul", {"sym": int(number)}, int(factor)]:
-            sizes.setdefault(number, size // factor)
+    """Learn the symbol of ``a * s + b``, where only such a size has it."""
+    number, factor, more = affine(written) or (0, 0, 0)
+    if factor and number not in sizes:
+        sizes[number] = (size - more) // factor
 
 
 def _described(form: tuple[str, str, int]) -> str:
