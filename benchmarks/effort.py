@@ -23,12 +23,16 @@ class Effort:
         """Return the effort that begins now."""
         return cls(rounds, clock() + budget_s, clock)
 
+    def has(self, took_s: float) -> bool:
+        """Say whether there is time for what took so long."""
+        return self.clock() + took_s <= self.ends_s
+
     def turns(self, most: int | None = None) -> Iterator[int]:
         """Yield the number of each round, from 0: one at least, and at most so many."""
         took_s = 0.0
         for turn in range(self.rounds if most is None else min(self.rounds, most)):
             began_s = self.clock()
-            if turn and began_s + took_s > self.ends_s:
+            if turn and not self.has(took_s):
                 return
             yield turn
             took_s = self.clock() - began_s

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from benchmarks.subjects import SUBJECTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -55,7 +57,8 @@ class Promise:
 def markdown(document: Document) -> str:
     """Return the page: the machine, the section of each subject, and what all of them took."""
     machine = table(("machine", ""), document["machine"].items())
-    sections = [_section(name, run, document["subjects"].get(name)) for name, run in document["runs"].items()]
+    runs = {name: document["runs"][name] for name in SUBJECTS if name in document["runs"]}
+    sections = [_section(name, run, document["subjects"].get(name)) for name, run in runs.items()]
     total_s = sum(run["took_s"] for run in document["runs"].values())
     return "\n".join([_INTRODUCTION, machine, *sections, f"All of this page took {total_s / 60:.1f} minutes.\n"])
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.start_page import MODELS, section
+from benchmarks.start_page import MODELS, WAYS, section
 from benchmarks.timing import Samples, child, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     from benchmarks.effort import Effort
@@ -26,7 +25,7 @@ __all__ = ["measure", "section"]
 PROCESS, ONNXRUNTIME = "benchmarks.start_process", "benchmarks.start_onnxruntime"
 ROUNDS = 3
 FOCUS = {"minilm": ("torch_compile_warm", "raw", "direct")}
-"""Model -> ways that go on after those rounds, so that their medians are of as many as were asked for."""
+"""Model -> ways that take as many turns as were asked for, so that their medians are of at least so many."""
 CORES_FOR_A_MODEL = 4
 """As many as there are of these, so many models are prepared together, on 2 cores one after the other."""
 
@@ -34,31 +33,42 @@ Figures = dict[str, float]
 
 
 def measure(folder: Path, effort: Effort) -> Samples:
-    """Return figures as ``model.way.what``; a way that fails has ``failed_count`` and no other."""
+    """Return figures as ``model.way.what``; a way that fails has ``failed_count`` and no other.
+
+    Every model has a round; then they take turns while there is time.
+    """
     asked = os.environ.get("BENCHMARK_MODELS", "")
-    names = asked.split(",") if asked else list(MODELS)
-    together = max(1, len(os.sched_getaffinity(0)) // CORES_FOR_A_MODEL)
-    figures: list[Figures] = [
-        {"together_count": float(min(together, len(names))), "is_cuda_count": float(not _has_onnxruntime())}
-    ]
-    for first in range(0, len(names), together):
-        group = [_Model(name, folder / name) for name in names[first : first + together]]
-        with ThreadPoolExecutor(together) as pool:
-            for found in pool.map(lambda model: list(model.prepared()), group):
-                figures += found
-        for turn in effort.turns(None if FOCUS.keys() & {model.name for model in group} else ROUNDS):
-            figures += [one for model in group for one in model.round(turn)]
-        for model in group:
-            shutil.rmtree(model.folder)
+    models = [_Model(name, folder / name) for name in (asked.split(",") if asked else MODELS)]
+    together = min(len(models), max(1, len(os.sched_getaffinity(0)) // CORES_FOR_A_MODEL))
+    figures: list[Figures] = [{"together_count": float(together), "is_cuda_count": float(not _has_onnxruntime())}]
+    for first in range(0, len(models), together):
+        figures += _first_round(models[first : first + together], effort)
+    for turn in range(1, min(ROUNDS, effort.rounds)):
+        for model in models:
+            if effort.has(model.round_s[0]):
+                figures += model.round(turn, WAYS)
     return gathered(figures)
+
+
+def _first_round(models: list[_Model], effort: Effort) -> Iterator[Figures]:
+    """Prepare some models together and yield a round of each, and the further rounds of ways that have them."""
+    with ThreadPoolExecutor(len(models)) as pool:
+        for prepared in pool.map(lambda model: list(model.prepared()), models):
+            yield from prepared
+    for model in models:
+        yield from model.round(0, WAYS)
+        for turn in range(1, effort.rounds if model.name in FOCUS else 0):
+            if effort.has(0):
+                yield from model.round(turn, FOCUS[model.name])
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A model with the folder of its files and caches."""
+    """A model with the folder of its files and caches, and the seconds of its rounds."""
 
     name: str
     folder: Path
+    round_s: list[float] = field(default_factory=list)
 
     def prepared(self) -> Iterator[Figures]:
         """Prepare all ways, and yield what the cold ones took: one after the other; what is not measured, together."""
@@ -68,26 +78,28 @@ class _Model:
             yield self._named(way, self._taken(way, self._caches("shared")))
         unmeasured = ["program", "onnx"] if _has_onnxruntime() else ["program"]
         with ThreadPoolExecutor(len(unmeasured)) as pool:
-            for way, found in zip(
-                unmeasured, pool.map(lambda one: self._taken(one, self._caches("shared")), unmeasured), strict=True
-            ):
-                yield self._named(way, found)
+            done = pool.map(lambda way: self._named(way, self._taken(way, self._caches("shared"))), unmeasured)
+            yield from done
+        if _has_onnxruntime():  # on a CPU it compiles again: as slow as cold
+            yield self._named("mega_cache", self._taken("mega_cache", self._caches("mega")))
 
-    def round(self, turn: int) -> Iterator[Figures]:
-        """Yield what each way took in a new process."""
+    def round(self, turn: int, chosen: Container[str]) -> Iterator[Figures]:
+        """Yield what each of the chosen ways took in a new process."""
+        began_s = time.monotonic()
         for way, process, caches in self._ways(turn):
-            if turn < ROUNDS or way in FOCUS.get(self.name, ()):
+            if way in chosen:
                 yield self._named(way, self._taken(process, caches))
+        self.round_s.append(time.monotonic() - began_s)
 
     def _ways(self, turn: int) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Yield a way, how its process is called, and what caches that finds."""
         shared = self._caches("shared")
         hit = shared | {"TRTCACHE_FORBID_BUILD": "1"}
         yield "eager", "eager", shared
-        if turn == 0 or not _has_onnxruntime():  # on a CPU it compiles again: as slow as cold
-            yield "mega_cache", "mega_cache", self._caches(f"mega-{turn}")
         if _has_onnxruntime():
             yield "onnxruntime", "onnxruntime", shared
+        else:
+            yield "mega_cache", "mega_cache", self._caches(f"mega-{turn}")
         yield "slow", "compiled", hit | {"TRTCACHE_DIRECT": "off"}
         yield "file", "file", hit
         yield "torch_compile_warm", "torch_compile", shared

@@ -73,6 +73,8 @@ def onnx(model: torch.nn.Module, inputs: Inputs, folder: Folder) -> Figures:
     options.log_severity_level = 3
     names = [one.name for one in ort.InferenceSession(str(source), options).get_inputs()]
     given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+    for path in folder.path.glob("model.onnx*"):
+        path.unlink()
     np.savez(folder.path / "inputs.npz", **given)  # type: ignore[arg-type]  # its stubs take no mapping
     return {}
 
