@@ -26,7 +26,7 @@ def measure(folder: Path, effort: Effort) -> Samples:
     for model in MODELS:
         sys.stderr.write(f"  {model}: build\n")
         child(PROCESS, "build", model, str(folder), environment=shared)
-        for turn in range(min(effort.rounds, 3)):
+        for turn in effort.turns():
             for way in WAYS:
                 sys.stderr.write(f"  {model}: round {turn + 1}: {way}\n")
                 taken = child(PROCESS, way, model, str(folder), environment=shared | {"TRTCACHE_FORBID_BUILD": "1"})

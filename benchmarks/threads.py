@@ -19,7 +19,7 @@ PROCESS = "benchmarks.threads_process"
 def measure(folder: Path, effort: Effort) -> Samples:
     """Return the figures of a new process for each round; one and two runners take turns within it."""
     environment = {"TRTCACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
-    child(PROCESS, "throughput", environment=environment)
+    child(PROCESS, "build", environment=environment)
     figures = [child(PROCESS, "throughput", environment=environment) for _ in effort.turns()]
     for one in figures:
         one["runners_ratio"] = one["two_runners_per_s_count"] / one["one_runner_per_s_count"]

@@ -26,7 +26,14 @@ def main() -> None:
     if sys.argv[1] == "when_told":
         when_told()
     else:
-        print(json.dumps({"throughput": throughput, "memory": memory, "answers": answers}[sys.argv[1]]()))
+        ways = {"build": build, "throughput": throughput, "memory": memory, "answers": answers}
+        print(json.dumps(ways[sys.argv[1]]()))
+
+
+def build() -> dict[str, float]:
+    """Build the module whose throughput is measured by other processes."""
+    trtcache.compile(_model(WIDTH, DEPTH), (torch.randn(ROWS, WIDTH),))
+    return {}
 
 
 def throughput() -> dict[str, float]:
