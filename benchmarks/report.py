@@ -34,8 +34,8 @@ _INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench`; `benchmarks/` has one file per subject, `benchmarks.json` beside this file every sample. Times
-are medians, with the least and the most in brackets. Other work on the machine moves all of them; ratios within one run
-move little.
+are medians, with the least and the most in brackets where there are several; the end of each section says of how many,
+and how to make it again. Other work on the machine moves all of them; ratios within one run move little.
 """
 
 
