@@ -50,7 +50,7 @@ _TEXT = """\
 processes that took turns, with the least and the most in brackets; the last column says how many (what is cold was
 done once{together}). The whole process is Python, torch and its imports, the model, and what the way does; torch's
 loader and `compile(path)` need no model, and ONNX Runtime's process has no torch in it. The call runs from `compile`
-(or the loader) to the first output, when torch, trtcache, the model and its weights are there. Every output was
+(or the loader) to the first output, when torch, trtcache, the model and its weights are in memory. Every output was
 compared with eager's.{note}
 """
 _CPU_NOTE = " On a CPU the artifacts that `torch.compile` saves have no compiled C++ in them: it compiles again."
@@ -120,7 +120,8 @@ def _call_s(figures: Figures, name: str, way: str) -> float:
 
 def _spent(figures: Figures) -> str:
     """Return where a hit of MiniLM that exports spends its time."""
-    rows = [(label, span(figures[f"minilm.slow.{part}"])) for part, label in PARTS.items()]
+    found = {part: figures[f"minilm.slow.{part}"] for part in PARTS}
+    rows = [(PARTS[part], span(figure)) for part, figure in found.items() if figure["most"]]
     rows.append(("**without export and decompositions**", span(figures["minilm.slow.own_s"])))
     later = ", ".join(
         f"{label} {seconds(median(figures, f'minilm.{way}.later_s'))}"
