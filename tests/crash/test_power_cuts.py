@@ -25,7 +25,7 @@ pytestmark = pytest.mark.torture
 
 HERE = Path(__file__).parent
 CUT = ["first put", "second put", "put alone", "replace", "put that prunes", "copy up", "prune", "pin", "unpin"]
-CUT += ["rebuild index", "migrate index"]
+CUT += ["sync", "rebuild index", "migrate index"]
 UNSYNCED = "renamed unsynced"
 
 

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, HeaderSizeError
-from trtcache.store import artifact, reader, writer
+from trtcache.store import artifact, compression, reader, writer
 from trtcache.store.artifact import Draft, Header, contents_of, pays
 from trtcache.store.compression import zstd
 from trtcache.store.reader import ArtifactFile
@@ -288,6 +289,76 @@ def test_a_bomb_is_refused_before_it_is_decompressed(path: Path, frame: bytes, s
     replace_member(path, frame, size_bytes)
     assert reason_of(path) in {"member", "header"}
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 << 10
+
+
+def test_lack_of_memory_is_no_damage(tmp_path: Path) -> None:
+    """Wherever memory ends while an entry is decompressed, it is a miss that leaves the entry where it is."""
+    code = """
+        import resource, sys
+        from pathlib import Path
+        from trtcache import values
+        from trtcache.store.disk import DiskStore, Miss
+        from trtcache.values import CacheKey
+        values._THREADS = 1  # where there is no memory for a thread, Rust ends the process
+        store, key = DiskStore.open(sys.argv[1]), CacheKey.of("test", {})
+        content = b"".join(b"%d, " % number for number in range(2_500_000))  # more than 16 MB: a window of 8 MiB
+        store.put(key, {"artifact": content}, kind="test")
+        size_bytes = len(content)
+        del content
+        used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        said = set()
+        for more_bytes in range(0, size_bytes + (24 << 20), 1 << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (used_bytes + more_bytes, resource.RLIM_INFINITY))
+            found = store.get(key)
+            said.add(found.reason if isinstance(found, Miss) else found.outcome)
+            del found
+        print(*sorted(said), len(list(store.scan())), (store.root / "quarantine").exists())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), tmp_path / "cache"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "hit unreadable 1 False\n"
+    with pytest.raises(MemoryError, match="Allocation error"):
+        _without_memory()
+
+
+def _without_memory() -> None:
+    """Have zstd fail as it does where memory ends: by an error that it has for damage as well."""
+    with pytest.MonkeyPatch.context() as patched:
+        error = zstd.ZstdError("Unable to decompress Zstandard data: Allocation error : not enough memory")
+        patched.setattr(compression, "_fill", lambda *_: (_ for _ in ()).throw(error))
+        compression.decompress(zstd.compress(b"content"), 7)
+
+
+@pytest.mark.parametrize("written", [0, 1 << 20])
+def test_an_entry_that_is_nearly_all_a_hole_is_not_read_to_its_end(tmp_path: Path, written: int) -> None:
+    """A file of 1 TB costs nobody anything: verify and a copy refuse it, however well its header says its size."""
+    size_bytes = 1 << 40
+    path = tmp_path / "a"
+    header = write(path, {"stored": b"short"})
+    member = replace(header.members[0], size_bytes=size_bytes, stored_bytes=size_bytes)
+    forged = replace(header, members=(member,), file_bytes=member.end)
+    path.write_bytes(artifact.encode_front(forged, len(artifact.encode_header(forged))).ljust(member.offset, b"\0"))
+    with path.open("r+b") as file:
+        file.seek(member.offset)
+        file.write(os.urandom(written))
+        file.truncate(member.end)
+    opened = ArtifactFile(path)
+    for way in (opened.verify, lambda: opened.copy_to(-1)):
+        with pytest.raises(CorruptBlobError, match=r"bytes \d+ were ever written") as caught:
+            way()
+        assert caught.value.reason == "size"
+
+
+def test_a_large_entry_with_a_hole_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a copy by rsync --sparse leaves out is read as the zeros that it is."""
+    monkeypatch.setattr(reader, "SPARSE_FROM_BYTES", 1 << 20)
+    content = os.urandom(8 << 20) + bytes(1 << 18)
+    member = write(tmp_path / "a", {"stored": content}).members[0]
+    assert member.codec == "stored"
+    with (tmp_path / "a").open("r+b") as file:
+        file.truncate(member.offset + (8 << 20))
+        file.truncate(member.end)
+    ArtifactFile(tmp_path / "a").verify()
 
 
 def test_the_uncompressed_digest_is_checked(path: Path) -> None:

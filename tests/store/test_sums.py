@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from trtcache.store.catalog import counters, counters_since
 from trtcache.store.counters import Tally
 from trtcache.store.disk import DiskStore
-from trtcache.store.events import EventLog
+from trtcache.store.events import EventLog, log_name
 from trtcache.store.folders import Folders
 from trtcache.store.rows import INDEX_NAME
 from trtcache.store.sums import KEPT, read_sums, retire
@@ -42,6 +44,22 @@ def test_logs_are_bounded_and_no_event_is_lost(tmp_path: Path) -> None:
     assert max(sizes.values()) < 400
     assert counters(store) == {HITS: Tally(200, 200.0)}
     assert sum(one.counters[HITS].count for one in read_sums(tmp_path / "events")) > 150
+
+
+@pytest.mark.parametrize("forged", [(999_999_999,), (999_999_998, 999_999_999), (50, 60, 70, 80, 90)])
+def test_a_forged_number_does_not_end_the_rotation(tmp_path: Path, forged: tuple[int, ...]) -> None:
+    """A log of the highest number that there is, or of any that does not follow, is not written to."""
+    store = DiskStore.open(tmp_path)
+    hit(log_in(tmp_path), 10)
+    for number in forged:
+        (tmp_path / "events" / log_name("h", number)).touch()
+    for _ in range(40):
+        hit(log_in(tmp_path), 5)
+    sizes = {path.name: path.stat().st_size for path in store.events.logs()}
+    assert len(sizes) == KEPT + len(forged)
+    assert max(sizes.values()) < 700
+    assert all(sizes[log_name("h", number)] == 0 for number in forged)
+    assert counters(store) == {HITS: Tally(210, 210.0)}
 
 
 def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:

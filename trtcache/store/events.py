@@ -13,6 +13,7 @@ import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from trtcache.store.files import is_plain, make_permanent
@@ -202,11 +203,14 @@ def log_name(host: str, number: int) -> str:
 
 
 def numbers(directory: Path, host: str) -> list[int]:
-    """Return the numbers of a host's logs in a directory, lowest first.
+    """Return the numbers of a host's logs in a directory, lowest first, up to the first that is missing.
+
+    A member of a shared store can make a log of the highest number that there is, after which none could follow.
 
     Raises:
         OSError: the directory cannot be read.
     """
     names = os.listdir(directory)  # noqa: PTH208  # names alone are wanted
     found = (match for name in names if (match := _LOG.fullmatch(name)))
-    return sorted(int(match[2] or 0) for match in found if match[1] == host)
+    there = {int(match[2] or 0) for match in found if match[1] == host}
+    return [*takewhile(there.__contains__, count(min(there, default=0)))]

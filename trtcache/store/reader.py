@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from blake3 import blake3
 
 from trtcache.errors import CorruptBlobError
-from trtcache.store.artifact import PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
+from trtcache.store.artifact import MAX_RATIO, PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
 from trtcache.store.compression import decompress
 from trtcache.store.files import write_at
 from trtcache.values import hash_bytes
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Buffer: TypeAlias = "bytes | memoryview"
 
 MAP_FROM_BYTES = 1 << 20
+SPARSE_FROM_BYTES = 1 << 30
 _CHUNK_BYTES = 1 << 20
 _NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
 
@@ -96,8 +97,14 @@ class ArtifactFile:
 
         Raises:
             CorruptBlobError: a byte is wrong.
-            OSError: the file cannot be read.
+            OSError: the file cannot be read, or there is not enough memory for it.
         """
+        try:
+            return self._verified(member, mapped=mapped)
+        except MemoryError as error:
+            raise self._too_large() from error
+
+    def _verified(self, member: Member, *, mapped: bool) -> Buffer:
         large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
         data = self._map(member) if mapped and large else self._read(member.offset, member.stored_bytes)
         self._check_digest(data, member, member.stored_digest)
@@ -114,6 +121,7 @@ class ArtifactFile:
             CorruptBlobError: a byte is wrong.
             OSError: the file cannot be read.
         """
+        self._check_written()
         self.verify_stored()
         for member in self.header.members:
             if member.codec == "zstd":
@@ -138,11 +146,28 @@ class ArtifactFile:
         """Write the file's bytes, as they are, to the beginning of another.
 
         Raises:
-            CorruptBlobError: it is shorter than it was.
+            CorruptBlobError: it is shorter than it was, or nearly all of it is a hole.
             OSError: it cannot be read, or the other cannot be written.
         """
+        self._check_written()
         for offset in range(0, self.stat.st_size, _CHUNK_BYTES):
             write_at(fd, self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset)), offset)
+
+    def _check_written(self) -> None:
+        """Refuse a large file that is nearly all a hole, whatever its header says, before it is read to its end.
+
+        In a shared store any member can make one of any length at no cost, and reading 1 TB of zeros takes minutes.
+        """
+        size, place, written = self.stat.st_size, 0, 0
+        while place < size and size >= SPARSE_FROM_BYTES and written * MAX_RATIO < size:
+            try:
+                start = os.lseek(self._fd, place, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # a file system that knows no holes
+                    return
+                raise self._corrupt("size", f"of its {size} bytes {written} were ever written") from error
+            place = os.lseek(self._fd, start, os.SEEK_HOLE)
+            written += place - start
 
     def _check_gaps(self) -> None:
         for start, end in gaps(self.header, self.prelude):
@@ -168,7 +193,7 @@ class ArtifactFile:
         try:
             buffer = memoryview(bytearray(size))
         except MemoryError as error:
-            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(self.path)) from error
+            raise self._too_large() from error
         done = 0
         while done < size:
             count = os.preadv(self._fd, [buffer[done:]], offset + done)
@@ -176,6 +201,9 @@ class ArtifactFile:
                 raise self._corrupt("size", f"it ends at {offset + done}")
             done += count
         return buffer.toreadonly()
+
+    def _too_large(self) -> OSError:
+        return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(self.path))
 
     def _corrupt(self, reason: str, why: str) -> CorruptBlobError:
         return CorruptBlobError(str(self.path), reason, why)
