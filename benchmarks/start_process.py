@@ -136,7 +136,7 @@ def run(way: str, start: Start) -> Figures:
     output, first_s = timed(lambda: started.call().cpu())
     figures = {"call_s": ready_s + first_s, "process_s": process_s()}
     start.folder.check(output)
-    later_s = min(per_call_s(lambda: started.call().cpu(), calls=1, batches=5))
+    later_s = min(per_call_s(lambda: started.call().cpu(), calls=1, batches=3))
     return figures | {"later_s": later_s} | _parts(started.report, ready_s, first_s)
 
 
