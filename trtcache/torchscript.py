@@ -14,6 +14,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
+from trtcache.pt2.complaint import listening
 from trtcache.tracing import ALONE
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _ADVICE = {
     "while": _LOOP,
 }
 _OF_VALUES = "it needs values of tensors, which only a call has; leave it out, or give the part without it"
+_NOT_THESE = "it does not take these example inputs"
 _OTHERWISE = "give the torch.nn.Module that it was made from"
 
 
@@ -135,7 +137,7 @@ def converted(
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
     given = tuple(args), dict(kwargs or {})
-    with ALONE, torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    with ALONE, torch.no_grad(), listening("torch._subclasses.fake_tensor"):
         script = Script(model)
         try:
             script.run_without_values(*given)
@@ -168,11 +170,14 @@ def _explained(error: Exception) -> str:
     marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
     where = lines[marks[-1] - 1].strip() if marks else ""
     reasons = (line for line in lines[marks[-1] if marks else 0 :] if _REASON.match(line))
-    why = next(reasons, "it does not take these example inputs")
+    why = next(reasons, _NOT_THESE)
     told = f'at "{where}"' if where else "in code without source"
     if any(one in why for one in _VALUES):
         advice = _ADVICE.get(where.split(" ", 1)[0], _OF_VALUES)
         return f"{told}: {advice}"
+    if error.__cause__ is not None and why == _NOT_THESE:
+        said = _line(error.__cause__).rstrip(".")
+        return f"{told}: {why}: {said}; give such as it takes, with its sizes and dtypes"
     if isinstance(error, torch.jit.Error):
         return f"{told}: it raises {why.removeprefix('builtins.')} for these example inputs; give such as it takes"
     return f"{told}: {why}: {_OTHERWISE}"

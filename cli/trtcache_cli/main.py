@@ -170,7 +170,8 @@ def _run(args: Sequence[str] | None) -> int:
         return _fail(str(error), 1)
     except Exception as error:  # a defect of ours is one line too
         _logger.debug("the command failed", exc_info=True)
-        return _fail(f"unexpected {type(error).__name__}: {error}; TRTCACHE_LOG=cli shows where", 1)
+        first, *_ = str(error).strip().splitlines() or [""]
+        return _fail(f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where", 1)
     return code if isinstance(code, int) else 0
 
 

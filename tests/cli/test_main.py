@@ -140,6 +140,17 @@ def test_an_error_of_the_system_exits_with_1(run: Callable[..., Result], monkeyp
     assert done.err == "trtcache: error: [Errno 5] Input/output error: '/cache'\n"
 
 
+def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever C++ has put behind the first line of its message."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such kernel\nException raised from\nframe #0: 0x7f")
+
+    monkeypatch.setattr(main.cli, "main", fail)
+    expected = "trtcache: error: unexpected RuntimeError: no such kernel; TRTCACHE_LOG=cli shows where\n"
+    assert run("ls").err == expected
+
+
 def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
     """Ctrl-C says nothing more than the shell does."""
     put(1)

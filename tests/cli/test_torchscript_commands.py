@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,17 @@ class Picks(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor, times: int) -> torch.Tensor:
         return x[ids] * self.weight * times
+
+
+class Product(torch.nn.Module):
+    """Takes rows of four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
 
 
 @pytest.fixture
@@ -70,6 +82,22 @@ def test_each_argument_of_a_torchscript_file_needs_its_shape(
     ):
         done = run(command, file, "--backend", interpreter, *shapes)
         assert (done.code, message in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("command", ["build", "why", "lower", "tune", "export"])
+def test_a_wrong_shape_is_one_line(
+    run: Callable[..., Result], tmp_path: Path, command: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has torch's reason, and torch's own traceback is not printed."""
+    torch.jit.script(Product()).save(str(tmp_path / "product.pt"))
+    output = ("-o", tmp_path / "program.pt2") if command == "export" else ()
+    caplog.clear()
+    done = run(command, tmp_path / "product.pt", "--shape", "x=2x5", *output)
+    error = done.err.removeprefix("compiling product.pt, unless it is in the cache\n")
+    assert done.code == 1
+    said = 'Product cannot be exported: at "return x @ self.weight": .*5.*4.*; give such as it takes, with its sizes'
+    assert re.fullmatch(f"trtcache: error: {said}.*\n", error), error
+    assert not [one for one in caplog.records if one.name == "torch._subclasses.fake_tensor"]
 
 
 def test_a_program_has_sizes_of_its_own(run: Callable[..., Result], tmp_path: Path, interpreter: str) -> None:

@@ -26,9 +26,9 @@ class Complaint(logging.Filter):
 
 
 @contextmanager
-def listening() -> Iterator[Complaint]:
-    """Give what torch complains of meanwhile, without its warnings."""
-    theirs, complaint = logging.getLogger("torch.export"), Complaint()
+def listening(logger: str) -> Iterator[Complaint]:
+    """Give what one of torch's loggers complains of meanwhile, without warnings."""
+    theirs, complaint = logging.getLogger(logger), Complaint()
     theirs.addFilter(complaint)
     try:
         with warnings.catch_warnings():

@@ -193,7 +193,7 @@ class ProgramFile:
         self._file.seek(0)
         complaint = None
         try:
-            with ALONE, listening() as complaint:
+            with ALONE, listening("torch.export") as complaint:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
             log.debug("torch.export.load does not read %s", self.path, exc_info=True)
