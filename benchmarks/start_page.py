@@ -54,7 +54,7 @@ loader and `compile(path)` need no model, and ONNX Runtime's process has no torc
 compared with eager's.{note}
 """
 _CPU_NOTE = " On a CPU the artifacts that `torch.compile` saves have no compiled C++ in them: it compiles again."
-_CUDA_NOTE = " Convolutions are in TF32, as torch does by itself."
+_CUDA_NOTE = " TF32 is off."
 _PLOT = "![Seconds from the start of a process to its first output, cold and warm](benchmarks-start.svg)\n"
 
 
