@@ -98,10 +98,18 @@ def _has(figures: Figures, name: str, way: str) -> bool:
 
 
 def _row(figures: Figures, way: str, what: str, names: dict[str, str]) -> tuple[str, ...]:
-    """Return the cells of a way; a direct hit that was none says so."""
-    cells = (span(figures[f"{name}.{way}.{what}_s"]) if _has(figures, name, way) else "failed" for name in names)
+    """Return the cells of a way, and how many processes they are medians of."""
+    cells = (_cell(figures, name, way, what) for name in names)
     counts = sorted({len(figures[f"{name}.{way}.call_s"]["values"]) for name in names if _has(figures, name, way)})
     return WAYS[way], *cells, " or ".join(map(str, counts))
+
+
+def _cell(figures: Figures, name: str, way: str, what: str) -> str:
+    """Return a median with its spread; a direct hit that was none says so."""
+    if not _has(figures, name, way):
+        return "failed"
+    is_slow = way == "direct" and not figures.get(f"{name}.{way}.is_direct_count", {"least": 0})["least"]
+    return span(figures[f"{name}.{way}.{what}_s"]) + (", not direct" if is_slow else "")
 
 
 def _ratios(figures: Figures, way: str, names: dict[str, str]) -> tuple[str, ...]:
