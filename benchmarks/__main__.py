@@ -38,12 +38,14 @@ def main() -> None:
     ends_s = time.monotonic() + _WHOLE_S
     for name in sorted(chosen, key=lambda name: name in TAKES_THE_REST):
         measure(name, document, arguments, ends_s)
+    is_written = arguments.renew or not arguments.only
+    if is_written:
+        (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
     text = report.markdown(document)
     print(text)
-    if arguments.renew or not arguments.only:
+    if is_written:
         from benchmarks import plot  # what it needs is not there on a machine that only prints
 
-        (DOCS / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
         (DOCS / "benchmarks.md").write_text(text)
         plot.draw(document, DOCS)
     failed = [name for name in chosen if name not in document["subjects"]]
@@ -82,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Measure; without --only, write docs/benchmarks.*")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUBJECTS)}; they are printed, not written")
     parser.add_argument("--renew", action="store_true", help="write them into the page that is there")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="what `start` runs on: (default: cpu)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="what `start` runs on (default: cpu)")
     parser.add_argument("--models", default="", help=f"what `start` starts: some of {','.join(MODELS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="rounds at the most (default: each subject's own)")
     parser.add_argument(
