@@ -19,6 +19,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
         "trtcache.api",
         "trtcache.doors",
         "trtcache.compiling",
+        "trtcache.entries",
         "trtcache.supply",
         "trtcache.shortcut",
         "trtcache.pt2",

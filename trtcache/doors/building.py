@@ -15,7 +15,7 @@ from trtcache import logs
 from trtcache.api import program_of, timed
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
-from trtcache.compiling import entries_for, report_of
+from trtcache.entries import entries_for, report_of
 from trtcache.errors import PartitionError, SettingsError
 from trtcache.onnx.file import is_onnx
 from trtcache.partition.division import in_words

@@ -10,7 +10,7 @@ import torch
 
 from trtcache import logs
 from trtcache.backends import registry
-from trtcache.compiling import graph_of, requests_of
+from trtcache.entries import graph_of, requests_of
 from trtcache.errors import CanonicalizationError
 from trtcache.onnx.file import is_onnx
 from trtcache.request import Model, device_kind, lowered, opened, refuse_examples, request_of

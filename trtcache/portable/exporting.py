@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from trtcache import logs
 from trtcache.appearing import require_file
 from trtcache.cache import Cache
-from trtcache.compiling import entries_for, origin_of, report_of
+from trtcache.compiling import origin_of
 from trtcache.config import Config
+from trtcache.entries import entries_for, report_of
 from trtcache.portable.outgoing import of_module, of_request
 from trtcache.portable.parcels import check_way
 from trtcache.portable.retarget import retargeted

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, GRAPH
 from trtcache.building.rebuilt import Outside, rebuilt
-from trtcache.compiling import entry_for, origin_of
+from trtcache.compiling import origin_of
+from trtcache.entries import entry_for
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.lowering.capture import Role
 from trtcache.request import Request, keyed
