@@ -17,20 +17,13 @@ from typing import TYPE_CHECKING
 from trtcache import logs
 from trtcache.busy import Busy
 from trtcache.config import Config
-from trtcache.errors import (
-    BuildError,
-    BuildForbiddenError,
-    BusyError,
-    LockTimeoutError,
-    SettingsError,
-    StoreError,
-)
+from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
 from trtcache.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.quantities import parse_size
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.layers import BELOW, Layers
-from trtcache.user_folders import absolute
+from trtcache.user_folders import absolute, absolutes
 from trtcache.values import CacheKey
 from trtcache.waiting import taken
 from trtcache.wanted import Wanted
@@ -89,7 +82,7 @@ class Cache:
                 raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")
             self.config = replace(self.config, root=absolute(root, "cache"), lower=())
         if lower is not None:
-            self.config = replace(self.config, lower=_paths(lower))
+            self.config = replace(self.config, lower=absolutes(lower, "lower"))
         if copy_up is not None:
             self.config = replace(self.config, copy_up=bool(copy_up))
         if max_size is not None:
@@ -384,31 +377,15 @@ class Cache:
 
     def _tend(self, store: DiskStore, digest: str) -> None:
         """Give a new entry its index row and keep the store under its limit. A failure costs neither entry nor call."""
-        from trtcache.store.gc import prune_after_put  # a hit imports no SQLAlchemy
-        from trtcache.store.index import write_rows
-        from trtcache.store.record import Record
+        from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
+        from trtcache.store.gc import prune_after_put
 
         try:
-            record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
-            write_rows(store.index_root, put=[record])
+            add(store, digest)
             store.sweep()
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
             _logger.warning("the index of %s is left behind: %s", store.root, error)
-
-
-def _paths(found: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """Return the directories below.
-
-    Raises:
-        SettingsError: it is one path, or not all are paths.
-    """
-    if isinstance(found, (str, os.PathLike)):
-        raise SettingsError("lower", f"expected a list of directories, got {found!r}")
-    paths = tuple(found)
-    if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
-        raise SettingsError("lower", f"expected directories, got {wrong[0]!r}")
-    return tuple(absolute(one, "lower") for one in paths)
 
 
 def _word(error: Exception) -> str:

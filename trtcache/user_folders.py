@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path, user_config_path
 
 from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def cache_folder(name: str) -> Path:
@@ -46,3 +50,17 @@ def absolute(path: str | os.PathLike[str], where: str) -> Path:
     if not is_path:
         raise SettingsError(where, f"{str(path)!r} is no path: it has a zero in it")
     return found
+
+
+def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
+    """Return directories, each made absolute; ``where`` is the setting that has them.
+
+    Raises:
+        SettingsError: it is one path, or not all are paths.
+    """
+    if isinstance(found, (str, os.PathLike)):
+        raise SettingsError(where, f"expected a list of directories, got {found!r}")
+    paths = tuple(found)
+    if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
+        raise SettingsError(where, f"expected directories, got {wrong[0]!r}")
+    return tuple(absolute(one, where) for one in paths)

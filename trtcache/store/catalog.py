@@ -107,6 +107,19 @@ def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole
         _LOG.warning("%s", error)
 
 
+def add(store: DiskStore, digest: str) -> None:
+    """Give a new entry its row in the index.
+
+    Raises:
+        StoreError: the entry is gone or damaged, or the index cannot be written.
+        OSError: it cannot be read.
+    """
+    from trtcache.store.index import write_rows
+
+    record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
+    write_rows(store.index_root, put=[record])
+
+
 def refold(store: DiskStore, records: Iterable[Record]) -> None:
     """Write the times of last use of ``records`` into the index, so that they survive a copy of the files."""
     _mend(store, records, ())
