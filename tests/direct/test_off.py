@@ -108,7 +108,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a folder": (lambda: Calls(lambda _, x: x + len(os.getcwd())), "getcwd"),  # noqa: PTH109
     "a process": (lambda: Calls(lambda _, x: x + os.getpid() * 0), "getpid"),
     "another program": (lambda: Calls(lambda _, x: x + len(subprocess.run(["true"], check=True).args)), "calls"),
-    "a thread": (lambda: Calls(lambda _, x: threading.Thread(target=list).start() or x), "start_new_thread"),
+    "a thread": (lambda: Calls(lambda _, x: threading.Thread(target=list).start() or x), "calls"),
     "a socket": (lambda: Calls(lambda _, x: x + len(socket.gethostname())), "gethostname"),
     "all variables": (lambda: Calls(_many), "environment"),
     "evaluated code": (lambda: Calls(_evaluated), "eval"),

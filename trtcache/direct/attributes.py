@@ -61,14 +61,22 @@ class Describer:
         spaces: modules that were met as values, by name: code can read anything of them.
     """
 
-    def __init__(self, weights: Mapping[int, str] | None = None, modules: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        weights: Mapping[int, str] | None = None,
+        modules: Mapping[int, str] | None = None,
+        state: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
         """Begin with nothing seen.
 
         Args:
             weights: names of tensors that are described elsewhere, by identity.
             modules: paths of modules that are described elsewhere, by identity.
+            state: tensors that are described elsewhere, by name.
         """
-        self._weights, self._modules = weights or {}, modules or {}
+        self._weights, self._modules, self._state = weights or {}, modules or {}, state or {}
+        self._owners: dict[int, str] | None = None
+        self._memories: dict[int, int] = {}
         self._seen: dict[int, int] = {}
         self._kept: list[object] = []
         self._count = 0
@@ -80,6 +88,7 @@ class Describer:
         """Forget what was seen, but for classes: what comes next is described by itself."""
         self._seen.clear()
         self._kept.clear()
+        self._memories.clear()
         self._count = 0
 
     def of(self, value: Any) -> Json:
@@ -143,7 +152,7 @@ class Describer:
     def a_function(self, function: FunctionType) -> Json:
         """Describe a function: torch's and Python's by its name, another by all that it is made of."""
         code = function.__code__
-        name: list[Json] = [str(function.__module__), function.__qualname__]
+        name: list[Json] = [str(function.__module__), function.__qualname__, *called_otherwise(function)]
         if is_trusted(code.co_filename):
             inner = [str(function.__globals__.get("__name__")), code.co_qualname]
             if found(*inner) is function:
@@ -207,6 +216,13 @@ class Describer:
         """Return the name of a tensor that is described elsewhere."""
         return self._weights.get(id(tensor))
 
+    def memory(self, address: int) -> Json:
+        """Return what else lies in a tensor's or an array's memory: a weight, or the first value that was met."""
+        if self._owners is None:
+            strided = [(name, one) for name, one in self._state.items() if str(one.layout) == "torch.strided"]
+            self._owners = {one.untyped_storage()._cdata: name for name, one in reversed(strided)}
+        return self._owners.get(address) or self._memories.setdefault(address, len(self._memories))
+
     def module(self, module: torch.nn.Module) -> str | None:
         """Return the path of a module that is described elsewhere."""
         return self._modules.get(id(module))
@@ -234,9 +250,15 @@ def _of_object(kind: type) -> Callable[[Describer, Any], Json] | None:
 
 
 def _enum(self: Describer, value: enum.Enum) -> Json:
-    """Describe a member by its name, and by what else somebody has given it."""
+    """Describe a member by its name and value, and by what else somebody has given it."""
+    own = None if is_trusted_module(type(value).__module__) else self.of(value._value_)
     more = {name: one for name, one in vars(value).items() if name not in _OF_MEMBERS}
-    return ["enum", self.a_class(type(value)), value.name, *([self.pairs(more)] if more else [])]
+    return ["enum", self.a_class(type(value)), value.name, own, *([self.pairs(more)] if more else [])]
+
+
+def called_otherwise(value: FunctionType | type) -> list[Json]:
+    """Return the name of a class or a function, if its qualified name does not tell it."""
+    return [] if value.__qualname__.endswith(value.__name__) else [value.__name__]
 
 
 def is_module_object(value: object) -> bool:

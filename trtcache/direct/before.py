@@ -10,7 +10,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.attributes import UnstableError
 from trtcache.direct.codes import imported, reads
 from trtcache.direct.origin import is_trusted_module, module_of
 
@@ -34,7 +34,7 @@ class Before:
 
     def __init__(self, tree: Tree) -> None:
         """Look at the model's own classes."""
-        self._describer = Describer(tree.weights, tree.modules)
+        self._describer = tree.another()
         self._globals: dict[tuple[str, str], tuple[Any, Copy]] = {}
         self._classes: dict[type, dict[str, tuple[Any, Copy]]] = {}
         self._cached: dict[int, Json | UnstableError] = {}
@@ -49,7 +49,7 @@ class Before:
             for chain in (*read.chains, *((name,) for name in read.sets)):
                 self._chain(module, chain)
             for name, level, _ in read.imports:
-                self._all_of(sys.modules.get(imported(name, level, space)))
+                self.all_of(sys.modules.get(imported(name, level, space)))
 
     def _chain(self, module: ModuleType, chain: tuple[str, ...]) -> None:
         value: Any = module
@@ -61,9 +61,9 @@ class Before:
             if place not in self._globals:
                 self._globals[place] = (value, self._copy(value))
                 self._class(value if isinstance(value, type) else type(value))
-        self._all_of(value)
+        self.all_of(value)
 
-    def _all_of(self, module: Any) -> None:
+    def all_of(self, module: Any) -> None:
         """Look at all of a module that is handed on: what is read of it is in no code."""
         if isinstance(module, ModuleType) and not is_trusted_module(module.__name__):
             for name, value in list(vars(module).items()):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.classes import Looked, brief, class_parts, own_bases
 from trtcache.direct.files import changed_file
-from trtcache.direct.following import ABSENT
+from trtcache.direct.following import ABSENT, in_brief, read
 from trtcache.direct.origin import found
 from trtcache.direct.tree import digest_of
 
@@ -39,13 +40,8 @@ def check(manifest: Manifest, tree: Tree) -> None:
     Raises:
         DifferenceError: it is not.
     """
-    for name, value in manifest.environment.items():
-        if (now := os.environ.get(name)) != value:
-            raise DifferenceError(f"environment variable {name}: {value!r} -> {now!r}")
-    for module, was in manifest.files.items():
-        if why := changed_file(module, was):
-            raise DifferenceError(why)
-    describer = Describer(tree.weights, tree.modules)
+    _check_world(manifest, tree)
+    describer = tree.another()
     try:
         for place, digest in manifest.functions.items():
             _check_function(place, digest, describer)
@@ -55,6 +51,29 @@ def check(manifest: Manifest, tree: Tree) -> None:
             _check_class(one, tree, describer)
     except UnstableError as error:
         raise DifferenceError(str(error)) from None
+
+
+def _check_world(manifest: Manifest, tree: Tree) -> None:
+    for name, value in manifest.environment.items():
+        if (now := os.environ.get(name)) != value:
+            raise DifferenceError(f"environment variable {name}: {value!r} -> {now!r}")
+    for name in manifest.imports:
+        if name not in sys.modules:
+            _load(name, tree)
+    for module, was in manifest.files.items():
+        if why := changed_file(module, was):
+            raise DifferenceError(why)
+
+
+def _load(name: str, tree: Tree) -> None:
+    """Import what the model imports when it is called; what is in a manifest names modules of the model's own only."""
+    own = {cls.__module__.partition(".")[0] for cls in tree.classes}
+    if name.partition(".")[0] not in own:
+        raise DifferenceError(f"module {name} is not loaded")
+    try:
+        import_module(name)
+    except Exception as error:  # a module can raise anything
+        raise DifferenceError(f"module {name} cannot be imported ({type(error).__name__})") from error
 
 
 def _check_function(place: str, digest: str, describer: Describer) -> None:
@@ -67,12 +86,12 @@ def _check_module(name: str, was: OfModule, describer: Describer) -> None:
     module = sys.modules.get(name)
     if module is None:
         raise DifferenceError(f"module {name} is not loaded")
-    space, now = vars(module), []
+    now: list[Json] = []
     for one in was.names:
-        value: Any = space.get(one, ABSENT)
+        value: Any = read(module, one)
         describer.again()
         try:
-            now.append(value if value is ABSENT else describer.of(value))
+            now.append(value if value is ABSENT else in_brief(value) or describer.of(value))
         except UnstableError as error:
             raise error.below(f"global {one} of {name}") from None
     if digest_of(now).hex != was.digest:

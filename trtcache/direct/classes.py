@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.direct.attributes import PLAIN, Describer, UnstableError
+from trtcache.direct.attributes import PLAIN, Describer, UnstableError, called_otherwise
 from trtcache.direct.codes import within
 from trtcache.direct.origin import is_trusted, is_trusted_module
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BOOKKEEPING = frozenset(
     (
-        *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__match_args__"),
+        *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__"),
         *(
             "__module__",
             "__orig_bases__",
@@ -142,7 +142,7 @@ def class_parts(cls: type, looked: Looked, describer: Describer) -> Json:
         except UnstableError as error:
             raise error.below(place) from None
     return {
-        "bases": list(bases(cls)),
+        "bases": [*bases(cls), *called_otherwise(cls)],
         "meta": _meta(cls, describer),
         "attributes": written,
         "torch": _of_torch(cls, describer),
@@ -169,7 +169,7 @@ def brief(cls: type, describer: Describer) -> Json:
     for name, value in vars(cls).items():
         if name not in _BOOKKEEPING:
             written.append([name, describer.of(value)] if type(value) in SIMPLE else name)
-    return [*bases(cls), _meta(cls, describer), written]
+    return [*bases(cls), *called_otherwise(cls), _meta(cls, describer), written]
 
 
 def _meta(cls: type, describer: Describer) -> Json:
@@ -193,7 +193,7 @@ def _nested(cls: type, describer: Describer) -> Json:
     node = pytree.SUPPORTED_NODES.get(cls)
     if node is None or is_trusted_module(cls.__module__):
         return None
-    return [describer.of(node.flatten_fn), describer.of(node.unflatten_fn)]
+    return [describer.of(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
 
 
 def looked_at(cls: type, ran: Collection[int], read: Collection[str], describer: Describer) -> Looked:

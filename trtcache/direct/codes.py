@@ -19,6 +19,17 @@ _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _LOOKS_UP = frozenset({"getattr", "hasattr"})
 _BY_VALUES = frozenset({"vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"})
+_CONSTANTS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})  # 3.14 has the second for levels of relative imports
+_OF_CODE = (
+    *("__doc__", "__annotations__", "__abstractmethods__", "__subclasses__", "__globals__", "__closure__"),
+    *("co_firstlineno", "co_code", "co_lines", "co_filename", "f_locals", "f_back", "f_globals", "f_code", "gi_frame"),
+    *("tb_frame", "__hash__", "__builtins__", "__loader__", "__spec__", "__cached__", "__sizeof__"),
+)
+_OF_TENSORS = (
+    *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
+    *("untyped_storage", "storage", "is_leaf", "is_inference", "output_nr"),
+)
+_UNSEEN = frozenset((*_OF_CODE, *_OF_TENSORS))
 _CELLS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _SETS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 
@@ -58,6 +69,8 @@ class Reads:
         cells: variables of closures, its own or of those around it, that it sets.
         texts: what it could look up with ``getattr`` or ``hasattr``.
         by_values: whether it looks up names that are not in the code.
+        handed: those of the chains that it does not call at once.
+        unseen: names that it looks up of what nobody describes: of code itself, and of tensors beside their values.
     """
 
     chains: frozenset[tuple[str, ...]]
@@ -67,6 +80,8 @@ class Reads:
     cells: frozenset[str]
     texts: frozenset[str] = frozenset()
     by_values: bool = False
+    handed: frozenset[tuple[str, ...]] = frozenset()
+    unseen: frozenset[str] = frozenset()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -76,13 +91,35 @@ def reads(code: CodeType) -> Reads:
     texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
     return Reads(
         frozenset(_chains(instructions)),
-        frozenset(_imports(code, instructions)),
+        frozenset(_imports(instructions)),
         frozenset(str(one.argval) for one in instructions if one.opname in _SETS),
         frozenset(code.co_names) | texts,
         frozenset(str(one.argval) for one in instructions if one.opname in _CELLS),
         frozenset(texts) if _LOOKS_UP & set(code.co_names) else frozenset(),
         bool(_BY_VALUES & set(code.co_names)) or any(map(_is_by_value, _lookups(instructions))),
+        frozenset(chain for chain, is_called in _chains_called(instructions) if not is_called),
+        frozenset(_looked_up(instructions) & _UNSEEN),
     )
+
+
+def _looked_up(instructions: list[dis.Instruction]) -> set[str]:
+    """Return the attributes that are looked up of anything but torch's own modules."""
+    within_torch = {place for start, end in _spans(instructions) for place in range(start, end)}
+    return {
+        str(one.argval)
+        for place, one in enumerate(instructions)
+        if one.opname in _ATTRIBUTE and place not in within_torch
+    }
+
+
+def _spans(instructions: list[dis.Instruction]) -> Iterator[tuple[int, int]]:
+    """Yield where chains of attributes of ``torch`` are."""
+    for start, one in enumerate(instructions):
+        if one.opname in _GLOBAL and one.argval == "torch":
+            end = start + 1
+            while end < len(instructions) and instructions[end].opname in _ATTRIBUTE | _NOTHING:
+                end += 1
+            yield start, end
 
 
 def _lookups(instructions: list[dis.Instruction]) -> Iterator[list[dis.Instruction]]:
@@ -106,38 +143,43 @@ def _is_load(one: dis.Instruction) -> bool:
 
 
 def _chains(instructions: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
+    return (chain for chain, _ in _chains_called(instructions))
+
+
+def _chains_called(instructions: list[dis.Instruction]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield chains of names, each with whether what they lead to is called at once."""
     chain: tuple[str, ...] = ()
+    is_called = False
     for one in instructions:
         if chain and one.opname in _ATTRIBUTE:
-            chain = (*chain, str(one.argval))
+            chain, is_called = (*chain, str(one.argval)), _is_for_call(one)
         elif chain and one.opname not in _NOTHING:
-            yield chain
+            yield chain, is_called
             chain = ()
+        is_called = is_called or (one.opname == "PUSH_NULL" and bool(chain))
         if one.opname in _GLOBAL:
-            chain = (str(one.argval),)
+            chain, is_called = (str(one.argval),), _is_for_call(one)
     if chain:
-        yield chain
+        yield chain, is_called
 
 
-def _imports(code: CodeType, instructions: list[dis.Instruction]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    level = 0
+def _is_for_call(one: dis.Instruction) -> bool:
+    """Say whether a load makes ready for a call: the interpreter then leaves room for an object to bind to."""
+    return one.opname == "LOAD_METHOD" or "NULL" in one.argrepr
+
+
+def _imports(instructions: list[dis.Instruction]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yield what is imported, from how many levels above, and which names are taken of it.
+
+    ``import a.b as c`` takes ``b`` too, by the same operation, but has no list of names: all of it is at hand then.
+    """
+    constants: list[Any] = [None, None]
     for one in instructions:
-        if one.opname == "LOAD_CONST" and isinstance(one.argval, int):
-            level = one.argval
-        elif one.opname == "IMPORT_NAME":
-            yield str(one.argval), level, _taken(code, one.offset)
-
-
-def _taken(code: CodeType, offset: int) -> tuple[str, ...]:
-    """Return the names that an import statement takes."""
-    names: list[str] = []
-    for one in dis.get_instructions(code):
-        if one.offset <= offset or one.opname in {"STORE_FAST", "STORE_DEREF", "STORE_NAME", "EXTENDED_ARG"}:
-            continue
-        if one.opname != "IMPORT_FROM":
-            break
-        names.append(str(one.argval))
-    return tuple(names)
+        if one.opname == "IMPORT_NAME":
+            level, names = constants[-2:]
+            yield str(one.argval), level if isinstance(level, int) else 0, tuple(names or ())
+        elif one.opname in _CONSTANTS:
+            constants.append(one.argval)
 
 
 def within(code: CodeType) -> Iterator[CodeType]:

@@ -6,10 +6,10 @@ import builtins
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.attributes import UnstableError
 from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
 from trtcache.direct.codes import imported, reads, within
 from trtcache.direct.manifest import OfClass, OfModule
@@ -45,7 +45,7 @@ class Following:
     def __init__(self, seen: Recording, tree: Tree, before: Before) -> None:
         """Keep what was seen."""
         self._seen, self._tree, self._before = seen, tree, before
-        self._describer = Describer(tree.weights, tree.modules)
+        self._describer = tree.another()
         self._names = {name for code, _ in seen.ran.values() for name in reads(code).attributes}
         read = [reads(code) for code, _ in seen.ran.values()]
         self._texts = {name for one in read for name in one.texts}
@@ -61,6 +61,8 @@ class Following:
             UnstableError: something of it has no stable value, or cannot be found again.
         """
         for code, space in self._seen.ran.values():
+            if unseen := reads(code).unseen:
+                raise UnstableError(f"it looks at {min(unseen)}").below(code.co_qualname)
             self._read(code, space)
         classes, described = self._followed_classes()
         self._cover()
@@ -92,13 +94,13 @@ class Following:
         self._files.add(module.__name__)
         read = reads(code)
         for chain in sorted(read.chains):
-            self._chain(module, chain)
+            self._chain(module, chain, is_handed=chain in read.handed)
         for name, level, taken in sorted(read.imports):
             self._import(imported(name, level, space), taken, read.attributes)
         for name in read.sets:
             self._place(module, name)
 
-    def _chain(self, module: ModuleType, chain: tuple[str, ...]) -> None:
+    def _chain(self, module: ModuleType, chain: tuple[str, ...], *, is_handed: bool) -> None:
         value: Any = module
         for step in chain:
             if not isinstance(value, ModuleType):
@@ -108,6 +110,8 @@ class Following:
             value = self._place(value, step)
         if isinstance(value, ModuleType):
             self._escaped(value, self._names)
+        elif is_handed and type(value) is BuiltinFunctionType:
+            self._describer.of(value)
 
     def _escaped(self, module: ModuleType, names: frozenset[str] | set[str]) -> None:
         """Note all that could be read of a module that was handed on."""
@@ -129,7 +133,8 @@ class Following:
             return
         self._files.add(name)
         for one in taken:
-            self._place(module, one)
+            if isinstance(inner := self._place(module, one), ModuleType):
+                self._escaped(inner, attributes)
         if not taken:
             steps = name.split(".")
             for count in range(1, len(steps) + 1):
@@ -141,7 +146,7 @@ class Following:
         if sys.modules.get(label) is not module:
             raise UnstableError("a module that cannot be found by its name").below(label)
         places = self._places.setdefault(label, {})
-        value = vars(module).get(name, ABSENT)
+        value = read(module, name)
         if value is ABSENT and module is not builtins and hasattr(builtins, name):
             places.setdefault(name, ABSENT)
             return self._place(builtins, name)
@@ -154,6 +159,8 @@ class Following:
             raise UnstableError("the export changes it, or nobody looked before").below(f"global {name} of {module}")
         if value is ABSENT:
             return list(ABSENT)
+        if (named := in_brief(value)) is not None:
+            return named
         written = self._before.cached(value)
         if isinstance(written, UnstableError):
             raise UnstableError(written.what).below(f"global {name} of {module}")
@@ -245,6 +252,19 @@ class Following:
             ran = [code for code in within(function.__code__) if id(code) in self._seen.ran]
             if {name for code in ran for name in reads(code).cells} & set(function.__code__.co_freevars):
                 raise UnstableError("it sets a variable of its closure").below(function.__qualname__)
+
+
+def read(module: ModuleType, name: str) -> Any:
+    """Return what a module has under a name, also if it is of a kind of its own, as torch's configurations are."""
+    value = vars(module).get(name, ABSENT)
+    return getattr(module, name, ABSENT) if value is ABSENT and type(module) is not ModuleType else value
+
+
+def in_brief(value: Any) -> Json:
+    """Describe a function in C by its name where code names it: what it asks is seen if it is called."""
+    if type(value) is not BuiltinFunctionType or not (value.__self__ is None or isinstance(value.__self__, ModuleType)):
+        return None
+    return ["builtin", str(value.__module__), value.__qualname__]
 
 
 def _content(cell: Any) -> Any:

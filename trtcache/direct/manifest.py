@@ -73,6 +73,7 @@ class Manifest:
         modules: globals that were read, by module.
         functions: code of functions that nothing else leads to, by module and name.
         environment: variables that the model asked for.
+        imports: modules of the model's own that it imports when it is called.
         took_s: seconds that exporting took.
         why: why there was none before.
     """
@@ -86,6 +87,7 @@ class Manifest:
     modules: Mapping[str, OfModule]
     functions: Mapping[str, str]
     environment: Mapping[str, str | None]
+    imports: tuple[str, ...] = ()
     took_s: float = 0.0
     why: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -114,6 +116,7 @@ class Manifest:
                 },
                 functions=dict(written["functions"]),
                 environment=dict(written["environment"]),
+                imports=_texts(written["imports"]),
                 took_s=float(written["took_s"]),
                 why=str(written["why"]),
             )

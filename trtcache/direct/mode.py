@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct import manifest as manifests
-from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.attributes import UnstableError
 from trtcache.direct.checking import DifferenceError, check
 from trtcache.direct.manifest import DETAILS, KIND, MEMBER, Manifest
 from trtcache.direct.sampling import Sample, is_sampled
@@ -85,7 +85,7 @@ class Attempt:
         args, kwargs, dynamic_shapes = self._examples
         try:
             self._tree = described(self._model, tuple(args), kwargs or {}, dynamic_shapes)
-            around: Any = surroundings(Describer(self._tree.weights, self._tree.modules))
+            around: Any = surroundings(self._tree.another())
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
             return

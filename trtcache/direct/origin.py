@@ -22,7 +22,7 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 _OURS = str(Path(__file__).parents[1]) + os.sep
 
-TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
+TORCH, PYTHON, ASKING, NEEDED, MODEL = "torch", "python", "asking", "needed", "model"
 
 
 @functools.lru_cache(maxsize=8192)

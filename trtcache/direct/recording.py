@@ -8,6 +8,7 @@ which ``sys.setprofile`` is built there; one way for all versions is one way to 
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import random
@@ -19,46 +20,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.direct import origin
+from trtcache.direct.codes import imported
+from trtcache.direct.outside import asks, is_asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType
+    from types import CodeType, FrameType, ModuleType
 
     from trtcache.direct.before import Before
 
 log = logging.getLogger(__name__)
 
-_CLOCKS = frozenset(
-    (
-        *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"),
-        *("process_time_ns", "thread_time", "localtime", "gmtime", "now", "utcnow", "today", "urandom", "getrandom"),
-        *(
-            "random",
-            "getrandbits",
-            "seed",
-            "getpid",
-            "getppid",
-            "gethostname",
-            "getuid",
-            "uname",
-            "getcwd",
-            "getloadavg",
-        ),
-    )
-)
-_OUTSIDE = frozenset(
-    (
-        *("open", "open_code", "stat", "lstat", "listdir", "scandir", "access", "readlink", "read", "fork", "system"),
-        *("socket", "connect", "input", "fork_exec", "start_new_thread", "getenv", "_getframe", "exec", "eval"),
-        *("fromfile", "from_file", "getcontext", "clock_gettime", "clock_gettime_ns", "strftime", "ctime", "times"),
-        *("cpu_count", "sched_getaffinity", "getrusage", "localeconv", "setlocale"),
-        *("globals", "compile", "initial_seed", "get_rng_state", "default_rng", "get_referrers", "get_objects"),
-    )
-)
-_ASKS = _CLOCKS | _OUTSIDE
 _DYNAMO = "_dynamo/symbolic_convert.py"
 _SILENT = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: none of the types that CPython calls built in has it
 _C_OF_PYTHON = frozenset({None, "builtins"})
 
 
@@ -68,6 +44,7 @@ class Recording:
     Attributes:
         ran: the model's own code that ran, with the globals that it had, by identity.
         asked: environment variables that were asked for, with what they were.
+        imported: the model's own modules that were imported first, in order.
         why_not: why what was seen does not tell all.
     """
 
@@ -76,6 +53,7 @@ class Recording:
         self._before = before
         self.ran: dict[int, tuple[CodeType, dict[str, Any]]] = {}
         self.asked: dict[str, str | None] = {}
+        self.imported: dict[str, None] = {}
         self.why_not: str = ""
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._is_on = False
@@ -120,6 +98,13 @@ class Recording:
         finally:
             self.on()
 
+    def note_import(self, names: list[str]) -> None:
+        """Look at modules that were just imported: their code has run as it does in a process that has them already."""
+        for name in names:
+            if name in sys.modules and not origin.is_trusted_module(name):
+                self.imported[name] = None
+                self._before.all_of(sys.modules[name])
+
     def _told(self, frame: FrameType, event: str, argument: Any) -> None:
         try:
             self._note(frame, event, argument)
@@ -136,6 +121,9 @@ class Recording:
                 self.refuse("it imports a module by a name that is no part of its code")
             if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
+            if kind == origin.ASKING and self._is_for_model(frame.f_back):
+                module = frame.f_globals.get("__name__")
+                self.refuse(f"{_asker(self._kinds, frame)} calls {module}.{code.co_qualname}")
         elif event == "c_call" and kind != origin.TORCH:
             self._c_call(frame, kind, argument)
 
@@ -145,6 +133,8 @@ class Recording:
         if kind == origin.MODEL and code.co_filename.startswith("<"):
             name = str(frame.f_globals.get("__name__"))
             kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
+        elif kind == origin.PYTHON and is_asking(str(frame.f_globals.get("__name__")), code.co_name):
+            kind = origin.ASKING
         self._kinds[id(code)] = (code, kind)
         if code.co_filename.endswith(_DYNAMO):
             self.refuse("torch._dynamo traces a part of it, whose code does not run")
@@ -160,21 +150,18 @@ class Recording:
                 self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.refuse(f"a function of a C extension ran ({function.__qualname__})")
-        if function.__name__ in _ASKS and self._asks(frame, function):
+        if asks(function, by_model=kind == origin.MODEL) and self._is_for_model(frame):
             self.refuse(f"{_asker(self._kinds, frame)} calls {function.__qualname__}")
 
-    def _asks(self, frame: FrameType | None, function: Any) -> bool:
-        """Say whether it was the model that asked, by itself or through Python's library."""
-        owner = function.__self__
-        if function.__name__ in {"read", "open", "compile", "seed", "random"} and not _matters(owner, function):
-            return False
+    def _is_for_model(self, frame: FrameType | None) -> bool:
+        """Say whether it is the model that calls, by itself or through Python's library."""
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
             if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
             known = self._kinds.get(id(frame.f_code))
             kind = self._kind(frame) if known is None else known[1]
-            if kind != origin.PYTHON:
+            if kind not in {origin.PYTHON, origin.ASKING}:
                 return kind == origin.MODEL
             frame = frame.f_back
         return False
@@ -184,16 +171,12 @@ def _is_known(function: Any) -> bool:
     """Say whether a method in C is of torch's or Python's objects."""
     owner = function.__self__
     kind = owner if isinstance(owner, type) else type(owner)
-    return origin.is_trusted_module(kind.__module__) or any(
-        origin.is_trusted_module(one.__module__) and function.__name__ in vars(one) for one in kind.__mro__
-    )
+    return any(_is_own(one) and (one is kind or function.__name__ in vars(one)) for one in kind.__mro__)
 
 
-def _matters(owner: Any, function: Any) -> bool:
-    """Say whether a call of a common name is one of those that ask."""
-    if function.__name__ == "compile":
-        return getattr(owner, "__name__", "") == "builtins"
-    return isinstance(owner, random.Random) or getattr(owner, "__name__", "") in {"io", "posix", "time", "_random"}
+def _is_own(kind: type) -> bool:
+    """Say whether a type is torch's or Python's: one of an extension in Rust can say that it is of ``builtins``."""
+    return origin.is_trusted_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & _HEAP)
 
 
 def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
@@ -220,7 +203,7 @@ def recorded(before: Before) -> Iterator[Recording]:
         yield seen
         return
     drawn = _draws()
-    with _around_modules(seen), _around_operators(seen), _environment(seen):
+    with _around_modules(seen), _around_operators(seen), _around_imports(seen), _environment(seen):
         yield seen
     if _draws() != drawn:
         seen.refuse("random numbers were drawn")
@@ -275,6 +258,30 @@ def _around_operators(seen: Recording) -> Iterator[None]:
         return dispatched
 
     with _replaced(mode, "__torch_dispatch__", made):
+        yield
+
+
+@contextmanager
+def _around_imports(seen: Recording) -> Iterator[None]:
+    """Have it told of which modules the model imports, and of nothing that runs in them meanwhile."""
+
+    def made(import_: Any) -> Any:
+        def importing(
+            name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0
+        ) -> ModuleType:
+            full = imported(name, level, globals_ or {})
+            names = [one for one in (full, *(f"{full}.{one}" for one in fromlist or ())) if one not in sys.modules]
+            if not names:
+                found: ModuleType = import_(name, globals_, locals_, fromlist, level)
+                return found
+            with seen.outside():
+                found = import_(name, globals_, locals_, fromlist, level)
+            seen.note_import(names)
+            return found
+
+        return importing
+
+    with _replaced(builtins, "__import__", made):
         yield
 
 

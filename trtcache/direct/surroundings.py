@@ -6,8 +6,9 @@ import functools
 import marshal
 import os
 import sys
+import warnings
 from operator import attrgetter
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,17 +28,25 @@ _FLAGS = (
     *("backends.cudnn.allow_tf32", "backends.cuda.matmul.allow_tf32", "backends.mkldnn.enabled"),
     *("backends.mkldnn.deterministic", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
     *("backends.quantized.engine", "utils.deterministic.fill_uninitialized_memory"),
+    *(f"backends.cuda.matmul.allow_{one}_reduced_precision_reduction" for one in ("fp16", "bf16")),
+    "backends.cuda.matmul.allow_fp16_accumulation",
 )
 _ASKED = (
     *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
     *("get_float32_matmul_precision", "is_autocast_cache_enabled", "get_num_threads", "is_anomaly_enabled"),
-    *("backends.mha.get_fastpath_enabled", "get_num_interop_threads"),
+    *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
+    *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._is_fwd_grad_enabled"),
+    *("_C._is_view_replay_enabled", "distributed.is_available", "distributed.is_initialized"),
 )
 _CONFIGURATIONS = ("torch._dynamo.config", "torch.fx.experimental._config", "torch._functorch.config")
 _PREFIXES = ("PYTORCH", "TORCH")
 _OF_BUILDS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
 _VALUES = frozenset({bool, int, float, str})
 _WRITTEN_AT = attrgetter("__code__.co_qualname", "__code__.co_firstlineno")
+_DECIMAL = [28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0]
+_DECIMAL += [f"<class 'decimal.{one}'>" for one in ("DivisionByZero", "InvalidOperation", "Overflow")]
+_WRAPPER = "_disable_dynamo.<locals>.inner"
+_IN_C = frozenset({BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType})
 _PATCHED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch.ops", "torch._C._nn")
 
 
@@ -52,7 +61,8 @@ def surroundings(describer: Describer) -> dict[str, Json]:
     said |= {name: str(_called(name)) for name in _ASKED}
     said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
     said |= {"python": [sys.version, sys.flags.optimize], "environment": _environment(os.environ)}
-    said["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
+    said["numbers"] = list(_numbers())
+    said["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
     said["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
     said["configuration"] = {name: list(_changed(name, describer)) for name in _CONFIGURATIONS}
     said["hooks"] = describer.of([value for _, value in sorted(_hooks())])
@@ -92,6 +102,19 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Json]:
     return {name: environ[name] for name in sorted(names)}
 
 
+def _numbers() -> Iterator[Json]:
+    """Yield how NumPy calculates and writes numbers, and ``decimal`` if that is not as at first: no call says it."""
+    numpy, known = sys.modules.get("numpy"), sys.modules.get("decimal")
+    if numpy is not None:
+        yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions())]
+    if known is not None:
+        now = known.getcontext()
+        traps = [one for one, is_on in now.traps.items() if is_on]
+        said = [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *sorted(map(str, traps))]
+        if said != _DECIMAL:
+            yield said
+
+
 def _changed(name: str, describer: Describer) -> Iterator[Json]:
     """Yield the options of a configuration that this process has set; of one not imported nobody has."""
     entries: Mapping[str, Any] = getattr(sys.modules.get(name), "_config", {})
@@ -110,16 +133,23 @@ def _hooks() -> Iterator[tuple[str, object]]:
             yield name, value
 
 
+def _inner(function: FunctionType) -> FunctionType:
+    """Return what torch._dynamo has wrapped when it was imported, as ``torch.manual_seed``: the function itself."""
+    inner = getattr(function, "__wrapped__", function) if is_trusted(function.__code__.co_filename) else function
+    return inner if type(inner) is FunctionType else function
+
+
 def _functions() -> Json:
     """Return a digest of which function of torch is at which of its places: they can be exchanged, too."""
     found: list[object] = []
     for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
         for name, value in vars(owner).items():
             kind = type(value)
-            if kind is BuiltinFunctionType:
+            if kind in _IN_C:
                 found.append((name, value.__qualname__))
             elif kind is FunctionType:
-                found.append((name, *_WRITTEN_AT(value)))
+                written = _WRITTEN_AT(value)
+                found.append((name, *(written if written[0] != _WRAPPER else _WRITTEN_AT(_inner(value)))))
             elif kind in _VALUES:
                 found.append((name, value))
             elif kind is functools.partial or not is_trusted_module(kind.__module__):

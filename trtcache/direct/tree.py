@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
+_FLAT = frozenset({"_flat_weights", "_flat_weight_refs"})
 _APART = frozenset({"_modules", "_parameters", "_buffers", "training"})
 
 as_text = json.JSONEncoder(separators=(",", ":"), sort_keys=False, ensure_ascii=True).encode
@@ -71,6 +73,10 @@ class Tree:
         now = _Writer(describer, self.modules).tree(self.model)
         return None if as_text(now) == as_text(self.parts["model"]) else now
 
+    def another(self) -> Describer:
+        """Return a describer that knows the model's weights and modules, and has met nothing."""
+        return Describer(self.weights, self.modules, self.state)
+
     @property
     def device(self) -> torch.device:
         """The one CUDA device that its tensors are on, or the CPU.
@@ -99,7 +105,7 @@ def described(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
             if one is not None:
                 state[f"{path}.{name}" if path else name] = one
                 weights.setdefault(id(one), f"{path}.{name}" if path else name)
-    describer = Describer(weights, modules)
+    describer = Describer(weights, modules, state)
     parts: dict[str, Json] = {"model": _Writer(describer, modules).tree(model)}
     parts["layers"] = _layers(describer, model, modules)
     parts["inputs"] = _inputs(describer, args, kwargs, state)
@@ -174,7 +180,7 @@ class _Writer:
                 found[f".{name}"] = value
                 continue
             try:
-                found[f".{name}"] = describer.of(value)
+                found[f".{name}"] = self._flat(value) if name in _FLAT else describer.of(value)
             except UnstableError as error:
                 raise error.below(name) from None
         found |= self._beside(module)
@@ -187,6 +193,12 @@ class _Writer:
                 written = [written, self._content(name, one)]
             found[f"buffer {name}"] = written
         return found
+
+    def _flat(self, value: Any) -> Json:
+        """Describe a list in which torch's recurrent layers have their weights once more, which torch.export knows."""
+        tensors = [one() if isinstance(one, weakref.ref) else one for one in value]
+        names: list[Json] = [None if one is None else self._describer.weight(one) for one in tensors]
+        return self._describer.of(value) if None in names else names
 
     def _beside(self, module: torch.nn.Module) -> dict[str, Json]:
         """Describe what a module holds in slots."""

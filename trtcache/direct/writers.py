@@ -23,6 +23,7 @@ import torch
 from trtcache.direct.attributes import Describer, UnstableError, is_module_object
 from trtcache.direct.codes import code_digest
 from trtcache.direct.origin import is_trusted
+from trtcache.direct.outside import asks
 from trtcache.lowering.contents import Content
 from trtcache.values import hash_bytes
 
@@ -95,11 +96,17 @@ def _method(self: Describer, value: types.MethodType) -> Json:
 
 
 def _builtin(self: Describer, value: Any) -> Json:
+    if asks(value):
+        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
     owner = value.__self__
     whose: Json = None
     if owner is not None and not isinstance(owner, types.ModuleType):
         whose = self.of(owner) if type(owner).__name__ != "PyCapsule" else None
     return ["builtin", str(value.__module__), value.__qualname__, whose]
+
+
+def _property(self: Describer, value: property) -> Json:
+    return ["property", self.of(value.fget), self.of(value.fset), self.of(value.fdel)]
 
 
 def _slot(self: Describer, value: Any) -> Json:
@@ -119,7 +126,7 @@ def _module(self: Describer, value: types.ModuleType) -> Json:
 
 
 def _logger(self: Describer, value: logging.Logger) -> Json:  # noqa: ARG001
-    return ["logger", value.name, value.getEffectiveLevel(), value.disabled]
+    return ["logger", value.name, value.getEffectiveLevel(), value.disabled, value.manager.disable]
 
 
 def _context(self: Describer, value: contextvars.ContextVar[Any]) -> Json:
@@ -160,11 +167,12 @@ def _size(self: Describer, value: torch.Size) -> Json:
 def tensor(self: Describer, value: torch.Tensor) -> Json:
     """Describe a tensor: one of the model's weights by its name, another by its content."""
     name = self.weight(value)
-    if name is not None:
-        return ["weight", name]
     if value.layout != torch.strided or value.device.type == "meta" or type(value).__torch_dispatch__ is not _PLAIN:
         raise UnstableError("a tensor without values or strides")
-    return self.once(value) or ["tensor", *like(value), Content.of(value).digest, *_marks(self, value)]
+    if name is not None:  # outside of its own place it is a constant to torch.export, with its values
+        return ["weight", name, Content.of(value).digest]
+    whose = self.memory(value.untyped_storage()._cdata)
+    return self.once(value) or ["tensor", whose, *like(value), Content.of(value).digest, *_marks(self, value)]
 
 
 _PLAIN = torch.Tensor.__torch_dispatch__
@@ -235,8 +243,11 @@ def _sentinel(self: Describer, value: object) -> Json:
 def _array(self: Describer, value: Any) -> Json:
     if value.dtype.hasobject:
         raise UnstableError("an array of objects")
-    sizes: list[Json] = [list(value.shape), list(value.strides)]
-    return self.once(value) or ["array", str(value.dtype), *sizes, hash_bytes(value.tobytes()).hex()]
+    root = value
+    while type(root.base) is type(value):
+        root = root.base
+    said: list[Json] = [list(value.shape), list(value.strides), value.flags.writeable, self.memory(id(root))]
+    return self.once(value) or ["array", str(value.dtype), *said, hash_bytes(value.tobytes()).hex()]
 
 
 def _number(self: Describer, value: Any) -> Json:  # noqa: ARG001
@@ -264,6 +275,7 @@ _EXACT: dict[type, Callable[[Describer, Any], Json]] = {
     types.FunctionType: _function,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
+    property: _property,
     types.MethodDescriptorType: _slot,
     types.WrapperDescriptorType: _slot,
     types.GetSetDescriptorType: _slot,

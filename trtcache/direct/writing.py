@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.attributes import UnstableError
 from trtcache.direct.differences import in_words
 from trtcache.direct.files import file_of
 from trtcache.direct.following import Following
@@ -58,6 +58,7 @@ class Writing:
             modules=followed.modules,
             functions=followed.functions,
             environment=dict(sorted(self._seen.asked.items())),
+            imports=tuple(self._seen.imported),
             took_s=exported.export_s,
             why=why,
             details=followed.details,
@@ -73,7 +74,7 @@ class Writing:
         for name, tensor in program.state_dict.items():
             if state.get(name) is not tensor:
                 raise UnstableError("the program has another tensor for it").below(name)
-        now = Describer(self._tree.weights, self._tree.modules)
+        now = self._tree.another()
         if (changed := self._tree.changed(now)) is not None:
             words = in_words({"model": self._tree.parts["model"]}, {"model": changed})
             raise UnstableError(f"the export changes its attributes: {words}").below("the model")
