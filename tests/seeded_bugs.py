@@ -99,7 +99,7 @@ BUGS = (
     ),
     Bug(
         "an entry is served for another key",
-        "trtcache/store/disk.py",
+        "trtcache/store/reading.py",
         "        if file.header.key.digest != digest:\n",
         "        if not file.header.key.digest:\n",
         ("tests/store/test_damage.py",),

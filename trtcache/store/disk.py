@@ -21,7 +21,6 @@ from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
     ReadOnlyError,
-    UnknownKeyError,
     UntrustedEntryError,
     UntrustedWriterError,
 )
@@ -34,20 +33,20 @@ from trtcache.store.exclusion import objection
 from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.flight import NOTICE_EVERY_S, turn
 from trtcache.store.folders import Folders
-from trtcache.store.listing import SUFFIX, Stored, folders, resolve, scan
+from trtcache.store.listing import folders
 from trtcache.store.mutex import hold
 from trtcache.store.notes import NOTES, Notes, Who
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.root import Opened, is_immutable, is_local, is_private, prepare, private_index_root
+from trtcache.store.reading import StoredEntries
+from trtcache.store.root import Opened, is_local, prepare, private_index_root
 from trtcache.trust import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trtcache.store.artifact import Admit, Content, Header
+    from trtcache.store.artifact import Content
     from trtcache.store.entry import Entry
     from trtcache.store.flight import Told, Turn
-    from trtcache.store.signatures import Verdict
     from trtcache.values import CacheKey
 
 _logger = logging.getLogger("trtcache.store")
@@ -55,8 +54,6 @@ _logger = logging.getLogger("trtcache.store")
 COLLISION: Final = "collision"
 STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
-
-_HEX = re.compile(r"[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +63,12 @@ class Miss:
     reason: str
 
 
-class DiskStore:
+class DiskStore(StoredEntries):
     """The entries below one root directory. Make it with ``open``; it holds no state but the root's."""
 
     def __init__(self, opened: Opened, admission: Admission, clock_ns: Callable[[], int]) -> None:
-        self.root, self.writable, self.shared = opened.root, opened.writable, opened.shared
-        self.admission = admission
+        super().__init__(opened.root, admission, shared=opened.shared)
+        self.writable = opened.writable
         self.clock_ns = clock_ns
         self._folders = Folders(self.root, self.shared)
         self.events = EventLog(self._folders, clock_ns=clock_ns, writable=self.writable)
@@ -120,14 +117,6 @@ class DiskStore:
         return seen is None
 
     @cached_property
-    def private(self) -> bool:
-        """Whether nobody else can change a file of the store while it is mapped, so that large members are.
-
-        That is so where only this user reaches it, on a local disk, and on a file system that cannot be written.
-        """
-        return is_private(self.root) or is_immutable(self.root)
-
-    @cached_property
     def index_root(self) -> Path:
         """The directory of the index: the store's own, or a private one of this user on this host.
 
@@ -136,10 +125,6 @@ class DiskStore:
         what SQLite is made for.
         """
         return private_index_root(self.root) if self.shared or not is_local(self.root) else self.root
-
-    def path(self, digest: str) -> Path:
-        """Return where the entry of a key digest is, or would be."""
-        return self.root / "entries" / digest[:2] / f"{digest}{SUFFIX}"
 
     def get(self, key: CacheKey) -> Entry | Miss:
         """Return the entry of ``key``, with every byte of its file verified, or why there is none.
@@ -184,24 +169,6 @@ class DiskStore:
         check_document(file.header, str(file.path))
         _logger.warning("%s was built for another key document of the same digest; it is not used", file.path)
         return Miss(COLLISION)
-
-    def _open(self, digest: str, admit: Admit | None = None) -> ArtifactFile:
-        file = ArtifactFile(self.path(digest), shared=self.shared, admit=admit)
-        if file.header.key.digest != digest:
-            raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
-        return file
-
-    def stored(self, digest: str) -> Stored:
-        """Return what the directory says about one entry.
-
-        Raises:
-            UnknownKeyError: there is no such entry.
-        """
-        try:
-            found = self.path(digest).lstat()
-        except FileNotFoundError as error:
-            raise UnknownKeyError(digest) from error
-        return Stored(digest, found.st_size, found.st_mtime_ns, found.st_ino)
 
     def put(
         self,
@@ -264,59 +231,6 @@ class DiskStore:
             temporary.commit(path)
         return file
 
-    def scan(self) -> Iterator[Stored]:
-        """Yield what the directories say about each entry, in no order, opening no file."""
-        return scan(self.root)
-
-    def header(self, digest: str) -> Header:
-        """Return an entry's authenticated header; its members are not looked at.
-
-        Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: the header is damaged, or another entry's.
-            FormatVersionError: the file is of a later format.
-            OSError: the file cannot be read.
-        """
-        return self._inspect(digest, verify=False)
-
-    def verdict(self, digest: str) -> Verdict:
-        """Return what an entry's signatures are worth here: by whom it is signed.
-
-        Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: the header is damaged, or another entry's.
-            FormatVersionError: the file is of a later format.
-            OSError: the file cannot be read.
-            SettingsError: ``cryptography`` is not installed.
-        """
-        found: list[Verdict] = []
-        self._inspect(digest, verify=False, admit=lambda *front: found.append(self.admission.verdict(*front)))
-        return found[0]
-
-    def check(self, digest: str) -> Header:
-        """Verify every byte of an entry's file, what its members decompress to, and its key.
-
-        Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: something is wrong.
-            FormatVersionError: the file is of a later format.
-            OSError: the file cannot be read.
-        """
-        return self._inspect(digest, verify=True)
-
-    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> Header:
-        try:
-            file = self._open(digest, admit)
-        except FileNotFoundError as error:
-            raise UnknownKeyError(digest) from error
-        try:
-            if verify:
-                file.verify()
-                check_document(file.header, str(file.path))
-        finally:
-            file.close()
-        return file.header
-
     def remove(self, digest: str) -> int:
         """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row before.
 
@@ -355,14 +269,6 @@ class DiskStore:
             with suppress(OSError):
                 self.quarantine(digest, error.reason)
 
-    def pins(self) -> frozenset[str]:
-        """Return the digests of pinned entries, which no pruning removes."""
-        try:
-            names = os.listdir(self.root / "pins")  # noqa: PTH208  # names alone are wanted
-        except FileNotFoundError:
-            return frozenset()
-        return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
-
     def pin(self, digest: str) -> None:
         """Pin an entry. A pin is a file, so it survives the loss of the index.
 
@@ -386,15 +292,6 @@ class DiskStore:
         with suppress(FileNotFoundError), self._folders.inside("pins") as pins:
             (pins / digest).unlink(missing_ok=True)
             sync_directory(pins)
-
-    def resolve(self, prefix: str) -> str:
-        """Return the full digest of the one entry whose key begins with ``prefix`` (``b3:`` may come first).
-
-        Raises:
-            UnknownKeyError: there is none.
-            AmbiguousKeyError: there are several.
-        """
-        return resolve(self.root, prefix)
 
     @contextmanager
     def flight(
