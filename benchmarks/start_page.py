@@ -33,6 +33,7 @@ WAYS = {
 """Name of a way -> what the page calls it."""
 
 PARTS = {
+    "direct_s": "direct key, manifest and its check",
     "export_s": "`torch.export`",
     "decompose_s": "its decompositions",
     "lower_s": "passes and slots",
@@ -41,6 +42,7 @@ PARTS = {
     "load_s": "load, weights put in",
     "rest_s": "everything else in `compile`",
     "first_s": "first output",
+    "own_s": "**all without export and decompositions**",
 }
 
 _TEXT = """\
@@ -127,17 +129,20 @@ def _call_s(figures: Figures, name: str, way: str) -> float:
 
 
 def _spent(figures: Figures) -> str:
-    """Return where a hit of MiniLM that exports spends its time."""
-    found = {part: figures[f"minilm.slow.{part}"] for part in PARTS}
-    rows = [(PARTS[part], span(figure)) for part, figure in found.items() if figure["most"]]
-    rows.append(("**without export and decompositions**", span(figures["minilm.slow.own_s"])))
+    """Return where a hit of MiniLM spends its time, one that exports and a direct one."""
+    ways = [way for way in ("slow", "direct") if f"minilm.{way}.own_s" in figures]
+    rows = [
+        (label, *(span(figures[f"minilm.{way}.{part}"]) for way in ways))
+        for part, label in PARTS.items()
+        if any(figures[f"minilm.{way}.{part}"]["most"] for way in ways)
+    ]
     later = ", ".join(
         f"{label} {seconds(median(figures, f'minilm.{way}.later_s'))}"
         for way, label in (("direct", "trtcache's"), ("raw", "the raw package's"), ("eager", "eager's"))
         if f"minilm.{way}.later_s" in figures
     )
-    title = "Where a hit of MiniLM that exports (`TRTCACHE_DIRECT=off`) spends it:\n"
-    return "\n".join([title, table(("part", "time"), rows), f"A later call of MiniLM: {later}.\n"])
+    header = ("where a hit of MiniLM spends it", *(WAYS[way] for way in ways))
+    return "\n".join([table(header, rows), f"A later call of MiniLM: {later}.\n"])
 
 
 def _promises(figures: Figures) -> Iterator[Promise]:

@@ -154,6 +154,7 @@ def _parts(report: Report | None, ready_s: float, first_s: float) -> Figures:
     return {
         "is_direct_count": float(report.direct == "hit"),
         "is_memo_count": float(report.route == "memo"),
+        "direct_s": report.direct_s,
         "export_s": report.export_s,
         "decompose_s": report.decompose_s,
         "lower_s": report.lower_s,
