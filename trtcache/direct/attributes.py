@@ -209,7 +209,7 @@ class Describer:
         if issubclass(base, (list, tuple, set, frozenset)):
             plain: Any = base.__iter__(value)
             made = self.items(plain)
-            return sorted(made, key=str) if issubclass(base, (set, frozenset)) else made
+            return ["set", base.__name__, *sorted(made, key=str)] if issubclass(base, (set, frozenset)) else made
         return self.of(base(value))
 
     def weight(self, tensor: torch.Tensor) -> str | None:

@@ -13,6 +13,7 @@ from trtcache.direct.attributes import UnstableError
 from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
 from trtcache.direct.codes import imported, reads, within
 from trtcache.direct.manifest import OfClass, OfModule
+from trtcache.direct.orders import goes_through, names_of_sets
 from trtcache.direct.origin import found, is_trusted_module, module_of
 from trtcache.direct.tree import digest_of
 
@@ -66,6 +67,7 @@ class Following:
             self._read(code, space)
         classes, described = self._followed_classes()
         self._cover()
+        self._refuse_orders({"model": self._tree.parts["model"], "modules": self._places, "classes": described})
         self._files |= {one.__module__ for cls in self._tree.classes for one in cls.__mro__[:-1]}
         modules = {name: OfModule(tuple(one), digest_of(list(one.values())).hex) for name, one in self._places.items()}
         files = frozenset(name for name in self._files if not is_trusted_module(name))
@@ -237,6 +239,13 @@ class Following:
             raise UnstableError("code that ran and cannot be found again").below(f"{module}.{code.co_qualname}")
         self._describer.again()
         self._functions[f"{module}:{steps}"] = digest_of(self._describer.of(found(module, steps))).hex
+
+    def _refuse_orders(self, described: Mapping[str, Any]) -> None:
+        """Refuse code that could go through a set of which each process has another order."""
+        names = set(names_of_sets(described))
+        for code, _ in self._seen.ran.values():
+            if goes_through(code, names):
+                raise UnstableError("it could go through a set, in an order of this process").below(code.co_qualname)
 
     def _refuse_changing(self) -> None:
         """Refuse closures and defaults that an export could have changed before they were written."""

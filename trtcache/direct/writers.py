@@ -22,6 +22,7 @@ import torch
 
 from trtcache.direct.attributes import Describer, UnstableError, is_module_object
 from trtcache.direct.codes import code_digest
+from trtcache.direct.orders import is_ordered
 from trtcache.direct.origin import is_trusted
 from trtcache.direct.outside import asks
 from trtcache.lowering.contents import Content
@@ -50,7 +51,8 @@ def _dict(self: Describer, value: dict[Any, Any]) -> Json:
 
 
 def _set(self: Describer, value: Any) -> Json:
-    return ["set", type(value).__name__, *sorted(self.items(value), key=str)]
+    made = self.items(value)
+    return ["set", type(value).__name__, *(made if is_ordered(value) else sorted(made, key=str))]
 
 
 def _proxy(self: Describer, value: Any) -> Json:
