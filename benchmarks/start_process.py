@@ -150,10 +150,8 @@ def _parts(report: Report | None, ready_s: float, first_s: float) -> Figures:
     """Return where a hit spent it."""
     if report is None or len(report.partitions) != 1:
         return {}
-    (partition,), capture_s = report.partitions, report.export_s + report.decompose_s
-    return {
-        "is_direct_count": float(report.direct == "hit"),
-        "is_memo_count": float(report.route == "memo"),
+    (partition,) = report.partitions
+    parts = {
         "direct_s": report.direct_s,
         "export_s": report.export_s,
         "decompose_s": report.decompose_s,
@@ -161,9 +159,12 @@ def _parts(report: Report | None, ready_s: float, first_s: float) -> Figures:
         "key_s": report.key_s,
         "fetch_s": partition.fetch_s,
         "load_s": partition.load_s,
-        "rest_s": ready_s - capture_s - report.overhead_s,
+    }
+    return parts | {
+        "is_direct_count": float(report.direct == "hit"),
+        "rest_s": ready_s - sum(parts.values()),
         "first_s": first_s,
-        "own_s": ready_s + first_s - capture_s,
+        "own_s": ready_s + first_s - report.export_s - report.decompose_s,
     }
 
 
