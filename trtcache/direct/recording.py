@@ -8,7 +8,6 @@ which ``sys.setprofile`` is built there; one way for all versions is one way to 
 
 from __future__ import annotations
 
-import builtins
 import logging
 import os
 import random
@@ -20,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.direct import origin
-from trtcache.direct.codes import imported
 from trtcache.direct.outside import asks, is_asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType, ModuleType
+    from types import CodeType, FrameType
 
     from trtcache.direct.before import Before
 
@@ -33,6 +31,9 @@ log = logging.getLogger(__name__)
 
 _DYNAMO = "_dynamo/symbolic_convert.py"
 _SILENT = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
+_FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__code__
+"""What CPython runs for a module that is not there yet, and for no other: its ``import`` is not exchanged for that."""
+
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: none of the types that CPython calls built in has it
 _C_OF_PYTHON = frozenset({None, "builtins"})
@@ -57,7 +58,7 @@ class Recording:
         self.why_not: str = ""
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._is_on = False
-        self._depth = 0
+        self._importing: FrameType | None = None
         self._thread = threading.get_ident()
 
     def refuse(self, why: str) -> None:
@@ -98,12 +99,14 @@ class Recording:
         finally:
             self.on()
 
-    def note_import(self, names: list[str]) -> None:
-        """Look at modules that were just imported: their code has run as it does in a process that has them already."""
-        for name in names:
-            if name in sys.modules and not origin.is_trusted_module(name):
-                self.imported[name] = None
-                self._before.all_of(sys.modules[name])
+    def _note_import(self, frame: FrameType, event: str) -> None:
+        """Look at a module when it was imported: its code has run as it does in a process that has it already."""
+        if event != "return" or frame is not self._importing:
+            return
+        self._importing, name = None, frame.f_locals["name"]
+        if name in sys.modules and not origin.is_trusted_module(name):
+            self.imported[name] = None
+            self._before.all_of(sys.modules[name])
 
     def _told(self, frame: FrameType, event: str, argument: Any) -> None:
         try:
@@ -113,10 +116,15 @@ class Recording:
             self.refuse(f"a call could not be looked at ({type(error).__name__}: {error})")
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self._importing is not None:
+            self._note_import(frame, event)
+            return
         code = frame.f_code
         known = self._kinds.get(id(code))
         kind = self._kind(frame) if known is None else known[1]
         if event == "call":
+            if code is _FIND_AND_LOAD:
+                self._importing = frame
             if code.co_name == "import_module" and _is_model(self._kinds, frame.f_back):
                 self.refuse("it imports a module by a name that is no part of its code")
             if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
@@ -203,7 +211,7 @@ def recorded(before: Before) -> Iterator[Recording]:
         yield seen
         return
     drawn = _draws()
-    with _around_modules(seen), _around_operators(seen), _around_imports(seen), _environment(seen):
+    with _around_modules(seen), _around_operators(seen), _environment(seen):
         yield seen
     if _draws() != drawn:
         seen.refuse("random numbers were drawn")
@@ -258,30 +266,6 @@ def _around_operators(seen: Recording) -> Iterator[None]:
         return dispatched
 
     with _replaced(mode, "__torch_dispatch__", made):
-        yield
-
-
-@contextmanager
-def _around_imports(seen: Recording) -> Iterator[None]:
-    """Have it told of which modules the model imports, and of nothing that runs in them meanwhile."""
-
-    def made(import_: Any) -> Any:
-        def importing(
-            name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0
-        ) -> ModuleType:
-            full = imported(name, level, globals_ or {})
-            names = [one for one in (full, *(f"{full}.{one}" for one in fromlist or ())) if one not in sys.modules]
-            if not names:
-                found: ModuleType = import_(name, globals_, locals_, fromlist, level)
-                return found
-            with seen.outside():
-                found = import_(name, globals_, locals_, fromlist, level)
-            seen.note_import(names)
-            return found
-
-        return importing
-
-    with _replaced(builtins, "__import__", made):
         yield
 
 
