@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import decimal
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
@@ -216,6 +219,13 @@ class Doubled(nn.Module):
         return weight * 2
 
 
+@contextmanager
+def _strict() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="of no one")
+        yield
+
+
 def _set_deterministic(value: bool) -> None:
     torch.use_deterministic_algorithms(value)
 
@@ -361,6 +371,17 @@ MISS: dict[str, tuple[Change, str, bool]] = {
     "determinism": (_state(_set_deterministic, True, False), "process", False),
     "the precision of products": (_state(torch.set_float32_matmul_precision, "high", "highest"), "precision", False),
     "the fast path of attention": (_state(torch.backends.mha.set_fastpath_enabled, False, True), "fastpath", False),
+    "errors of NumPy": (_within(lambda: np.errstate(all="raise")), "numbers", False),
+    "digits of decimals": (_within(lambda: decimal.localcontext(prec=5)), "numbers", False),
+    "warnings that are errors": (_within(_strict), "warnings", False),
+    "an enum's value": (lambda one: one.set(part("model").Kind.ONE, "_value_", 7), "kind", False),
+    "an array that cannot be written": (lambda one: one.block.array.setflags(write=False), "array", False),
+    "memory that a tensor shares": (lambda one: setattr(one.block, "view", one.block.view.clone()), "view", False),
+    "a method of tensors in another's place": (
+        lambda one: one.set(torch.Tensor, "relu", torch.Tensor.tanh),
+        "functions",
+        False,
+    ),
     "a variable for torch": (lambda one: one.monkeypatch.setenv("TORCH_SOMETHING", "1"), "environment", False),
 }
 """What must be noticed: by what name, how, a word of the reason, and whether the slow way's key is another too."""

@@ -81,6 +81,7 @@ import enum
 import functools
 import os
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -131,6 +132,8 @@ class Block(nn.Module):
         self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0, 0.0]), persistent=False)
         self.register_buffer("mean", torch.zeros(4))
         self.index = torch.tensor([3, 2, 1, 0])
+        self.view = self.mask[:2]
+        self.array = np.ones(4)
 
     @property
     def slope(self):

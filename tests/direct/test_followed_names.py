@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
@@ -60,6 +62,67 @@ def test_what_is_read_of_a_module_is_noticed(
     same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
     assert same.find(), same.outcome
     monkeypatch.setattr(counting, "ABSENT" if way == "absent" else "COUNT", 3, raising=False)
+    assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
+
+
+class Twice(torch.nn.Module):
+    """A weight that is in a list as well, by which torch.export takes it for a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.kept = [self.weight]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.kept[0]
+
+
+def test_a_weight_outside_its_place_is_known_by_its_values() -> None:
+    """A retrained model is another one then; in its place alone it is none."""
+    model = Twice()
+    before = described(model, (X,), {}, None).parts["model"]
+    model.weight.data.mul_(2)
+    assert described(model, (X,), {}, None).parts["model"] != before
+    model.kept.clear()
+    alone = described(model, (X,), {}, None).parts["model"]
+    model.weight.data.mul_(2)
+    assert described(model, (X,), {}, None).parts["model"] == alone
+
+
+def test_a_recurrent_layer_has_its_weights_twice_and_is_retrained_all_the_same() -> None:
+    """torch.export knows the lists of torch's own layers."""
+    model = torch.nn.LSTM(4, 4)
+    before = described(model, (X,), {}, None).parts["model"]
+    for one in model.parameters():
+        one.data.mul_(2)
+    assert described(model, (X,), {}, None).parts["model"] == before
+
+
+def test_a_module_that_is_imported_in_forward_is_followed(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first export imports it, the next process does so before it compares; what it reads there is noticed."""
+    import trtcache
+
+    def reading(_: Any, x: torch.Tensor) -> torch.Tensor:
+        import tests.direct.counting as apart
+
+        return x + apart.COUNT
+
+    model, cache = Reading(reading), tmp_path / "cache"
+    model.kept = None
+
+    def forget() -> None:
+        monkeypatch.delitem(sys.modules, "tests.direct.counting", raising=False)
+        monkeypatch.delattr(direct, "counting", raising=False)
+
+    forget()
+    first = trtcache.compile(model, (X,), backend=interpreter, cache=cache, direct="on").report
+    assert first.direct == "miss: nothing is known of it"
+    forget()
+    same = Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading")
+    assert same.find(), same.outcome
+    monkeypatch.setattr(sys.modules["tests.direct.counting"], "COUNT", 3)
     assert not Attempt(model, ((X,), {}, None), Cache(cache), mode="on", name="Reading").find()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
+import platform
 import random
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 COUNT = 0
 STATE: dict[str, int] = {"calls": 0}
+NAMES = {"a", "bb", "ccc"}
 NOWHERE: dict[str, Any] = {"__name__": "nowhere", "__file__": "/nowhere.py", "torch": torch}
 exec("def from_nowhere(x):\n    return torch.neg(x)\n", NOWHERE)  # noqa: S102  # code made by exec is what this is about
 
@@ -111,6 +115,18 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a thread": (lambda: Calls(lambda _, x: threading.Thread(target=list).start() or x), "calls"),
     "a socket": (lambda: Calls(lambda _, x: x + len(socket.gethostname())), "gethostname"),
     "all variables": (lambda: Calls(_many), "environment"),
+    "an order of texts": (lambda: Calls(lambda _, x: x + len(next(iter(NAMES)))), "set"),
+    "a hash": (lambda: Calls(lambda _, x: x + hash("text") % 7), "hash"),
+    "a count of threads": (lambda: Calls(lambda _, x: x + threading.active_count()), "active_count"),
+    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "getrecursionlimit"),
+    "the machine's name": (lambda: Calls(lambda _, x: x + len(platform.node())), "platform"),
+    "a clock that is handed on": (
+        lambda: Calls(lambda _, x: x + next(iter(time.time, None)) % 7),
+        "a function that asks",
+    ),
+    "a clock that is kept": (lambda: Calls(lambda _, x: x, kept=functools.partial(time.time)), "kept"),
+    "lines of code": (lambda: Calls(lambda _, x: x + Calls.forward.__code__.co_firstlineno), "co_firstlineno"),
+    "a gradient": (lambda: Calls(lambda _, x: x + (x.grad is None)), "looks at grad"),
     "evaluated code": (lambda: Calls(_evaluated), "eval"),
     "a C extension": (lambda: Calls(_resized), "PIL"),
     "code of no module": (lambda: Calls(lambda _, x: NOWHERE["from_nowhere"](x)), "NOWHERE"),

@@ -8,13 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.classes import Looked, brief, class_parts, own_bases
+from trtcache.direct.classes import Looked, brief, class_parts, functions_in, own_attributes, own_bases
+from trtcache.direct.codes import imported, reads, within
 from trtcache.direct.files import changed_file
 from trtcache.direct.following import ABSENT, in_brief, read
 from trtcache.direct.origin import found
 from trtcache.direct.tree import digest_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtcache.direct.manifest import Manifest, OfClass, OfModule
     from trtcache.direct.tree import Tree
     from trtcache.values import Json
@@ -66,14 +69,24 @@ def _check_world(manifest: Manifest, tree: Tree) -> None:
 
 
 def _load(name: str, tree: Tree) -> None:
-    """Import what the model imports when it is called; what is in a manifest names modules of the model's own only."""
+    """Import what the model imports when it is called: a manifest can name its own modules, and none besides."""
     own = {cls.__module__.partition(".")[0] for cls in tree.classes}
-    if name.partition(".")[0] not in own:
+    if name.partition(".")[0] not in own and name not in _named(tree):
         raise DifferenceError(f"module {name} is not loaded")
     try:
         import_module(name)
     except Exception as error:  # a module can raise anything
         raise DifferenceError(f"module {name} cannot be imported ({type(error).__name__})") from error
+
+
+def _named(tree: Tree) -> Iterator[str]:
+    """Yield the modules that code of the model names in import statements."""
+    methods = (one for cls in tree.classes for _, _, value in own_attributes(cls) for one in functions_in(value))
+    for function in (*methods, *tree.describer.functions):
+        for code in within(function.__code__):
+            for name, level, taken in reads(code).imports:
+                full = imported(name, level, function.__globals__)
+                yield from (full, *(f"{full}.{one}" for one in taken))
 
 
 def _check_function(place: str, digest: str, describer: Describer) -> None:

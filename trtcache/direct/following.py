@@ -70,7 +70,7 @@ class Following:
         self._refuse_orders({"model": self._tree.parts["model"], "modules": self._places, "classes": described})
         self._files |= {one.__module__ for cls in self._tree.classes for one in cls.__mro__[:-1]}
         modules = {name: OfModule(tuple(one), digest_of(list(one.values())).hex) for name, one in self._places.items()}
-        files = frozenset(name for name in self._files if not is_trusted_module(name))
+        files = frozenset(name for name in self._files if not is_trusted_module(name) and not is_namespace(name))
         details = {"modules": self._places, "classes": described, "functions": self._functions}
         return Followed(classes, modules, self._functions, files, details)
 
@@ -261,6 +261,12 @@ class Following:
             ran = [code for code in within(function.__code__) if id(code) in self._seen.ran]
             if {name for code in ran for name in reads(code).cells} & set(function.__code__.co_freevars):
                 raise UnstableError("it sets a variable of its closure").below(function.__qualname__)
+
+
+def is_namespace(name: str) -> bool:
+    """Say whether a module is a package without a file: it has no code, but only those that are in it."""
+    module = sys.modules.get(name)
+    return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
 
 
 def read(module: ModuleType, name: str) -> Any:

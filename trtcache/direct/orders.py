@@ -22,7 +22,8 @@ _NAMED = frozenset({"LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME"})
 _OF_SETS = frozenset(dir(set))
 _MADE = frozenset({"set", "frozenset"})
 _VIEWS = frozenset({"keys", "items"})
-_LEVELS = frozenset({"dict", "list", "tuple", "deque", "proxy", "OrderedDict", "defaultdict"})
+_SEQUENCES = frozenset({"list", "tuple", "deque"})
+_MAPPINGS = frozenset({"dict", "proxy", "OrderedDict", "defaultdict", "Counter"})
 CLOSURE, ARGUMENT = "<closure>", "<argument>"
 
 
@@ -45,23 +46,40 @@ def names_of_sets(written: Any, names: tuple[str, ...] = ()) -> Iterator[str]:
         kind = written[0] if isinstance(written[0], str) else ""
         if kind == "set" and len(written) > 2 and not is_ordered(written[2:]):
             yield from names
-        elif kind in {"function", "partial"}:
-            yield from names_of_sets(written[1:], (*names, CLOSURE, ARGUMENT))
-        elif kind == "object":
-            for one in written[1:]:
-                yield from names_of_sets(one, names if isinstance(one, list) and one[:1] == ["set"] else ())
-        elif kind in _LEVELS:
-            yield from _within(written[1:], tuple(f"*{one.lstrip('*')}" for one in names))
+        elif kind in {"object", "namespace"}:
+            yield from _of_object(written, names)
         else:
-            yield from _within(written, names)
+            yield from _of_values(kind, written, names)
 
 
-def _within(parts: list[Any], names: tuple[str, ...]) -> Iterator[str]:
-    for one in parts:
-        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) and one[0] not in _LEVELS:
-            yield from names_of_sets(one[1], (*names, one[0]))
+def _of_object(written: list[Any], names: tuple[str, ...]) -> Iterator[str]:
+    """Yield those of an object: it can be a container itself, and its attributes come last."""
+    yield from _pairs(written[-1], ())
+    for one in written[1:-1]:
+        if isinstance(one, list) and one and all(isinstance(pair, list) and len(pair) == 2 for pair in one):
+            yield from _pairs(one, _starred(names))
         else:
             yield from names_of_sets(one, names)
+
+
+def _of_values(kind: str, written: list[Any], names: tuple[str, ...]) -> Iterator[str]:
+    if kind in _MAPPINGS:
+        yield from _pairs(written[-1], _starred(names))
+        return
+    around = _starred(names) if kind in _SEQUENCES else names
+    around = (*around, CLOSURE, ARGUMENT) if kind in {"function", "partial"} else around
+    for one in written[1:] if kind else written:
+        yield from names_of_sets(one, around)
+
+
+def _pairs(pairs: Any, names: tuple[str, ...]) -> Iterator[str]:
+    for key, one in pairs:
+        yield from names_of_sets(key, names)
+        yield from names_of_sets(one, (*names, key) if isinstance(key, str) else names)
+
+
+def _starred(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"*{one.lstrip('*')}" for one in names)
 
 
 def goes_through(code: CodeType, names: Collection[str]) -> bool:
