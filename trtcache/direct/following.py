@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +129,7 @@ class Following:
 
     def _import(self, name: str, taken: tuple[str, ...], attributes: frozenset[str]) -> None:
         if (module := sys.modules.get(name)) is None:
-            if is_missing(name):
-                raise UnstableError("it is not there to be imported, and could be installed").below(f"module {name}")
-            return
+            return  # the statement did not run: an import that fails is recorded
         self._files.add(name)
         for one in taken:
             if isinstance(inner := self._place(module, one), ModuleType):
@@ -287,15 +284,3 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-def is_missing(name: str) -> bool:
-    """Say whether an import of a module, which this process has not imported, would fail; nothing is imported."""
-    steps = name.split(".")
-    for count in range(1, len(steps) + 1):
-        if (step := ".".join(steps[:count])) not in sys.modules:
-            try:
-                return find_spec(step) is None
-            except (ImportError, ValueError):
-                return True
-    return False

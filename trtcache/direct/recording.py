@@ -104,6 +104,8 @@ class Recording:
         if event != "return" or frame is not self._importing:
             return
         self._importing, name = None, frame.f_locals["name"]
+        if name not in sys.modules and self._is_for_model(frame.f_back):
+            self.refuse(f"it tries to import {name}, which is not there and could be installed")
         if name in sys.modules and not origin.is_trusted_module(name):
             self.imported[name] = None
             self._before.all_of(sys.modules[name])
