@@ -107,7 +107,7 @@ def test_a_manifest_that_verify_finds_wrong_is_refused_told_and_counted(
         lambda document: document["manifests"][0].update(out_spec='[1, {"type": "x"}]'),
         lambda document: document["manifests"][0].update(device="nowhere"),
         lambda document: document["manifests"][0].update(modules={"os": {"names": ["sep"], "digest": 3}}),
-        lambda document: document["manifests"][0].update(functions={"no": "thing"}),
+        lambda document: document["manifests"][0].update(imports=["antigravity"]),
     ],
 )
 def test_a_manifest_of_any_other_content_is_a_miss(compiled: Compile, tmp_path: Path, change: Any) -> None:

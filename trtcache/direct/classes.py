@@ -169,7 +169,7 @@ def brief(cls: type, describer: Describer) -> Json:
     for name, value in vars(cls).items():
         if name not in _BOOKKEEPING:
             written.append([name, describer.of(value)] if type(value) in SIMPLE else name)
-    return [*bases(cls), *called_otherwise(cls), _meta(cls, describer), written]
+    return [*bases(cls), *called_otherwise(cls), _meta(cls, describer), written, _nested(cls, describer)]
 
 
 def _meta(cls: type, describer: Describer) -> Json:

@@ -34,7 +34,6 @@ class Followed:
 
     classes: tuple[OfClass, ...]
     modules: Mapping[str, OfModule]
-    functions: Mapping[str, str]
     files: frozenset[str]
     details: Mapping[str, Any]
 
@@ -51,7 +50,6 @@ class Following:
         self._texts = {name for one in read for name in one.texts}
         self._by_values = any(one.by_values for one in read)
         self._places: dict[str, dict[str, Json]] = {}
-        self._functions: dict[str, str] = {}
         self._files: set[str] = set()
 
     def followed(self) -> Followed:
@@ -70,8 +68,8 @@ class Following:
         self._files |= {one.__module__ for cls in self._tree.classes for one in cls.__mro__[:-1]}
         modules = {name: OfModule(tuple(one), digest_of(list(one.values())).hex) for name, one in self._places.items()}
         files = frozenset(name for name in self._files if not is_trusted_module(name) and not is_namespace(name))
-        details = {"modules": self._places, "classes": described, "functions": self._functions}
-        return Followed(classes, modules, self._functions, files, details)
+        details = {"modules": self._places, "classes": described}
+        return Followed(classes, modules, files, details)
 
     def _followed_classes(self) -> tuple[tuple[OfClass, ...], dict[str, Json]]:
         """Follow classes and the modules that are values of anything, until there are no more."""
@@ -226,16 +224,9 @@ class Following:
             if code.co_name == "<module>":
                 raise UnstableError("the export imports it").below(f"module {space.get('__name__')}")
             if id(code) not in covered:
-                self._find(code, str(space.get("__name__")))
+                label = f"{space.get('__name__')}.{code.co_qualname}"
+                raise UnstableError("code that ran, and that nothing leads to which is compared").below(label)
         self._refuse_changing()
-
-    def _find(self, code: CodeType, module: str) -> None:
-        steps = code.co_qualname.split(".<locals>")[0]
-        value = getattr(found(module, steps), "__code__", None)
-        if value is None or not any(one is code for one in within(value)):
-            raise UnstableError("code that ran and cannot be found again").below(f"{module}.{code.co_qualname}")
-        self._describer.again()
-        self._functions[f"{module}:{steps}"] = digest_of(self._describer.of(found(module, steps))).hex
 
     def _refuse_orders(self, described: Mapping[str, Any]) -> None:
         """Refuse code that could go through a set of which each process has another order."""

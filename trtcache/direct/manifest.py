@@ -71,7 +71,6 @@ class Manifest:
         files: by the names of modules.
         classes: the model's own classes.
         modules: globals that were read, by module.
-        functions: code of functions that nothing else leads to, by module and name.
         environment: variables that the model asked for.
         imports: modules of the model's own that it imports when it is called.
         took_s: seconds that exporting took.
@@ -85,7 +84,6 @@ class Manifest:
     files: Mapping[str, OfFile]
     classes: tuple[OfClass, ...]
     modules: Mapping[str, OfModule]
-    functions: Mapping[str, str]
     environment: Mapping[str, str | None]
     imports: tuple[str, ...] = ()
     took_s: float = 0.0
@@ -114,7 +112,6 @@ class Manifest:
                 modules={
                     name: OfModule(_texts(one["names"]), one["digest"]) for name, one in written["modules"].items()
                 },
-                functions=dict(written["functions"]),
                 environment=dict(written["environment"]),
                 imports=_texts(written["imports"]),
                 took_s=float(written["took_s"]),

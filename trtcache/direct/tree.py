@@ -266,7 +266,16 @@ def _inputs(
             written.append(_leaf(describer, leaf, storages))
         except UnstableError as error:
             raise error.below(f"argument {place}") from None
-    return [structure(spec), *written]
+    kinds = {one.type: None for one in _nodes(spec) if not is_trusted_module(one.type.__module__)}
+    return [structure(spec), [describer.a_class(one) for one in kinds], *written]
+
+
+def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
+    """Yield how arguments are nested, from the outermost."""
+    if not spec.is_leaf():
+        yield spec
+        for one in spec.children() if callable(spec.children) else spec.children:
+            yield from _nodes(one)
 
 
 def _leaf(describer: Describer, leaf: Any, storages: dict[int, int]) -> Json:

@@ -56,7 +56,6 @@ class Writing:
             files={name: file_of(name) for name in sorted(followed.files)},
             classes=followed.classes,
             modules=followed.modules,
-            functions=followed.functions,
             environment=dict(sorted(self._seen.asked.items())),
             imports=tuple(self._seen.imported),
             took_s=exported.export_s,
