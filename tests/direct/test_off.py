@@ -127,6 +127,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a clock that is kept": (lambda: Calls(lambda _, x: x, kept=functools.partial(time.time)), "kept"),
     "lines of code": (lambda: Calls(lambda _, x: x + Calls.forward.__code__.co_firstlineno), "co_firstlineno"),
     "a gradient": (lambda: Calls(lambda _, x: x + (x.grad is None)), "looks at grad"),
+    "an operator of others": (lambda: Calls(lambda _, x: x if x.dim() else torch.ops.others.one(x)), "not torch's own"),
     "evaluated code": (lambda: Calls(_evaluated), "eval"),
     "a C extension": (lambda: Calls(_resized), "PIL"),
     "code of no module": (lambda: Calls(lambda _, x: NOWHERE["from_nowhere"](x)), "NOWHERE"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trtcache.direct.attributes import UnstableError
 from trtcache.direct.classes import SIMPLE, brief, class_parts, functions_in, looked_at, own_bases
 from trtcache.direct.codes import imported, reads, within
@@ -15,6 +17,7 @@ from trtcache.direct.manifest import OfClass, OfModule
 from trtcache.direct.orders import goes_through, names_of_sets
 from trtcache.direct.origin import found, is_trusted_module, module_of
 from trtcache.direct.tree import digest_of
+from trtcache.direct.writers import OF_TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,11 +109,19 @@ class Following:
                 return
             if step == "__dict__":
                 break
+            if isinstance(value, torch._ops._OpNamespace):
+                self._check_operators(value)
+                return
             value = self._place(value, step)
         if isinstance(value, ModuleType):
             self._escaped(value, self._names)
         elif is_handed and type(value) is BuiltinFunctionType:
             self._describer.of(value)
+
+    def _check_operators(self, space: torch._ops._OpNamespace) -> None:
+        """Refuse operators that are not torch's own: what is run for them can be Python's, and no code names it."""
+        if space.name not in OF_TORCH:
+            raise UnstableError("an operator that is not torch's own").below(f"torch.ops.{space.name}")
 
     def _escaped(self, module: ModuleType, names: frozenset[str] | set[str]) -> None:
         """Note all that could be read of a module that was handed on."""

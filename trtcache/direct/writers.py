@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from trtcache.values import Json
 
+OF_TORCH = frozenset({"aten", "prims", "prim", "higher_order"})
+"""Namespaces of operators whose kernels are torch's."""
+
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -160,6 +163,13 @@ def _code(self: Describer, value: types.CodeType) -> Json:  # noqa: ARG001
 
 def _named(self: Describer, value: Any) -> Json:  # noqa: ARG001
     return ["torch", type(value).__name__, str(value)]
+
+
+def _operator(self: Describer, value: Any) -> Json:
+    """Describe an operator of torch's own by its name; what is run for another can be Python's, which no code names."""
+    if str(value).partition(".")[0] not in OF_TORCH:
+        raise UnstableError(f"{value}, an operator that is not torch's own")
+    return _named(self, value)
 
 
 def _size(self: Describer, value: torch.Size) -> Json:
@@ -298,13 +308,14 @@ _EXACT: dict[type, Callable[[Describer, Any], Json]] = {
 _SAID = (complex, range, type(Ellipsis), type(NotImplemented), decimal.Decimal, datetime.date, datetime.datetime)
 _ALSO_SAID = (datetime.time, datetime.timedelta, types.UnionType, types.GenericAlias)
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
-_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops)
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 WRITERS: dict[type, Callable[[Describer, Any], Json] | None] = {
     **_EXACT,
     **dict.fromkeys((*_SAID, *_ALSO_SAID), _said),
-    **dict.fromkeys((*_TORCH, *_OPERATORS), _named),
+    **dict.fromkeys((*_TORCH, torch._ops._OpNamespace, torch._ops._Ops), _named),
+    **dict.fromkeys(_OPERATORS, _operator),
     **dict.fromkeys(_LOCKS, _lock),
 }
 """For each type that was met what writes its values; None where nothing does."""
