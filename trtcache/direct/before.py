@@ -56,8 +56,8 @@ class Before:
         for step in chain:
             if not isinstance(value, ModuleType):
                 return
-            space, place = vars(value), (value.__name__, step)
-            value = space.get(step, _GONE)
+            place, is_plain = (value.__name__, step), type(value) is ModuleType
+            value = vars(value).get(step, _GONE) if is_plain else getattr(value, step, _GONE)
             if place not in self._globals:
                 self._globals[place] = (value, self._copy(value))
                 self._class(value if isinstance(value, type) else type(value))
