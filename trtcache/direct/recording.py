@@ -291,7 +291,8 @@ def _environment(seen: Recording) -> Iterator[None]:
 
         return asked
 
-    with _replaced(type(os.environ), "__getitem__", made), _replaced(type(os.environ), "__iter__", all_of):
+    kind = type(os.environ)
+    with _replaced(kind, "__getitem__", made), _replaced(kind, "__iter__", all_of), _replaced(kind, "__len__", all_of):
         yield
 
 
