@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import zipfile
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from tests.models import Affine
 from trtcache.backends.aot_inductor import loader
 from trtcache.backends.aot_inductor.build import without_paths
 from trtcache.backends.aot_inductor.loader import Package, _memory_file
-from trtcache.backends.aot_inductor.mapped import engine_libraries, unpacked_folder
+from trtcache.backends.aot_inductor.mapped import Mapped, engine_libraries, unpacked_folder
 from trtcache.backends.aot_inductor.scratch import PREFIX, TORCH_PREFIX, UNCLAIMED_S, claim, reclaim, scratch
 from trtcache.cache import Cache
 from trtcache.errors import IncompatibleEngineError
@@ -33,6 +34,10 @@ CPU = torch.device("cpu")
 
 
 X = torch.randn(3, 4)
+
+
+def _lib(inode: int) -> Mapped:
+    return f"08:01 {inode}", f"/srv/{inode}/data/aotinductor/m/a.so"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def test_a_load_leaves_nothing_in_the_temporary_directory(package: bytes, own_tm
     before = engine_libraries()
     opened = Package(package, CPU).open()
     assert list(own_tmp.iterdir()) == []
-    assert len(engine_libraries() - before) == 1
+    assert len(engine_libraries().keys() - before.keys()) == 1
     module = trtcache.compile(Affine(2.0), (X,), cache=engines)
     assert list(own_tmp.iterdir()) == []
     torch.testing.assert_close(module(X), Affine(2.0)(X))
@@ -80,7 +85,7 @@ def test_on_a_gpu_the_folder_is_claimed_while_its_loader_lives(package: bytes, o
     (own_tmp / "engine.pt2").write_bytes(package)
     before = engine_libraries()
     opened = loader.open_loader(str(own_tmp / "engine.pt2"), CPU)
-    added = {path for _, path in engine_libraries() - before}
+    added = {path for _, path in engine_libraries().keys() - before.keys()}
     loader._tidy(opened, added, torch.device("cuda"))
     assert reclaim(own_tmp, now_s=time.time() + 2 * UNCLAIMED_S) == 0
     (folder,) = own_tmp.glob(f"{TORCH_PREFIX}*")
@@ -89,14 +94,30 @@ def test_on_a_gpu_the_folder_is_claimed_while_its_loader_lives(package: bytes, o
     assert not folder.exists()
 
 
-def test_a_library_of_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("maps", "attempts"),
+    [
+        pytest.param([{_lib(7): False}] * 3, 3, id="removed"),
+        pytest.param([{_lib(7): True, _lib(8): True}] * 3, 3, id="others of before"),
+        pytest.param([{_lib(7): True, _lib(8): True}, {_lib(7): True, _lib(8): True, _lib(9): True}], 2, id="a second"),
+        pytest.param([{_lib(7): True}], 1, id="the only one"),
+        pytest.param([{}], 1, id="the kernel does not tell"),
+    ],
+)
+def test_only_a_library_that_appears_is_a_load(
+    maps: list[dict[Mapped, bool]], attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the dynamic linker maps nothing new, it gave the engine that had this path before: that is no load."""
     calls: list[str] = []
     monkeypatch.setattr(loader, "open_loader", lambda path, _device: calls.append(path))
-    monkeypatch.setattr(loader, "engine_libraries", lambda: frozenset({(7, "/srv/x/data/aotinductor/m/a.so")}))
-    with pytest.raises(IncompatibleEngineError, match="a library that was loaded before"):
+    monkeypatch.setattr(loader, "_SEEN", set())
+    monkeypatch.setattr(loader, "engine_libraries", lambda: maps[len(calls) - 1])
+    refused: AbstractContextManager[object] = nullcontext()
+    if attempts == loader._ATTEMPTS:
+        refused = pytest.raises(IncompatibleEngineError, match="a library that was loaded before")
+    with refused:
         Package(b"", CPU).open()
-    assert len(calls) == loader._ATTEMPTS
+    assert len(calls) == attempts
 
 
 def test_a_package_in_memory_is_sealed() -> None:

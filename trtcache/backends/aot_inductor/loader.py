@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.aot_inductor.mapped import engine_libraries, unpacked_folder
+from trtcache.backends.aot_inductor.mapped import Mapped, engine_libraries, unpacked_folder
 from trtcache.backends.aot_inductor.scratch import claim, scratch
 from trtcache.errors import IncompatibleEngineError
 
@@ -85,13 +85,14 @@ def _open_new(path: str, device: torch.device) -> Any:
         IncompatibleEngineError: the dynamic linker gives a library of before.
     """
     with _OPENING:  # so that what appears meanwhile is this one's
-        before = engine_libraries()
         for _ in range(_ATTEMPTS):
             loader = open_loader(path, device)
-            loaded = engine_libraries()
-            added = loaded - before
-            if added or not loaded:
-                _tidy(loader, {library for _, library in added}, device)
+            loaded = engine_libraries()  # a millisecond, so once for each load
+            added = {library for library, is_there in loaded.items() if is_there and library not in _SEEN}
+            is_told = bool(_SEEN) or len(loaded) == 1  # at first others of this process could be taken for this one
+            _SEEN.update(loaded)
+            if not loaded or (added and is_told):
+                _tidy(loader, {path for _, path in added}, device)
                 return loader
     raise IncompatibleEngineError("package", "the dynamic linker gives a library that was loaded before")
 
@@ -248,6 +249,7 @@ def _wait(device: torch.device) -> None:
 
 
 _OPENING = threading.Lock()
+_SEEN: set[Mapped] = set()
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used

@@ -1,55 +1,46 @@
-"""Which libraries of engines this process has loaded, by the dynamic linker's own account.
+"""Which libraries of engines this process has loaded, by the kernel's own account.
 
-The linker knows libraries by path: asked for one that it has, at a path that was removed and made again, it gives the
-previous engine and says nothing (seen with recycled ``/proc/self/fd`` paths). Whether a load brought anything new is
-seen in its list and nowhere else. ``dl_iterate_phdr`` (glibc, musl) goes through that list; to have the kernel write
-``/proc/self/maps`` takes ten times as long, a millisecond, before and after each load.
+The dynamic linker knows libraries by path: asked for one that it has, at a path that was removed and made again, it
+gives the previous engine and says nothing (seen with recycled ``/proc/self/fd`` paths). Whether a load mapped anything
+new is seen here and nowhere else. ``dl_iterate_phdr`` would tell ten times as fast, but calls back with the linker's
+lock held: Python in there may wait for a thread that holds the interpreter's and imports an extension, for ever.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import os
 from pathlib import Path
-from typing import Any
 
+_MAPS = "/proc/self/maps"
 _INSIDE = b"/data/aotinductor/"
+_GONE = " (deleted)"
+_CHUNK_BYTES = 1 << 20
+
+Mapped = tuple[str, str]
+"""Device and inode of a library that is mapped, and the path at which it was."""
 
 
-class _Library(ctypes.Structure):
-    """The beginning of ``struct dl_phdr_info``."""
-
-    _fields_ = (("address", ctypes.c_size_t), ("path", ctypes.c_char_p))
-
-
-_Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_t, ctypes.c_void_p)
-
-
-def engine_libraries() -> frozenset[tuple[int, str]]:
-    """Return the address and path of each engine's library; none where the linker does not tell."""
-    iterate = _iterate()
-    if iterate is None:
-        return frozenset()
-    found: list[tuple[int, str]] = []
-
-    def visit(library: Any, _size_bytes: int, _data: object) -> int:
-        path = library.contents.path
-        if path and _INSIDE in path:
-            found.append((library.contents.address, os.fsdecode(path)))
-        return 0
-
-    iterate(_Visit(visit), None)
-    return frozenset(found)
+def engine_libraries() -> dict[Mapped, bool]:
+    """Return each engine's library, and whether its file is still there; none where the kernel does not tell."""
+    try:
+        maps = _maps()
+    except OSError:
+        return {}
+    if _INSIDE not in maps:
+        return {}
+    lines = (line.decode(errors="replace").split(maxsplit=5) for line in maps.splitlines() if _INSIDE in line)
+    return {
+        (f"{device} {inode}", path.removesuffix(_GONE)): not path.endswith(_GONE)
+        for _, _, _, device, inode, path in lines
+    }
 
 
-@functools.cache
-def _iterate() -> Any:
-    """Return the linker's function, called with the interpreter's lock held.
-
-    A thread that waited for that lock in ``visit``, holding the linker's, would wait for one that imports an extension.
-    """
-    return getattr(ctypes.PyDLL(None), "dl_iterate_phdr", None)
+def _maps() -> bytes:
+    descriptor = os.open(_MAPS, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
+    finally:
+        os.close(descriptor)
 
 
 def unpacked_folder(library: str, below: Path) -> Path | None:
