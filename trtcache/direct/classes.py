@@ -10,7 +10,15 @@ import _abc  # type: ignore[import-not-found]  # CPython's own, which abc asks
 import abc
 import functools
 from dataclasses import dataclass
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +29,7 @@ from trtcache.direct.codes import within
 from trtcache.direct.origin import is_trusted, is_trusted_module
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from trtcache.values import Json
 
@@ -42,9 +50,12 @@ _BOOKKEEPING = frozenset(
 )
 _CALLED = frozenset({functools.partial, functools.partialmethod, functools._lru_cache_wrapper})
 _OF_PYTHON = frozenset({GetSetDescriptorType, MemberDescriptorType})
+_IN_C = frozenset({BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType})
 _PLAIN = PLAIN | {float}
 SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
 """Types of values that are looked at of a class in any case."""
+
+_WITHOUT_FUNCTIONS = SIMPLE | _OF_PYTHON | _IN_C
 
 _OF_MODULES = frozenset(vars(torch.nn.Module))
 _OF_OWNERS = frozenset(
@@ -75,11 +86,16 @@ def bases(cls: type) -> list[str]:
     return [f"{one.__module__}.{one.__qualname__}" for one in cls.__mro__]
 
 
-def functions_in(value: Any) -> Iterator[FunctionType]:
-    """Yield the functions that an attribute of a class is made of."""
-    if isinstance(value, FunctionType):
-        yield value
-    elif isinstance(value, (staticmethod, classmethod)):
+def functions_in(value: Any) -> Sequence[FunctionType]:
+    """Return the functions that an attribute of a class is made of."""
+    kind = type(value)
+    if kind is FunctionType:
+        return (value,)
+    return () if kind in _WITHOUT_FUNCTIONS else tuple(_functions_in(value))
+
+
+def _functions_in(value: Any) -> Iterator[FunctionType]:
+    if isinstance(value, (staticmethod, classmethod)):
         yield from functions_in(value.__func__)
     elif isinstance(value, property):
         for one in (value.fget, value.fset, value.fdel):
@@ -113,7 +129,7 @@ def _is_put(cls: type, value: Any) -> bool:
         code = value.__code__
         return not is_trusted(code.co_filename) or not code.co_qualname.startswith(cls.__qualname__)
     kind = type(value)
-    return (
+    return kind not in _WITHOUT_FUNCTIONS and (
         kind in _CALLED
         or any(_is_put(cls, one) for one in functions_in(value))
         or not is_trusted_module(kind.__module__)
@@ -179,7 +195,7 @@ def _meta(cls: type, describer: Describer) -> Json:
 
 
 def _attribute(place: str, name: str, value: Any, looked: Looked, describer: Describer) -> Json:
-    functions = list(functions_in(value))
+    functions = functions_in(value)
     if functions:
         full = place in looked.ran or always(name)
         return [type(value).__name__, *(describer.of(one) if full else one.__qualname__ for one in functions)]
@@ -205,7 +221,7 @@ def looked_at(cls: type, ran: Collection[int], read: Collection[str], describer:
     full: set[str] = set()
     unread: set[str] = set()
     for place, name, value in own_attributes(cls):
-        functions = list(functions_in(value))
+        functions = functions_in(value)
         if any(_ran(one, ran) for one in functions):
             full.add(place)
         elif not functions or always(name):

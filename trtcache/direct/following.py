@@ -215,7 +215,7 @@ class Following:
         """Say whether what ran is a method of a class itself, or could have read a value of it."""
         ran = self._seen.ran.keys()
         for name, value in vars(cls).items():
-            functions = list(functions_in(value))
+            functions = functions_in(value)
             if any(id(code) in ran for one in functions for code in within(one.__code__)):
                 return True
             named = name in self._names or self._by_values
