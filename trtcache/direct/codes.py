@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _NOTHING = frozenset({"CACHE", "PRECALL", "PUSH_NULL"})
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
@@ -87,7 +87,7 @@ class Reads:
 @functools.lru_cache(maxsize=4096)
 def reads(code: CodeType) -> Reads:
     """Return what a code object reads and sets outside of its function."""
-    instructions = list(dis.get_instructions(code))
+    instructions = instructions_of(code)
     texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
     return Reads(
         frozenset(_chains(instructions)),
@@ -100,6 +100,25 @@ def reads(code: CodeType) -> Reads:
         frozenset(chain for chain, is_called in _chains_called(instructions) if not is_called),
         frozenset(_looked_up(instructions) & _UNSEEN),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def instructions_of(code: CodeType) -> list[dis.Instruction]:
+    """Return the instructions of a code object, each with one name; to take it apart costs more than to look."""
+    return singly(dis.get_instructions(code))
+
+
+def singly(instructions: Iterable[dis.Instruction]) -> list[dis.Instruction]:
+    """Return instructions, and for one of Python 3.13 that loads or stores two variables the two that it stands for."""
+    found: list[dis.Instruction] = []
+    for one in instructions:
+        first, is_double, second = one.opname.replace("_BORROW", "").partition("_FAST_")
+        if is_double and isinstance(one.argval, tuple):
+            for opname, name in zip((f"{first}_FAST", second), one.argval, strict=True):
+                found.append(one._replace(opname=opname, opcode=dis.opmap[opname], argval=name, argrepr=str(name)))
+        else:
+            found.append(one)
+    return found
 
 
 def _looked_up(instructions: list[dis.Instruction]) -> set[str]:
@@ -135,6 +154,8 @@ def _is_by_value(following: list[dis.Instruction]) -> bool:
     if len(loads) < 2 or not isinstance(following[loads[1]].argval, str):
         return True
     named, after = following[loads[1]], following[loads[1] + 1 :]
+    if any(one.opname == "PUSH_NULL" or _is_for_call(one) for one in following[: loads[1]]):
+        return True  # the text is an argument of what gives the object
     return named.opname != "LOAD_CONST" or not after or after[0].opname.startswith(("FORMAT", "BUILD", "BINARY"))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dis
 from typing import TYPE_CHECKING, Any
 
+from trtcache.direct.codes import instructions_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from types import CodeType
@@ -24,6 +26,7 @@ _MADE = frozenset({"set", "frozenset"})
 _VIEWS = frozenset({"keys", "items"})
 _SEQUENCES = frozenset({"list", "tuple", "deque"})
 _MAPPINGS = frozenset({"dict", "proxy", "OrderedDict", "defaultdict", "Counter"})
+_CONTAINERS = frozenset({dict, list})
 CLOSURE, ARGUMENT = "<closure>", "<argument>"
 
 
@@ -41,7 +44,8 @@ def names_of_sets(written: Any, names: tuple[str, ...] = ()) -> Iterator[str]:
     """
     if isinstance(written, dict):
         for key, one in written.items():
-            yield from names_of_sets(one, (str(key).rpartition(".")[2],))
+            if type(one) in _CONTAINERS:
+                yield from names_of_sets(one, (str(key).rpartition(".")[2],))
     elif isinstance(written, list) and written:
         kind = written[0] if isinstance(written[0], str) else ""
         if kind == "set" and len(written) > 2 and not is_ordered(written[2:]):
@@ -69,13 +73,16 @@ def _of_values(kind: str, written: list[Any], names: tuple[str, ...]) -> Iterato
     around = _starred(names) if kind in _SEQUENCES else names
     around = (*around, CLOSURE, ARGUMENT) if kind in {"function", "partial"} else around
     for one in written[1:] if kind else written:
-        yield from names_of_sets(one, around)
+        if type(one) in _CONTAINERS:
+            yield from names_of_sets(one, around)
 
 
 def _pairs(pairs: Any, names: tuple[str, ...]) -> Iterator[str]:
     for key, one in pairs:
-        yield from names_of_sets(key, names)
-        yield from names_of_sets(one, (*names, key) if isinstance(key, str) else names)
+        if type(key) in _CONTAINERS:
+            yield from names_of_sets(key, names)
+        if type(one) in _CONTAINERS:
+            yield from names_of_sets(one, (*names, key) if isinstance(key, str) else names)
 
 
 def _starred(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ def goes_through(code: CodeType, names: Collection[str]) -> bool:
 class _Code:
     def __init__(self, code: CodeType, names: Collection[str]) -> None:
         self._names = set(names)
-        self._steps = [one for one in dis.get_instructions(code) if one.opname not in _SKIPPED]
+        self._steps = [one for one in instructions_of(code) if one.opname not in _SKIPPED]
         self._looks_up = "getattr" in code.co_names
         self._is_inner = code.co_name == "<setcomp>"
         if ARGUMENT in self._names:
