@@ -117,7 +117,7 @@ class Manifest:
                 took_s=float(written["took_s"]),
                 why=str(written["why"]),
             )
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, OverflowError) as error:  # JSON has an Infinity here
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
 

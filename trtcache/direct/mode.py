@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,17 +86,15 @@ class Attempt:
         try:
             self._tree = described(self._model, tuple(args), kwargs or {}, dynamic_shapes)
             around: Any = surroundings(self._tree.another())
+            self._parts = {**self._tree.parts, "surroundings": around}
+            digests = {name: digest_of(part) for name, part in self._parts.items()}
+            self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
-            return
         except Exception as error:  # an attribute of the model's can raise anything; it is compiled all the same
             log.debug("%s cannot be described", self._name, exc_info=True)
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
             self._tree = None
-            return
-        self._parts = {**self._tree.parts, "surroundings": around}
-        digests = {name: digest_of(part) for name, part in self._parts.items()}
-        self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
 
     def compiled(self, backend: str, settings: Settings, target: str | None) -> CompiledModule | None:
         """Return the compiled module, or None if the slow way has to be gone.
@@ -194,8 +192,14 @@ class Attempt:
         from trtcache.direct.recording import recorded
         from trtcache.tracing import ALONE
 
-        self._before = Before(self._tree)
-        with ALONE, recorded(self._before) as seen:
+        seen: Recording | None = None
+        with ALONE, ExitStack() as around:
+            try:
+                self._before = Before(self._tree)
+                seen = around.enter_context(recorded(self._before))
+            except Exception as error:  # an attribute of a class can raise anything, too
+                log.debug("the export of %s cannot be watched", self._name, exc_info=True)
+                self.outcome = f"off: the export cannot be watched ({type(error).__name__}: {error})"
             yield
         self._seen = seen
 
@@ -216,13 +220,12 @@ class Attempt:
             try:
                 made = Writing(self._tree, self._seen, self._before).manifest(exported, self.explain())
                 self._check_leads(made, exported, settings, target)
+                self._store(made)
             except UnstableError as error:
                 self.outcome = f"off: {_label(error)}"
             except Exception as error:  # no manifest is no reason for no module
                 log.debug("%s gets no manifest", self._name, exc_info=True)
                 self.outcome = f"off: {error}"
-            else:
-                self._store(made)
         self._before = self._seen = None
         module.report.direct = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, module.report.direct)

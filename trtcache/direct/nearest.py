@@ -45,8 +45,11 @@ def reason_key(name: str) -> CacheKey:
 
 def keep_reason(cache: Cache, name: str, reason: str) -> None:
     """Keep why direct mode did not hit, for ``trtcache why --direct``; nothing is written where it is kept already."""
-    if cache.store is not None and cache.store.takes and reason_of(cache.layers, name) != reason:
-        cache.keep(reason_key(name), {REASON: reason.encode()}, build_s=0.0, name=name)
+    if cache.store is None or not cache.store.takes:
+        return
+    data = reason.encode("utf-8", "backslashreplace")  # a key of a dictionary can be no text
+    if reason_of(cache.layers, name) != data.decode():
+        cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
 
 
 def reason_of(layers: Layers, name: str) -> str | None:

@@ -17,6 +17,7 @@ _CLOCKS = frozenset(
     (
         *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"),
         *("process_time_ns", "thread_time", "localtime", "gmtime", "now", "utcnow", "today", "urandom", "getrandom"),
+        *("fromtimestamp", "astimezone", "timestamp"),  # by the machine's time zone
         *("random", "getrandbits", "seed", "getpid", "getppid", "gethostname", "getuid", "uname", "getcwd"),
     )
 )
@@ -66,10 +67,36 @@ _LIBRARY = frozenset(
 
 _REMEMBERS = {
     "typing": ("get_type_hints",),
-    "inspect": ("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
+    "inspect": (
+        *("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
+        *("getmembers", "getmembers_static"),
+    ),
     "logging": ("getLogger", "hasHandlers", "getHandlerByName"),
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
 }
+_OF_TORCH = {
+    "torch.accelerator": ("current_device_index", "device_count", "get_device_capability"),
+    "torch.accelerator.memory": ("get_memory_info", "memory_allocated", "memory_reserved", "memory_stats"),
+    "torch.backends.cpu": ("get_cpu_capability",),
+    "torch.backends.cudnn": ("version",),
+    "torch.cpu": ("get_capabilities", "_is_amx_tile_supported", "_is_avx2_supported", "_is_avx512_supported"),
+    "torch.cuda": (
+        *("current_device", "device_count", "get_arch_list", "get_device_capability", "get_device_name"),
+        *("get_device_properties", "is_bf16_supported", "is_tf32_supported", "memory_usage", "utilization"),
+    ),
+    "torch.cuda.memory": (
+        *("get_allocator_backend", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated"),
+        *("memory_reserved", "memory_snapshot", "memory_stats"),
+    ),
+    "torch.cuda.random": ("get_rng_state", "initial_seed"),
+    "torch.distributed.distributed_c10d": ("get_backend", "get_node_local_rank", "get_rank", "get_world_size"),
+    "torch.hub": ("get_dir", "load", "load_state_dict_from_url"),
+    "torch.jit._serialization": ("load",),
+    "torch.random": ("get_rng_state", "initial_seed"),
+    "torch.serialization": ("load",),
+}
+"""Functions of torch in Python that ask by functions in C: what is called in torch's code is not looked at."""
+
 _FRAMES = ("stack", "currentframe", "trace", "getinnerframes", "getouterframes", "getframeinfo", "findsource")
 _OF_LIBRARY = frozenset({"linecache", "tokenize", "traceback"})
 
@@ -130,3 +157,8 @@ def is_asking(module: str, name: str) -> bool:
     if top == "inspect" and name in _FRAMES:
         return True
     return top in _OF_LIBRARY or name in _REMEMBERS.get(top, ())
+
+
+def is_asking_of_torch(module: str, name: str) -> bool:
+    """Say whether a function in Python of torch answers by the machine, the process, a file or a seed."""
+    return name in _OF_TORCH.get(module, ())

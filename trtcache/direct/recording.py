@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.direct import origin
-from trtcache.direct.outside import asks, is_asking
+from trtcache.direct.outside import asks, is_asking, is_asking_of_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,7 @@ _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__cod
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: none of the types that CPython calls built in has it
 _C_OF_PYTHON = frozenset({None, "builtins"})
+_ASKING = {origin.PYTHON: is_asking, origin.TORCH: is_asking_of_torch}
 
 
 class Recording:
@@ -61,6 +62,11 @@ class Recording:
         self._importing: FrameType | None = None
         self._thread = threading.get_ident()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the thread that exports which asks."""
+        return threading.get_ident() == self._thread
+
     def refuse(self, why: str) -> None:
         """Note why this export cannot be known again; the first reason is kept."""
         self.why_not = self.why_not or why
@@ -78,7 +84,7 @@ class Recording:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Be told of what a module does."""
-        if self._is_on or threading.get_ident() != self._thread or sys.getprofile() is not None:
+        if self._is_on or not self.is_here or sys.getprofile() is not None:
             yield
             return
         self.on()
@@ -90,7 +96,7 @@ class Recording:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Be told of nothing that torch does."""
-        if not self._is_on or threading.get_ident() != self._thread:
+        if not self._is_on or not self.is_here:
             yield
             return
         self.off()
@@ -111,6 +117,9 @@ class Recording:
             self._before.all_of(sys.modules[name])
 
     def _told(self, frame: FrameType, event: str, argument: Any) -> None:
+        known = self._kinds.get(id(frame.f_code))
+        if known is not None and known[1] == origin.TORCH and self._importing is None:
+            return  # three of four events
         try:
             self._note(frame, event, argument)
         except Exception as error:  # what is raised here would be raised in the model
@@ -143,7 +152,7 @@ class Recording:
         if kind == origin.MODEL and code.co_filename.startswith("<"):
             name = str(frame.f_globals.get("__name__"))
             kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
-        elif kind == origin.PYTHON and is_asking(str(frame.f_globals.get("__name__")), code.co_name):
+        elif (told := _ASKING.get(kind)) and told(str(frame.f_globals.get("__name__")), code.co_name):
             kind = origin.ASKING
         self._kinds[id(code)] = (code, kind)
         if code.co_filename.endswith(_DYNAMO):
@@ -222,7 +231,7 @@ def recorded(before: Before) -> Iterator[Recording]:
 def _draws() -> tuple[object, ...]:
     numpy = sys.modules.get("numpy")
     drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
-    return random.getstate(), str(drawn), torch.get_rng_state().numpy().tobytes()
+    return random.getstate(), str(drawn), torch.get_rng_state().tolist()
 
 
 @contextmanager
@@ -244,6 +253,8 @@ def _around_modules(seen: Recording) -> Iterator[None]:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
+        # another thread that describes its model meanwhile takes it for torch's own, which it only calls
+        called.__code__ = called.__code__.replace(co_qualname="Module._call_impl")
         return called
 
     with _replaced(torch.nn.Module, "_call_impl", made):
@@ -277,28 +288,30 @@ def _environment(seen: Recording) -> Iterator[None]:
 
     def made(get: Any) -> Any:
         def asked(self: Any, name: Any) -> Any:
-            if isinstance(name, str) and _by_model(sys._getframe(1)):
-                seen.asked[name] = _value(get, self, name)
+            if isinstance(name, (str, bytes)) and seen.is_here and _by_model(sys._getframe(1)):
+                seen.asked[os.fsdecode(name)] = _value(get, os.fsdecode(name))  # bytes are os.environb's
             return get(self, name)
 
         return asked
 
     def all_of(iterate: Any) -> Any:
         def asked(self: Any) -> Any:
-            if _by_model(sys._getframe(1)):
+            if seen.is_here and _by_model(sys._getframe(1)):
                 seen.refuse("the whole environment is read")
             return iterate(self)
 
         return asked
 
-    kind = type(os.environ)
+    kind = os._Environ
+    if type(os.environ) is not kind:
+        seen.refuse("os.environ is another object than Python's")
     with _replaced(kind, "__getitem__", made), _replaced(kind, "__iter__", all_of), _replaced(kind, "__len__", all_of):
         yield
 
 
-def _value(get: Any, environ: Any, name: str) -> str | None:
+def _value(get: Any, name: str) -> str | None:
     try:
-        return str(get(environ, name))
+        return str(get(os.environ, name))
     except KeyError:
         return None
 

@@ -68,7 +68,7 @@ def surroundings(describer: Describer) -> dict[str, Json]:
     said["hooks"] = describer.of([value for _, value in sorted(_hooks())])
     said["replaced"] = dict(_replaced(describer))
     said["functions"] = _functions()
-    kernels = sorted(name for name in torch.library._impls if name[:5] == "aten/" and name[-5:] != "/Meta")
+    kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
     said["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return said
 
@@ -143,7 +143,7 @@ def _functions() -> Json:
     """Return a digest of which function of torch is at which of its places: they can be exchanged, too."""
     found: list[object] = []
     for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
-        for name, value in vars(owner).items():
+        for name, value in list(vars(owner).items()):  # another thread may import more of torch meanwhile
             kind = type(value)
             if kind in _IN_C:
                 found.append((name, value.__qualname__))

@@ -274,7 +274,7 @@ _EXACT: dict[type, Callable[[Describer, Any], Json]] = {
     set: _set,
     frozenset: _set,
     object: _sentinel,
-    type(os.environ): _environment,
+    os._Environ: _environment,
     types.MappingProxyType: _proxy,
     collections.OrderedDict: _ordered,
     collections.defaultdict: _ordered,

@@ -1,0 +1,173 @@
+"""Watching an export: what torch's functions and bytes ask for is seen, and no trouble of it fails a compile."""
+
+from __future__ import annotations
+
+import dis
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import trtcache
+from tests.direct.package import X
+from trtcache.direct.before import Before
+from trtcache.direct.codes import reads, singly
+from trtcache.direct.manifest import Manifest
+from trtcache.direct.outside import is_asking_of_torch
+from trtcache.direct.recording import recorded
+from trtcache.direct.surroundings import surroundings
+from trtcache.direct.tree import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trtcache.runtime import CompiledModule
+
+HUGE = 10**5000
+TABLE = Path(__file__)
+
+
+class Hostile:
+    """An object whose attributes raise, as those of a proxy of nothing do."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise OSError("hostile")
+
+
+class Does(torch.nn.Module):
+    """Does what a function does."""
+
+    def __init__(self, does: Callable[[torch.Tensor], torch.Tensor], **attributes: Any) -> None:
+        super().__init__()
+        self.does = does
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.does(x)
+
+
+class WithHostile(Does):
+    """Has such an object as an attribute of its class."""
+
+    kept = Hostile()
+
+
+def _loaded(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.load(TABLE)["by"]
+
+
+def _in_bytes(x: torch.Tensor) -> torch.Tensor:
+    return x + float(os.getenvb(b"TRTCACHE_TEST_SCALE", b"1"))
+
+
+ASKING: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "a seed": (lambda x: x + torch.initial_seed() % 7, "torch.random.initial_seed"),
+    "the processor": (lambda x: x + len(torch.backends.cpu.get_cpu_capability()), "get_cpu_capability"),
+    "a file": (_loaded, "torch.serialization.load"),
+}
+
+
+def _compiled(model: torch.nn.Module, interpreter: str, folder: Path) -> CompiledModule:
+    return trtcache.compile(model, (X,), backend=interpreter, cache=folder / "cache", direct="on")
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_what_torch_asks_for_the_model_is_said(
+    name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions of torch in Python answer by the machine, the process or a file as well."""
+    torch.save({"by": 3.0}, tmp_path / "table.pt")
+    monkeypatch.setattr(f"{__name__}.TABLE", tmp_path / "table.pt")
+    does, word = ASKING[name]
+    outcome = _compiled(Does(does), interpreter, tmp_path).report.direct
+    assert outcome.startswith("off: ")
+    assert word in outcome
+
+
+def test_what_torch_asks_is_known_by_names_that_torch_has() -> None:
+    """A rank and a device are asked for by such functions, and whether there is CUDA is in the key."""
+    for one in (torch.distributed.get_rank, torch.cuda.get_device_capability, torch.cuda.mem_get_info):
+        assert is_asking_of_torch(one.__module__, one.__name__)
+    assert not is_asking_of_torch("torch.cuda", "is_available")
+
+
+def test_a_variable_that_is_asked_for_in_bytes_is_noticed(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the same variable."""
+    model = Does(_in_bytes)
+    _compiled(model, interpreter, tmp_path)
+    assert _compiled(model, interpreter, tmp_path).report.direct == "hit"
+    monkeypatch.setenv("TRTCACHE_TEST_SCALE", "3")
+    assert "TRTCACHE_TEST_SCALE" in _compiled(model, interpreter, tmp_path).report.direct
+
+
+HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
+    "an object of a class that raises": (lambda: WithHostile(lambda x: x + 1), "hostile"),
+    "a number of 5001 digits": (lambda: Does(lambda x: x + (HUGE > 0)), "4300"),
+    "a key that is no text": (lambda: Does(lambda x: x + 1, kept={"\udcff": iter([1])}), "iterator"),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_cannot_be_watched_or_written_is_compiled(name: str, interpreter: str, tmp_path: Path) -> None:
+    """Direct mode is off for it, with the reason."""
+    made, word = HARMLESS[name]
+    module = _compiled(made(), interpreter, tmp_path)
+    assert module.report.direct.startswith("off: ")
+    assert word in module.report.direct
+    assert torch.equal(module(X), X + 1)
+
+
+def test_another_environment_is_not_watched(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees what is asked of a dictionary in its place."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    assert "os.environ is another object" in _compiled(Does(torch.neg), interpreter, tmp_path).report.direct
+
+
+def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
+    """Another thread finds its manifest meanwhile, and what it reads of the environment is not the model's."""
+    model = Does(torch.neg)
+    tree = described(model, (X,), {}, None)
+    around = surroundings(tree.another())
+    with recorded(Before(tree)) as seen:
+        assert described(model, (X,), {}, None).parts == tree.parts
+        assert surroundings(tree.another()) == around
+        reader = threading.Thread(target=lambda: [os.environ.get("TRTCACHE_TEST_OTHER"), len(os.environ)])
+        reader.start()
+        reader.join()
+    assert (seen.asked, seen.why_not) == ({}, "")
+
+
+def test_a_number_that_is_none_is_damage() -> None:
+    """JSON as Python reads it has infinities."""
+    file = {"digest": "", "size_bytes": float("inf"), "seen": None}
+    written = {"program": {"hex": "", "size_bytes": 0}, "device": "cpu", "in_spec": "", "out_spec": ""}
+    with pytest.raises(ValueError, match="OverflowError"):
+        Manifest.read({**written, "files": {"one": file}, "classes": [], "modules": {}, "environment": {}})
+
+
+def test_instructions_for_two_variables_are_taken_apart() -> None:
+    """Python 3.13 has such ones, and 3.14 has them for what is borrowed as well."""
+    step = next(one for one in dis.get_instructions(_loaded.__code__) if one.opname.startswith("LOAD_FAST"))
+    for opname, expected in (
+        ("LOAD_FAST_LOAD_FAST", ["LOAD_FAST", "LOAD_FAST"]),
+        ("STORE_FAST_LOAD_FAST", ["STORE_FAST", "LOAD_FAST"]),
+        ("LOAD_FAST_BORROW_LOAD_FAST_BORROW", ["LOAD_FAST", "LOAD_FAST"]),
+    ):
+        found = singly([step._replace(opname=opname, argval=("a", "b"))])
+        assert [(one.opname, one.argval) for one in found] == list(zip(expected, "ab", strict=True))
+    assert singly([step]) == [step]
+
+
+def test_a_text_for_an_inner_call_is_no_name() -> None:
+    """``getattr(made("text"), name)`` looks up what nobody can read in the code."""
+    inner: Any = lambda made, name: getattr(made("text"), name)  # noqa: E731  # its code is what this is about
+    assert reads(inner.__code__).by_values
+    outer: Any = lambda one: getattr(one.inner, "text", None)  # noqa: E731
+    assert not reads(outer.__code__).by_values
