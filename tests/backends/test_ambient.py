@@ -48,6 +48,15 @@ def precision() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
 
 
+def precision_of_a_device() -> Iterator[None]:
+    """Lower it in the newer way, after which torch does not tell it in the older one."""
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    with pytest.raises(RuntimeError, match="precision"):
+        torch.get_float32_matmul_precision()
+    yield
+    torch.backends.cuda.matmul.fp32_precision = "none"
+
+
 def onednn() -> Iterator[None]:
     """Switch oneDNN off for a while."""
     with torch.backends.mkldnn.flags(enabled=False):
@@ -61,7 +70,7 @@ def attention() -> Iterator[None]:
     torch.backends.cuda.enable_math_sdp(enabled=True)
 
 
-@pytest.mark.parametrize("switch", [deterministic, precision, onednn, attention])
+@pytest.mark.parametrize("switch", [deterministic, precision, precision_of_a_device, onednn, attention])
 def test_a_switch_of_torch_changes_it_and_back(switch: Callable[[], Iterator[None]]) -> None:
     """A process-wide switch is seen as long as it is set."""
     before, states = ambient(), switch()

@@ -50,12 +50,24 @@ def ambient() -> dict[str, object]:
     """Return the part of the key that process-wide state is."""
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "float32_matmul_precision": matmul_precision(),
         "mkldnn": torch.backends.mkldnn.enabled,
         "attention": {name: bool(enabled()) for name, enabled in _ATTENTION_KERNELS.items()},
         "environment": environment(os.environ),
         "inductor": dict(sorted(overrides(sys.modules.get("torch._inductor.config")))),
     }
+
+
+def matmul_precision() -> str:
+    """Return how precise matrix products are to be, also where that was said in the newer of torch's two ways.
+
+    ``torch.get_float32_matmul_precision`` raises then, as soon as the two differ (torch 2.13).
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        devices: Any = {"cuda": torch.backends.cuda, "mkldnn": torch.backends.mkldnn}
+        return ", ".join(f"{name} {one.matmul.fp32_precision}" for name, one in devices.items())
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
