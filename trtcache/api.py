@@ -144,7 +144,8 @@ def _attempt(
     logs.start(os.environ)
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         return None
-    return Attempt(model, examples, cache, mode=mode, name=name or type(model).__name__)
+    with collector_paused():
+        return Attempt(model, examples, cache, mode=mode, name=name or type(model).__name__)
 
 
 def _compiled(
