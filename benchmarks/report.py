@@ -69,9 +69,10 @@ def _section(name: str, run: Run, figures: Figures | None) -> str:
     if figures is None:
         return f"## {name}\n\n**It failed in this run.** {began}.\n"
     counts = [len(figure["values"]) for figure in figures.values()]
-    samples = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(counts[0])
+    samples = f"{min(counts)} to {max(counts)} samples" if min(counts) < max(counts) else f"{counts[0]} samples"
+    samples = "one sample" if max(counts) == 1 else samples
     text: str = import_module(f"benchmarks.{name}").section(figures)
-    return f"{text}\n{began}; {samples} samples a figure.\n"
+    return f"{text}\n{began}; {samples} a figure.\n"
 
 
 def promised(*promises: Promise) -> str:
