@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.errors import PassError
+from trtcache.lowering.entry_points import _mentions
 from trtcache.lowering.passes import spec
 from trtcache.lowering.plugins import last_pipeline, third_party
 
@@ -85,6 +86,12 @@ def test_an_installed_pass_runs_and_is_in_the_key(tmp_path: Path, run_python: Ru
     assert result.returncode == 0, result.stderr
     specs = "('early@3', 'no_gelu@3', 'common_subexpressions@1', 'dead_code@1')"
     assert result.stdout.strip() == f"['aten.relu.default'] {specs}"
+
+
+def test_a_folder_in_the_place_of_entry_points_is_none(tmp_path: Path) -> None:
+    """It can be opened as a file can, and is not read."""
+    (tmp_path / "odd-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+    assert not _mentions(str(tmp_path))
 
 
 def test_a_pass_that_fails_is_named_after_those_that_ran(tmp_path: Path, run_python: RunPython) -> None:

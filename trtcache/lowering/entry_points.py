@@ -40,12 +40,10 @@ def _mentions(folder: str) -> bool:
 
 def _mentioned_in(path: str) -> bool:
     try:
-        descriptor = os.open(
-            path, os.O_RDONLY | os.O_CLOEXEC
-        )  # a file object, a hundred times over, costs as much again
-    except OSError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs as much again, a hundred times
+        try:
+            return _GROUP.encode() in os.read(descriptor, _MOST_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError:  # one that is a directory can be opened, and not read
         return path.endswith(".egg/entry_points.txt")
-    try:
-        return _GROUP.encode() in os.read(descriptor, _MOST_BYTES)
-    finally:
-        os.close(descriptor)
