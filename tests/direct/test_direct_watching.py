@@ -67,6 +67,8 @@ def _in_bytes(x: torch.Tensor) -> torch.Tensor:
 
 ASKING: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "a seed": (lambda x: x + torch.initial_seed() % 7, "torch.random.initial_seed"),
+    "a seed by what wraps it": (lambda x: x + torch.manual_seed(torch.initial_seed()).initial_seed() % 7, "random."),
+    "a state": (lambda x: x + len(torch.default_generator.get_state()), "get_state"),
     "the processor": (lambda x: x + len(torch.backends.cpu.get_cpu_capability()), "get_cpu_capability"),
     "a file": (_loaded, "torch.serialization.load"),
 }
@@ -91,9 +93,13 @@ def test_what_torch_asks_for_the_model_is_said(
 
 def test_what_torch_asks_is_known_by_names_that_torch_has() -> None:
     """A rank and a device are asked for by such functions, and whether there is CUDA is in the key."""
-    for one in (torch.distributed.get_rank, torch.cuda.get_device_capability, torch.cuda.mem_get_info):
+    asking = (torch.distributed.get_rank, torch.cuda.get_device_capability, torch.cuda.mem_get_info, torch.hub.list)
+    for one in (*asking, torch.utils.data.get_worker_info, torch.cuda.current_device, torch.distributed.get_backend):
         assert is_asking_of_torch(one.__module__, one.__name__)
-    assert not is_asking_of_torch("torch.cuda", "is_available")
+    known = (torch.cuda.is_available, torch.distributed.is_available, torch.distributed.is_initialized)
+    for one in (*known, torch.nn.functional.dropout, torch.cuda.is_current_stream_capturing):
+        assert not is_asking_of_torch(one.__module__, one.__name__)
+    assert not is_asking_of_torch("torch.cuda.amp.autocast_mode", "__init__")
 
 
 def test_a_variable_that_is_asked_for_in_bytes_is_noticed(
@@ -128,6 +134,44 @@ def test_another_environment_is_not_watched(interpreter: str, tmp_path: Path, mo
     """Nobody sees what is asked of a dictionary in its place."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
     assert "os.environ is another object" in _compiled(Does(torch.neg), interpreter, tmp_path).report.direct
+
+
+def test_another_environment_leaves_the_rest_as_it_is(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that asks for bytes gets them beside a dictionary in the place of the other."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    module = _compiled(Does(_in_bytes), interpreter, tmp_path)
+    assert module.report.direct.startswith("off: ")
+    assert torch.equal(module(X), X + 1)
+
+
+def test_precision_that_is_set_in_two_ways_is_described() -> None:
+    """When the older of two settings is asked for and differs, torch raises an error."""
+    describer = described(Does(torch.neg), (X,), {}, None).describer
+    before = surroundings(describer)
+    matmul: Any = torch.backends.cuda.matmul
+    was = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"
+        assert surroundings(describer) != before
+    finally:
+        matmul.fp32_precision = was
+    assert surroundings(describer) == before
+
+
+def test_a_verification_that_fails_costs_no_module(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it could not tell is said."""
+
+    def failing(*_: Any) -> None:
+        raise OSError("no comparison")
+
+    _compiled(Does(torch.neg), interpreter, tmp_path)
+    monkeypatch.setattr("trtcache.direct.verifying.disagreement", failing)
+    module = trtcache.compile(Does(torch.neg), (X,), backend=interpreter, cache=tmp_path / "cache", direct="verify")
+    assert module.report.direct == "off: no comparison"
 
 
 def test_others_are_described_as_ever_while_an_export_is_watched() -> None:

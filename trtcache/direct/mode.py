@@ -138,7 +138,8 @@ class Attempt:
             return False
         try:
             self._kept = manifests.read(bytes(self._entry.read(MEMBER)))
-        except (ValueError, KeyError, RecursionError) as error:
+        except Exception as error:  # whatever lies in the store
+            log.debug("the manifest of %s cannot be read", self._name, exc_info=True)
             self._reject(f"it cannot be followed: {error}")
             return False
         for place, one in enumerate(self._kept):
@@ -165,15 +166,16 @@ class Attempt:
             details = manifests.details(bytes(self._entry.read(DETAILS)))["manifests"][place]
             kind, name = error.place
             return between(f"{kind[:-1]} {name}".replace("module ", "global of "), details[kind][name], error.now)
-        except (ValueError, LookupError, TypeError):
+        except Exception:  # a remark for people, as the nearest manifest is
+            log.debug("the details of %s cannot be read", self._name, exc_info=True)
             return f"{error.what} changed"
 
     def _shortcut(self, one: Manifest, backend: str, settings: Settings, target: str | None) -> Shortcut | None:
         assert self._tree is not None  # noqa: S101  # there is no manifest without
         try:
             source = DirectSource(one, self._tree, self._model, self._name)
-        except ValueError as error:
-            log.info("%s: %s", self._name, error)
+        except Exception as error:  # a manifest can say anything of how arguments are nested
+            log.info("%s: %s", self._name, error, exc_info=not isinstance(error, ValueError))
             return None
         return Shortcut.of(source, backend=backend, settings=settings, target=target, cache=self._cache)
 
@@ -212,20 +214,13 @@ class Attempt:
             settings: with which settings.
             target: for what.
         """
-        from trtcache.direct.writing import Writing
-
-        if self.manifest is not None and self._mode == VERIFY:
-            self.verify(exported.program)
-        elif self._seen is not None and self._tree is not None and self.key is not None:
-            try:
-                made = Writing(self._tree, self._seen, self._before).manifest(exported, self.explain())
-                self._check_leads(made, exported, settings, target)
-                self._store(made)
-            except UnstableError as error:
-                self.outcome = f"off: {_label(error)}"
-            except Exception as error:  # no manifest is no reason for no module
-                log.debug("%s gets no manifest", self._name, exc_info=True)
-                self.outcome = f"off: {error}"
+        try:
+            self._keep(exported, settings, target)
+        except UnstableError as error:
+            self.outcome = f"off: {_label(error)}"
+        except Exception as error:  # no manifest is no reason for no module
+            log.debug("%s gets no manifest", self._name, exc_info=True)
+            self.outcome = f"off: {error}"
         self._before = self._seen = None
         module.report.direct = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, module.report.direct)
@@ -233,6 +228,16 @@ class Attempt:
             from trtcache.direct.nearest import keep_reason
 
             keep_reason(self._cache, self._name, module.report.direct)
+
+    def _keep(self, exported: Exported, settings: Settings, target: str | None) -> None:
+        from trtcache.direct.writing import Writing
+
+        if self.manifest is not None and self._mode == VERIFY:
+            self.verify(exported.program)
+        elif self._seen is not None and self._tree is not None and self.key is not None:
+            made = Writing(self._tree, self._seen, self._before).manifest(exported, self.explain())
+            self._check_leads(made, exported, settings, target)
+            self._store(made)
 
     def explain(self) -> str:
         """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""

@@ -48,8 +48,11 @@ def keep_reason(cache: Cache, name: str, reason: str) -> None:
     if cache.store is None or not cache.store.takes:
         return
     data = reason.encode("utf-8", "backslashreplace")  # a key of a dictionary can be no text
-    if reason_of(cache.layers, name) != data.decode():
-        cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
+    try:
+        if reason_of(cache.layers, name) != data.decode():
+            cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
+    except Exception:  # a remark, too
+        log.debug("why direct mode did not hit could not be kept", exc_info=True)
 
 
 def reason_of(layers: Layers, name: str) -> str | None:

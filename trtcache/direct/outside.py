@@ -26,6 +26,7 @@ _ASKS = _CLOCKS | frozenset(
         *("open", "read", "fromfile", "from_file", "getcontext", "initial_seed", "get_rng_state", "default_rng"),
         *("eval", "exec", "compile", "globals", "locals", "input", "id", "hash", "breakpoint", "__import__"),
         *("__subclasses__", "__sizeof__", "__dir__", "__reduce_ex__", "__hash__", "get_all_records", "get_record"),
+        *("get_state", "graphsafe_get_state", "_get_cpu_capability", "_cuda_getDevice", "_cuda_getDeviceCount"),
     )
 )
 _OF_BUILTINS = frozenset(
@@ -74,29 +75,35 @@ _REMEMBERS = {
     "logging": ("getLogger", "hasHandlers", "getHandlerByName"),
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
 }
-_OF_TORCH = {
-    "torch.accelerator": ("current_device_index", "device_count", "get_device_capability"),
-    "torch.accelerator.memory": ("get_memory_info", "memory_allocated", "memory_reserved", "memory_stats"),
-    "torch.backends.cpu": ("get_cpu_capability",),
-    "torch.backends.cudnn": ("version",),
-    "torch.cpu": ("get_capabilities", "_is_amx_tile_supported", "_is_avx2_supported", "_is_avx512_supported"),
-    "torch.cuda": (
-        *("current_device", "device_count", "get_arch_list", "get_device_capability", "get_device_name"),
-        *("get_device_properties", "is_bf16_supported", "is_tf32_supported", "memory_usage", "utilization"),
-    ),
-    "torch.cuda.memory": (
-        *("get_allocator_backend", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated"),
-        *("memory_reserved", "memory_snapshot", "memory_stats"),
-    ),
-    "torch.cuda.random": ("get_rng_state", "initial_seed"),
-    "torch.distributed.distributed_c10d": ("get_backend", "get_node_local_rank", "get_rank", "get_world_size"),
-    "torch.hub": ("get_dir", "load", "load_state_dict_from_url"),
-    "torch.jit._serialization": ("load",),
-    "torch.random": ("get_rng_state", "initial_seed"),
-    "torch.serialization": ("load",),
-}
-"""Functions of torch in Python that ask by functions in C: what is called in torch's code is not looked at."""
+_MODULES_OF_TORCH = (
+    *("torch.accelerator", "torch.backends.cpu", "torch.cpu", "torch.cuda", "torch.distributed", "torch.hub"),
+    *("torch.jit._serialization", "torch.mps", "torch.mtia", "torch.multiprocessing", "torch.package", "torch.random"),
+    *("torch.serialization", "torch.utils.collect_env", "torch.utils.data", "torch.xpu"),
+)
+"""Modules of torch whose functions ask by functions in C: what is called in torch's code is not looked at."""
 
+_OF_TORCH = {
+    "torch.backends.cudnn": ("version",),
+    "torch.storage": ("from_file",),
+    "torch._ops": ("load_library",),
+    "torch._classes": ("load_library",),
+}
+"""Functions that ask, in modules of torch of which the others do not."""
+
+_KNOWN_OF_TORCH = {
+    "torch.accelerator": ("is_available", "current_accelerator"),
+    "torch.cuda": ("is_available", "_is_compiled"),
+    "torch.cuda.graphs": ("is_current_stream_capturing",),
+    "torch.distributed": ("is_available",),
+    "torch.distributed.distributed_c10d": ("is_initialized",),
+    "torch.mps": ("is_available",),
+    "torch.mtia": ("is_available",),
+    "torch.xpu": ("is_available", "is_current_stream_capturing"),
+    "torch.xpu.graphs": ("is_current_stream_capturing",),
+}
+"""Of the modules that ask, functions whose answers are in the key, or the same in every export by a torch's build."""
+
+_AUTOCAST = ("torch.cuda.amp", "torch.cpu.amp", "torch.xpu.amp", "torch.cuda.nvtx")
 _FRAMES = ("stack", "currentframe", "trace", "getinnerframes", "getouterframes", "getframeinfo", "findsource")
 _OF_LIBRARY = frozenset({"linecache", "tokenize", "traceback"})
 
@@ -160,5 +167,7 @@ def is_asking(module: str, name: str) -> bool:
 
 
 def is_asking_of_torch(module: str, name: str) -> bool:
-    """Say whether a function in Python of torch answers by the machine, the process, a file or a seed."""
+    """Say whether a function in Python of torch could answer by the machine, the process, a file or a seed."""
+    if f"{module}.".startswith(tuple(f"{one}." for one in _MODULES_OF_TORCH)):
+        return name not in _KNOWN_OF_TORCH.get(module, ()) and not module.startswith(_AUTOCAST)
     return name in _OF_TORCH.get(module, ())

@@ -37,6 +37,9 @@ _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__cod
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: none of the types that CPython calls built in has it
 _C_OF_PYTHON = frozenset({None, "builtins"})
+_AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
+"""Files of torch whose functions call what they wrap: ``torch.seed`` is called through two of them."""
+
 _ASKING = {origin.PYTHON: is_asking, origin.TORCH: is_asking_of_torch}
 
 
@@ -154,6 +157,8 @@ class Recording:
             kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
         elif (told := _ASKING.get(kind)) and told(str(frame.f_globals.get("__name__")), code.co_name):
             kind = origin.ASKING
+        elif kind == origin.TORCH and code.co_filename.endswith(_AROUND):
+            kind = origin.PYTHON
         self._kinds[id(code)] = (code, kind)
         if code.co_filename.endswith(_DYNAMO):
             self.refuse("torch._dynamo traces a part of it, whose code does not run")
@@ -221,17 +226,22 @@ def recorded(before: Before) -> Iterator[Recording]:
         seen.refuse("another profiler is active")
         yield seen
         return
-    drawn = _draws()
+    drawn = _draws(seen)
     with _around_modules(seen), _around_operators(seen), _environment(seen):
         yield seen
-    if _draws() != drawn:
+    if _draws(seen) != drawn:
         seen.refuse("random numbers were drawn")
 
 
-def _draws() -> tuple[object, ...]:
-    numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
-    return random.getstate(), str(drawn), torch.get_rng_state().tolist()
+def _draws(seen: Recording) -> tuple[object, ...]:
+    try:
+        numpy = sys.modules.get("numpy")
+        drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
+        return random.getstate(), str(drawn), torch.get_rng_state().tolist()
+    except Exception as error:  # anything can be in their places
+        log.debug("random numbers cannot be asked for", exc_info=True)
+        seen.refuse(f"it cannot be told whether random numbers are drawn ({type(error).__name__}: {error})")
+        return ()
 
 
 @contextmanager
@@ -253,8 +263,8 @@ def _around_modules(seen: Recording) -> Iterator[None]:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
-        # another thread that describes its model meanwhile takes it for torch's own, which it only calls
-        called.__code__ = called.__code__.replace(co_qualname="Module._call_impl")
+        if origin.is_trusted(call.__code__.co_filename):  # what another thread that describes its model takes it for
+            called.__code__ = called.__code__.replace(co_qualname=call.__code__.co_qualname)
         return called
 
     with _replaced(torch.nn.Module, "_call_impl", made):
@@ -305,6 +315,8 @@ def _environment(seen: Recording) -> Iterator[None]:
     kind = os._Environ
     if type(os.environ) is not kind:
         seen.refuse("os.environ is another object than Python's")
+        yield
+        return
     with _replaced(kind, "__getitem__", made), _replaced(kind, "__iter__", all_of), _replaced(kind, "__len__", all_of):
         yield
 

@@ -29,7 +29,9 @@ _FLAGS = (
     *("backends.mkldnn.deterministic", "backends.opt_einsum.enabled", "backends.opt_einsum.strategy"),
     *("backends.quantized.engine", "utils.deterministic.fill_uninitialized_memory"),
     *(f"backends.cuda.matmul.allow_{one}_reduced_precision_reduction" for one in ("fp16", "bf16")),
-    "backends.cuda.matmul.allow_fp16_accumulation",
+    *("backends.cuda.matmul.allow_fp16_accumulation", "backends.fp32_precision"),
+    *(f"backends.{one}.fp32_precision" for one in ("cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn")),
+    *(f"backends.mkldnn.{one}fp32_precision" for one in ("", "matmul.", "conv.", "rnn.")),
 )
 _ASKED = (
     *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
@@ -87,14 +89,20 @@ def _refuse_modes() -> None:
 
 def _at(path: str) -> object:
     value: Any = torch
-    for step in path.split("."):
-        value = getattr(value, step, None)
-    return value
+    try:
+        for step in path.split("."):
+            value = getattr(value, step, None)
+    except RuntimeError:  # torch 2.9 and later, of allow_tf32 where fp32_precision was set
+        return "mixed"
+    return "ieee" if value == "none" and path.endswith("fp32_precision") else value  # nobody has set it
 
 
 def _called(path: str) -> object:
     function: Any = _at(path)
-    return function() if callable(function) else None
+    try:
+        return function() if callable(function) else None
+    except RuntimeError:  # as above, of get_float32_matmul_precision
+        return "mixed"
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Json]:
