@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import logging
 import os
 import threading
 from pathlib import Path
@@ -69,6 +70,7 @@ ASKING: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "a seed": (lambda x: x + torch.initial_seed() % 7, "torch.random.initial_seed"),
     "a seed by what wraps it": (lambda x: x + torch.manual_seed(torch.initial_seed()).initial_seed() % 7, "random."),
     "a state": (lambda x: x + len(torch.default_generator.get_state()), "get_state"),
+    "a record of a log": (lambda x: x + logging.makeLogRecord({}).created * 0, "makeLogRecord"),
     "the processor": (lambda x: x + len(torch.backends.cpu.get_cpu_capability()), "get_cpu_capability"),
     "a file": (_loaded, "torch.serialization.load"),
 }
@@ -111,6 +113,30 @@ def test_a_variable_that_is_asked_for_in_bytes_is_noticed(
     assert _compiled(model, interpreter, tmp_path).report.direct == "hit"
     monkeypatch.setenv("TRTCACHE_TEST_SCALE", "3")
     assert "TRTCACHE_TEST_SCALE" in _compiled(model, interpreter, tmp_path).report.direct
+
+
+def _seen(x: torch.Tensor) -> torch.Tensor:
+    return x * (1.0 if getattr(x, "grad", None) is None else 2.0)
+
+
+def test_what_is_put_on_torchs_classes_is_noticed(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers as well as numbers, on layers and on tensors."""
+    model = torch.nn.Sequential(Does(lambda x: x * x.scales["a"]), Does(torch.neg))
+    monkeypatch.setattr(torch.Tensor, "scales", {"a": 2.0}, raising=False)
+    monkeypatch.setattr(torch.nn.Module, "scales", [2.0], raising=False)
+    _compiled(model, interpreter, tmp_path)
+    assert _compiled(model, interpreter, tmp_path).report.direct == "hit"
+    torch.Tensor.scales["a"] = 3.0  # type: ignore[attr-defined]
+    assert "torch.Tensor.scales" in _compiled(model, interpreter, tmp_path).report.direct
+    torch.nn.Module.scales[0] = 3.0  # type: ignore[operator, index]
+    assert "Module.scales" in _compiled(model, interpreter, tmp_path).report.direct
+
+
+def test_a_gradient_that_is_looked_up_by_a_text_is_said(interpreter: str, tmp_path: Path) -> None:
+    """As one is that is an attribute in the code."""
+    assert "looks at grad" in _compiled(Does(_seen), interpreter, tmp_path).report.direct
 
 
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {

@@ -119,7 +119,7 @@ def own_bases(cls: type) -> list[type]:
 def put_into(cls: type) -> Iterator[tuple[str, str, Any]]:
     """Yield the plain values of one of torch's or Python's own classes, and what somebody has put there."""
     for name, value in vars(cls).items():
-        if name not in _BOOKKEEPING and (type(value) in _PLAIN or _is_put(cls, value)):
+        if name not in _BOOKKEEPING and (type(value) in SIMPLE or _is_put(cls, value)):
             yield f"{cls.__qualname__}.{name}", name, value
 
 

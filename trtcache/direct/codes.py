@@ -19,6 +19,7 @@ _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _LOOKS_UP = frozenset({"getattr", "hasattr"})
 _BY_VALUES = frozenset({"vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"})
+_LOOKS_UP_BY_TEXT = _LOOKS_UP | _BY_VALUES
 _CONSTANTS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})  # 3.14 has the second for levels of relative imports
 _OF_CODE = (
     *("__doc__", "__annotations__", "__abstractmethods__", "__subclasses__", "__globals__", "__closure__"),
@@ -98,7 +99,7 @@ def reads(code: CodeType) -> Reads:
         frozenset(texts) if _LOOKS_UP & set(code.co_names) else frozenset(),
         bool(_BY_VALUES & set(code.co_names)) or any(map(_is_by_value, _lookups(instructions))),
         frozenset(chain for chain, is_called in _chains_called(instructions) if not is_called),
-        frozenset(_looked_up(instructions) & _UNSEEN),
+        frozenset((_looked_up(instructions) | (texts if _LOOKS_UP_BY_TEXT & set(code.co_names) else set())) & _UNSEEN),
     )
 
 

@@ -165,7 +165,8 @@ class Attempt:
         try:
             details = manifests.details(bytes(self._entry.read(DETAILS)))["manifests"][place]
             kind, name = error.place
-            return between(f"{kind[:-1]} {name}".replace("module ", "global of "), details[kind][name], error.now)
+            label = {"modules": "global of", "classes": "class"}[kind]
+            return between(f"{label} {name}", details[kind][name], error.now)
         except Exception:  # a remark for people, as the nearest manifest is
             log.debug("the details of %s cannot be read", self._name, exc_info=True)
             return f"{error.what} changed"

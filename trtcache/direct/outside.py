@@ -72,7 +72,7 @@ _REMEMBERS = {
         *("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
         *("getmembers", "getmembers_static"),
     ),
-    "logging": ("getLogger", "hasHandlers", "getHandlerByName"),
+    "logging": ("getLogger", "hasHandlers", "getHandlerByName", "makeLogRecord", "makeRecord", "__init__"),
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
 }
 _MODULES_OF_TORCH = (

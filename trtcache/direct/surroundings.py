@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.direct.attributes import Describer, UnstableError
+from trtcache.direct.classes import SIMPLE
 from trtcache.direct.origin import is_trusted, is_trusted_module
 from trtcache.memo import process
 from trtcache.values import hash_bytes
@@ -166,9 +167,12 @@ def _functions() -> Json:
 
 
 def _replaced(describer: Describer) -> Iterator[tuple[str, Json]]:
-    """Yield functions of torch in whose places somebody else's are."""
+    """Yield functions of torch in whose places somebody else's are, and what somebody has put on its tensors."""
     spaces = [(name, vars(module)) for name in _PATCHED if (module := sys.modules.get(name)) is not None]
     for owner, space in (*spaces, ("torch.Tensor", vars(torch.Tensor))):
         for name, value in list(space.items()):
             if type(value) is FunctionType and not is_trusted(value.__code__.co_filename):
                 yield f"{owner}.{name}", describer.of(value)
+    for name, value in list(vars(torch.Tensor).items()):
+        if type(value) in SIMPLE and name[:2] != "__":
+            yield f"torch.Tensor.{name}", describer.of(value)
