@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dis
+import functools
 import logging
 import os
+import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -137,6 +141,34 @@ def test_what_is_put_on_torchs_classes_is_noticed(
 def test_a_gradient_that_is_looked_up_by_a_text_is_said(interpreter: str, tmp_path: Path) -> None:
     """As one is that is an attribute in the code."""
     assert "looks at grad" in _compiled(Does(_seen), interpreter, tmp_path).report.direct
+
+
+def _autocast(x: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings(action="ignore"), torch.cuda.amp.autocast(enabled=False):
+        return x + 1
+
+
+COMMON: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a function of NumPy": lambda x: x + int(np.prod(x.shape)),
+    "the version of Python": lambda x: x + (sys.version_info >= (3, 9)),
+    "a deprecated class": _autocast,
+}
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_what_is_common_costs_no_hit(name: str, interpreter: str, tmp_path: Path) -> None:
+    """Models of every day have it."""
+    outcomes = [_compiled(Does(COMMON[name]), interpreter, tmp_path).report.direct for _ in range(2)]
+    assert outcomes[1] == "hit", outcomes
+
+
+def test_hooks_are_known_by_their_order(interpreter: str, tmp_path: Path) -> None:
+    """Not by the numbers that torch gives them, which another model's hooks raise, and an exchange is noticed."""
+    for first, expected in ((1, "miss"), (1, "hit"), (2, "miss: attribute inner._forward_hooks")):
+        model = Does(torch.neg, inner=torch.nn.Identity())
+        for by in (first, 3 - first):
+            model.inner.register_forward_hook(functools.partial(torch.add, alpha=by))
+        assert _compiled(model, interpreter, tmp_path).report.direct.startswith(expected)
 
 
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {

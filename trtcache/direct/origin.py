@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _NEEDED = ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
-_NEEDED_BY_TORCH = frozenset((*_NEEDED, "setuptools", "sympy", "triton", "typing_extensions"))
+_NEEDED_BY_TORCH = frozenset((*_NEEDED, "setuptools", "sympy", "triton"))
 """What torch imports and runs when it exports. A model that calls it itself is not covered."""
 
 _SITES = ("site-packages", "dist-packages")
@@ -41,7 +41,7 @@ def of_file(filename: str) -> str:
 
 
 def _of_distribution(top: str) -> str:
-    if top in {"numpy", "functorch", "torchgen"}:
+    if top in {"numpy", "functorch", "torchgen", "typing_extensions"}:
         return PYTHON
     return NEEDED if top in _NEEDED_BY_TORCH else MODEL
 
@@ -60,7 +60,7 @@ def of_module(name: str) -> str:
     top = name.partition(".")[0]
     if top in {"torch", "trtcache"}:
         return TORCH
-    if top in {"builtins", "numpy"} or (top in sys.stdlib_module_names and top != "__main__"):
+    if top in {"builtins", "numpy", "typing_extensions"} or (top in sys.stdlib_module_names and top != "__main__"):
         return PYTHON
     return NEEDED if top in _NEEDED_BY_TORCH else MODEL
 

@@ -61,13 +61,14 @@ _LIBRARY = frozenset(
         *("os", "pathlib", "pkgutil", "posixpath", "pprint", "re", "reprlib", "sre_compile", "sre_parse"),
         *("statistics", "string", "struct", "textwrap", "token", "tokenize", "torchgen", "traceback", "types"),
         *("typing", "warnings", "weakref", "zipimport", "_collections_abc", "_weakrefset", "io", "random", "ast"),
-        *("secrets", "subprocess", "threading", "_py_abc"),
+        *("secrets", "subprocess", "threading", "_py_abc", "typing_extensions"),
     )
 )
 """Modules of Python's library that answer by their arguments, or that ask by functions in C, which are seen."""
 
 _REMEMBERS = {
     "typing": ("get_type_hints",),
+    "typing_extensions": ("get_type_hints",),
     "inspect": (
         *("getsource", "getfile", "getsourcelines", "getsourcefile", "getdoc", "getcomments", "getmodule"),
         *("getmembers", "getmembers_static"),

@@ -180,7 +180,8 @@ class _Writer:
                 found[f".{name}"] = value
                 continue
             try:
-                found[f".{name}"] = self._flat(value) if name in _FLAT else describer.of(value)
+                kept = _ranked(space, value) if name in _HOOKS else value
+                found[f".{name}"] = self._flat(value) if name in _FLAT else describer.of(kept)
             except UnstableError as error:
                 raise error.below(name) from None
         found |= self._beside(module)
@@ -230,6 +231,14 @@ class _Writer:
         where = self._places.setdefault(one.data_ptr(), len(self._places))
         marks = vars(one)
         return [*like(one), whose, where, storage.nbytes(), self._describer.pairs(marks) if marks else None]
+
+
+def _ranked(space: Mapping[str, Any], hooks: Any) -> Any:
+    """Return hooks by their places among the module's: torch numbers all that a process makes, of whatever module."""
+    if not isinstance(hooks, dict):
+        return hooks
+    numbers = sorted({one for name in _HOOKS for one in space.get(name) or () if type(one) is int})
+    return {numbers.index(key) if type(key) is int else key: one for key, one in hooks.items()}
 
 
 def _layers(describer: Describer, model: torch.nn.Module, modules: Mapping[int, str]) -> Json:

@@ -306,7 +306,7 @@ _EXACT: dict[type, Callable[[Describer, Any], Json]] = {
 }
 
 _SAID = (complex, range, type(Ellipsis), type(NotImplemented), decimal.Decimal, datetime.date, datetime.datetime)
-_ALSO_SAID = (datetime.time, datetime.timedelta, types.UnionType, types.GenericAlias)
+_ALSO_SAID = (datetime.time, datetime.timedelta, types.UnionType, types.GenericAlias, type(sys.version_info))
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -346,6 +346,8 @@ def _of_numpy(kind: type) -> Callable[[Describer, Any], Json] | None:
         return _array
     if kind.__name__ == "ufunc":
         return lambda _, value: ["ufunc", value.__name__]
+    if kind.__name__ == "_ArrayFunctionDispatcher":  # what numpy.prod and most of its functions are
+        return lambda self, value: ["dispatched", self.of(value._implementation)]
     if any(one.__name__ == "ndarray" for one in kind.__mro__):
         return None  # numpy.memmap and numpy.matrix
     return _number if hasattr(kind, "dtype") and hasattr(kind, "tobytes") else None
