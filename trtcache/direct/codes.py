@@ -110,13 +110,19 @@ def instructions_of(code: CodeType) -> list[dis.Instruction]:
 
 
 def singly(instructions: Iterable[dis.Instruction]) -> list[dis.Instruction]:
-    """Return instructions, and for one of Python 3.13 that loads or stores two variables the two that it stands for."""
+    """Return instructions as Python 3.11 has them.
+
+    One of 3.13 that loads or stores two variables is the two that it stands for, and what 3.12 loads to be called at
+    once is a method.
+    """
     found: list[dis.Instruction] = []
     for one in instructions:
         first, is_double, second = one.opname.replace("_BORROW", "").partition("_FAST_")
         if is_double and isinstance(one.argval, tuple):
             for opname, name in zip((f"{first}_FAST", second), one.argval, strict=True):
                 found.append(one._replace(opname=opname, opcode=dis.opmap[opname], argval=name, argrepr=str(name)))
+        elif one.opname == "LOAD_ATTR" and "NULL|self" in one.argrepr:
+            found.append(one._replace(opname="LOAD_METHOD"))
         else:
             found.append(one)
     return found

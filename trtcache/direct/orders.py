@@ -121,7 +121,7 @@ class _Code:
             is_filled = place + 2 < len(self._steps) and self._steps[place + 2].opname == "SET_UPDATE"
             return place + 1 if name == "SET_UPDATE" or (value > 1 and not is_filled) else None
         if name == "SET_ADD":
-            return None if self._is_inner else len(self._steps)
+            return None if self._is_inner else self._after_loop(place)
         if name == "LOAD_GLOBAL" and value in _MADE:
             return self._after_call(place) if "NULL" in one.argrepr else None
         if name in _ATTRIBUTES and value in _VIEWS and self._is_combined(place + 2):
@@ -150,6 +150,20 @@ class _Code:
             if self._steps[at].opname == "GET_ITER" and self._steps[at + 1].opname.startswith("CALL"):
                 return at + 2
         return len(self._steps)
+
+    def _after_loop(self, place: int) -> int:
+        """Return what comes after a comprehension that Python 3.12 has put into the code around it."""
+        end = next((at for at in range(place, len(self._steps)) if self._opname(at) == "END_FOR"), len(self._steps))
+        after = end + 1
+        while self._opname(after) in {"POP_TOP", "POP_ITER"}:
+            after += 1
+        if self._opname(after).startswith("JUMP_BACKWARD"):
+            return self._after_loop(after)  # the loop around it
+        hidden = {one.argval for one in self._steps if one.opname == "LOAD_FAST_AND_CLEAR"}
+        while self._opname(after) == "STORE_FAST" and self._steps[after].argval in hidden:
+            hidden.discard(self._steps[after].argval)
+            after += 1
+        return after
 
     def _after_call(self, place: int) -> int:
         """Return what comes after the call of what an instruction loads: when the stack is as it was, and one more."""
