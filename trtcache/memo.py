@@ -24,7 +24,7 @@ from trtcache.file_state import FileState
 from trtcache.keys.document import structure
 from trtcache.lowering.contents import Content
 from trtcache.lowering.entry_points import installed
-from trtcache.values import CacheKey, Digest, canonical, hash_bytes, json_bytes
+from trtcache.values import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 
 if TYPE_CHECKING:
     import inspect
@@ -37,7 +37,6 @@ KIND = "memo"
 MEMBER = "memo.json"
 
 _FORMAT = 3
-_MOST_BYTES = 1 << 16
 _CODE = (
     *("backends", "fingerprints.py", "keys", "lowering", "partition", "recipes.py", "request.py"),
     *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
@@ -294,7 +293,7 @@ def code_digest(names: tuple[str, ...] = _CODE) -> Digest:
     root = str(Path(__file__).parent)
     parts: list[bytes] = []
     for path in sorted(path for name in names for path in _files(f"{root}/{name}")):
-        name, content = path.removeprefix(root).encode(), _read(path)
+        name, content = path.removeprefix(root).encode(), file_bytes(path)
         parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
     framed = b"".join(parts)
     return Digest(hash_bytes(framed).hex(), len(framed))
@@ -310,15 +309,3 @@ def _files(path: str) -> Iterator[str]:
                 yield one.path
             elif one.name != "__pycache__":
                 yield from _files(one.path)
-
-
-def _read(path: str) -> bytes:
-    """Return a file's bytes; an object for each of a hundred files costs as much as reading them."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        found = os.read(descriptor, _MOST_BYTES)
-        while len(found) % _MOST_BYTES == 0 and (more := os.read(descriptor, _MOST_BYTES)):
-            found += more
-        return found
-    finally:
-        os.close(descriptor)

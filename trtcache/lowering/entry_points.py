@@ -8,11 +8,12 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from trtcache.values import file_bytes
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _GROUP = "trtcache.passes"
-_MOST_BYTES = 1 << 20
 
 
 @cache
@@ -40,10 +41,6 @@ def _mentions(folder: str) -> bool:
 
 def _mentioned_in(path: str) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs as much again, a hundred times
-        try:
-            return _GROUP.encode() in os.read(descriptor, _MOST_BYTES)
-        finally:
-            os.close(descriptor)
+        return _GROUP.encode() in file_bytes(path)
     except OSError:  # one that is a directory can be opened, and not read
         return path.endswith(".egg/entry_points.txt")

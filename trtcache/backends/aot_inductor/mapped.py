@@ -8,13 +8,11 @@ lock held: Python in there may wait for a thread that holds the interpreter's an
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-_MAPS = "/proc/self/maps"
+_MAPS = Path("/proc/self/maps")
 _INSIDE = b"/data/aotinductor/"
 _GONE = " (deleted)"
-_CHUNK_BYTES = 1 << 20
 
 Mapped = tuple[str, str]
 """Device and inode of a library that is mapped, and the path at which it was."""
@@ -23,7 +21,7 @@ Mapped = tuple[str, str]
 def engine_libraries() -> dict[Mapped, bool]:
     """Return each engine's library, and whether its file is still there; none where the kernel does not tell."""
     try:
-        maps = _maps()
+        maps = _MAPS.read_bytes()
     except OSError:
         return {}
     if _INSIDE not in maps:
@@ -33,14 +31,6 @@ def engine_libraries() -> dict[Mapped, bool]:
         (f"{device} {inode}", path.removesuffix(_GONE)): not path.endswith(_GONE)
         for _, _, _, device, inode, path in lines
     }
-
-
-def _maps() -> bytes:
-    descriptor = os.open(_MAPS, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
-    finally:
-        os.close(descriptor)
 
 
 def unpacked_folder(library: str, below: Path) -> Path | None:
