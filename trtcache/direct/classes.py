@@ -50,12 +50,14 @@ _BOOKKEEPING = frozenset(
 )
 _CALLED = frozenset({functools.partial, functools.partialmethod, functools._lru_cache_wrapper})
 _OF_PYTHON = frozenset({GetSetDescriptorType, MemberDescriptorType})
-_IN_C = frozenset({BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType})
+IN_C = frozenset({BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType})
+"""Types of functions and methods in C."""
+
 _PLAIN = PLAIN | {float}
 SIMPLE = _PLAIN | {tuple, list, dict, set, frozenset}
 """Types of values that are looked at of a class in any case."""
 
-_WITHOUT_FUNCTIONS = SIMPLE | _OF_PYTHON | _IN_C
+_WITHOUT_FUNCTIONS = SIMPLE | _OF_PYTHON | IN_C
 
 _OF_MODULES = frozenset(vars(torch.nn.Module))
 _OF_OWNERS = frozenset(

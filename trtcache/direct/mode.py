@@ -66,7 +66,6 @@ class Attempt:
         self._tree: Tree | None = None
         self._parts: dict[str, Json] = {}
         self._kept: list[Manifest] = []
-        self._details: list[Any] = []
         self._entry: Entry | None = None
         self._seen: Recording | None = None
         self._before: Any = None

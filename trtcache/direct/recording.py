@@ -134,8 +134,7 @@ class Recording:
             self._note_import(frame, event)
             return
         code = frame.f_code
-        known = self._kinds.get(id(code))
-        kind = self._kind(frame) if known is None else known[1]
+        kind = self._kind_of(frame)
         if event == "call":
             if code is _FIND_AND_LOAD:
                 self._importing = frame
@@ -148,6 +147,10 @@ class Recording:
                 self.refuse(f"{_asker(self._kinds, frame)} calls {module}.{code.co_qualname}")
         elif event == "c_call" and kind != origin.TORCH:
             self._c_call(frame, kind, argument)
+
+    def _kind_of(self, frame: FrameType) -> str:
+        known = self._kinds.get(id(frame.f_code))
+        return self._kind(frame) if known is None else known[1]
 
     def _kind(self, frame: FrameType) -> str:
         code = frame.f_code
@@ -183,8 +186,7 @@ class Recording:
             name = str(frame.f_globals.get("__name__"))
             if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
-            known = self._kinds.get(id(frame.f_code))
-            kind = self._kind(frame) if known is None else known[1]
+            kind = self._kind_of(frame)
             if kind not in {origin.PYTHON, origin.ASKING}:
                 return kind == origin.MODEL
             frame = frame.f_back

@@ -8,13 +8,13 @@ import os
 import sys
 import warnings
 from operator import attrgetter
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.classes import SIMPLE
+from trtcache.direct.classes import IN_C, SIMPLE
 from trtcache.direct.origin import is_trusted, is_trusted_module
 from trtcache.memo import process
 from trtcache.values import hash_bytes
@@ -49,7 +49,6 @@ _WRITTEN_AT = attrgetter("__code__.co_qualname", "__code__.co_firstlineno")
 _DECIMAL = [28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0]
 _DECIMAL += [f"<class 'decimal.{one}'>" for one in ("DivisionByZero", "InvalidOperation", "Overflow")]
 _WRAPPER = "_disable_dynamo.<locals>.inner"
-_IN_C = frozenset({BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType})
 _PATCHED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch.ops", "torch._C._nn")
 
 
@@ -154,7 +153,7 @@ def _functions() -> Json:
     for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
         for name, value in list(vars(owner).items()):  # another thread may import more of torch meanwhile
             kind = type(value)
-            if kind in _IN_C:
+            if kind in IN_C:
                 found.append((name, value.__qualname__))
             elif kind is FunctionType:
                 written = _WRITTEN_AT(value)
