@@ -57,9 +57,8 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
             ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a
             TorchScript module or its file, with example inputs, whose sizes it then has. Of a ``.pt2`` or ``.onnx``
-            file that has not changed since it was last compiled nothing is exported or lowered. Its weights are then
-            the file's own memory: replace it by renaming. A module is not exported where direct mode knows it, and
-            lowered once.
+            file that has not changed since it was last compiled nothing is exported or lowered, and of a module that
+            direct mode knows. A file's weights are then its own memory: replace it by renaming.
         args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
             program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either. Of an ONNX file
             they say the sizes that the file leaves open, in its order; None stands for an input of known sizes.
@@ -71,8 +70,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
         name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
         keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
-        direct: ``on``, ``verify`` or ``off``: whether a module that is known is not exported (``docs/direct-mode.md``);
-            by default what ``TRTCACHE_DIRECT`` says. It is in no key.
+        direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); by default what ``TRTCACHE_DIRECT`` says.
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
@@ -93,11 +91,10 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
     examples = (args, kwargs, dynamic_shapes)
     attempt = _attempt(model, examples, store, direct, name)
-    found = _known(model, examples, attempt, backend, wanted, target, name) if attempt else None
-    if found is None:
-        start += 0.0 if isinstance(model, (str, os.PathLike)) else timed(_import_stages)[1]
-        found = _compiled(model, examples, store, backend, wanted, target, name, attempt)
-    module, program = found
+    known = _known(model, examples, attempt, backend, wanted, target, name) if attempt else None
+    if known is None and not isinstance(model, (str, os.PathLike)):
+        start += timed(_import_stages)[1]
+    module, program = known or _compiled(model, examples, store, backend, wanted, target, name, attempt)
     module.threads = wanted.threads
     if keep_program:
         _keep(module.report, program, store, backend, wanted, target)
