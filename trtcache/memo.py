@@ -24,6 +24,7 @@ from trtcache.file_state import FileState
 from trtcache.keys.document import structure
 from trtcache.lowering.contents import Content
 from trtcache.lowering.entry_points import installed
+from trtcache.lowering.interface import SmallSizes
 from trtcache.values import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 KIND = "memo"
 MEMBER = "memo.json"
 
-_FORMAT = 3
+_FORMAT = 4
 _CODE = (
     *("backends", "fingerprints.py", "keys", "lowering", "partition", "recipes.py", "request.py"),
     *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
@@ -131,6 +132,7 @@ class Memo:
         whole: the digest of the whole file, weights and all: those of another have to be looked at. None for a program
             in memory, of which ``in_spec`` and ``out_spec`` are not written either.
         seen: in what state the file was that has this digest, if its state tells that.
+        small_sizes: which sizes of 0 and 1 the program answers (``Interface.small_sizes``).
     """
 
     key: CacheKey
@@ -142,6 +144,7 @@ class Memo:
     out_spec: pytree.TreeSpec
     whole: Digest | None
     seen: FileState | None = None
+    small_sizes: SmallSizes | None = None
 
     @classmethod
     def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None) -> Memo:
@@ -156,6 +159,7 @@ class Memo:
             out_spec=program.out_spec,
             whole=whole,
             seen=seen,
+            small_sizes=program.interface.small_sizes,
         )
 
     @classmethod
@@ -183,6 +187,7 @@ class Memo:
                 out_spec=out_spec,
                 whole=None if specs else Digest(*written["whole"]),
                 seen=FileState.read(written["seen"]) if written.get("seen") else None,
+                small_sizes=SmallSizes.read(written["small_sizes"]),
             )
             nested: Any = key.document["parts"]
             if nested["structure"] != _structure(memo):
@@ -204,6 +209,7 @@ class Memo:
             "names": self.names,
             "known": sorted(self.known),
             "sources": {name: asdict(content) for name, content in self.sources.items()},
+            "small_sizes": self.small_sizes.document() if self.small_sizes else None,
         }
         return json_bytes(document)
 

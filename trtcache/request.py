@@ -168,10 +168,13 @@ def collector_paused() -> Iterator[None]:
 
 
 def _with_key(program: LoweredProgram, chosen: Backend, settings: Settings, target: str | None) -> Request:
+    from trtcache.lowering.program import without_small_sizes
     from trtcache.partition.dividing import divide
 
     if why := chosen.unavailable(program.device.type):
         raise BackendUnavailableError(chosen.name, why)
+    if not chosen.capabilities.small_sizes:
+        program = without_small_sizes(program)
     start = time.perf_counter()
     division = divide(program, chosen, settings)
     if division.is_whole:

@@ -163,6 +163,8 @@ class Shortcut:
         executable = Executable.stored(
             entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
         )
+        # An entry of an older version has none; the program's were found when the alias was written.
+        executable = replace(executable, interface=replace(executable.interface, small_sizes=memo.small_sizes))
         state = self._source.tensors([name for names in memo.names for name in names])
         weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
         try:

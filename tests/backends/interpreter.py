@@ -34,7 +34,7 @@ class Interpreter(Backend):
 
     name: ClassVar[str] = "interpreter"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        devices=frozenset({"cpu"}), keep=frozenset({"aten.scaled_dot_product_attention"}), refit=True
+        devices=frozenset({"cpu"}), keep=frozenset({"aten.scaled_dot_product_attention"}), refit=True, small_sizes=True
     )
 
     def unavailable(self, device: str) -> str | None:

@@ -50,7 +50,7 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
 def interface_document(interface: Interface, constants: Mapping[str, torch.Tensor]) -> dict[str, Json]:
     """Return the interface as an artifact keeps it; ``constants`` are the tensors behind its constants, in order."""
     devices = {name: tensor.device.type for name, tensor in constants.items()}
-    return {
+    document: dict[str, Json] = {
         "format": INTERFACE_FORMAT,
         "inputs": [one.document() for one in interface.inputs],
         "values": [[one.leaf, canonical(one.value)] for one in interface.values],
@@ -61,6 +61,11 @@ def interface_document(interface: Interface, constants: Mapping[str, torch.Tenso
         "sizes": [list(bounds) for bounds in interface.ranges],
         "outputs": [one.document() for one in interface.outputs],
     }
+    if interface.guards:
+        document["guards"] = list(interface.guards)
+    if interface.small_sizes is not None:
+        document["small_sizes"] = interface.small_sizes.document()
+    return document
 
 
 def _weight(weight: EngineWeight) -> Json:

@@ -32,6 +32,7 @@ class Capabilities:
         unpack: operators that lowering takes apart (``trtcache.lowering.unpack``).
         bakes_weights: whether an artifact may have values of weights in it (``Backend.frozen``).
         builds_elsewhere: whether another process can build, which has the program and no values of weights.
+        small_sizes: whether an engine takes sizes of 0 and 1 where torch's range begins at 2.
     """
 
     devices: frozenset[str]
@@ -40,6 +41,7 @@ class Capabilities:
     unpack: frozenset[str] = frozenset()
     bakes_weights: bool = False
     builds_elsewhere: bool = False
+    small_sizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,7 @@ from trtcache import recipes
 from trtcache.backends.members import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.lowering.capture import Marked, Role
 from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.program import Frame, assembled
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.recipes import Source, renamed
@@ -143,7 +144,13 @@ class _Writing:
             pipeline=pipeline,
         )
         state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
-        return assembled(Marked(self._graph_module, state, dict(outside.values), {}), frame)
+        program = assembled(Marked(self._graph_module, state, dict(outside.values), {}), frame)
+        interface = replace(
+            program.interface,
+            guards=tuple(self._interface.get("guards", ())),
+            small_sizes=SmallSizes.read(self._interface.get("small_sizes")),
+        )
+        return replace(program, interface=interface)
 
     def _add_symbol(self, number: int, range_: Sequence[int | None], hint: int | None) -> None:
         least, most = range_

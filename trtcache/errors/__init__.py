@@ -7,6 +7,7 @@ only where there is no way on.
 from __future__ import annotations
 
 from trtcache.errors.base import CanonicalizationError as CanonicalizationError
+from trtcache.errors.base import GuardError as GuardError
 from trtcache.errors.base import InputError as InputError
 from trtcache.errors.base import SettingsError as SettingsError
 from trtcache.errors.base import TrtcacheError as TrtcacheError

@@ -58,6 +58,15 @@ class InputError(TrtcacheError):
         return f"{self.where}: expected {self.expected}, got {self.found}{hint}"
 
 
+class GuardError(InputError):
+    """A call has sizes that the program was not exported for: another branch of the model would have to be taken."""
+
+    def __str__(self) -> str:
+        if self.where != "sizes":
+            return super().__str__()
+        return f"compiled for {self.expected}; {self.found}; {self.hint}"
+
+
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return the sentence that tells a misspelt ``name`` from the ``known`` ones."""
     import difflib  # 2 ms, and nearly nobody misspells

@@ -34,7 +34,7 @@ def key_parts(
     parameters, paths, hosts, users and device indices are not.
     """
     interface = program.interface
-    return {
+    parts = {
         "graph": graph,
         "inputs": [one.document() for one in interface.inputs],
         "values": [[one.leaf, one.value] for one in interface.values],
@@ -47,6 +47,9 @@ def key_parts(
         "target": target.document(),
         "toolchain": toolchain,
     }
+    if interface.guards:  # a program without guards keeps the key that it had before there were any
+        parts["guards"] = list(interface.guards)
+    return parts
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:

@@ -26,6 +26,7 @@ from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
 from trtcache.lowering.order import tied
 from trtcache.lowering.rewriting import is_static, same_sizes
+from trtcache.lowering.size_decisions import recorded_decisions
 from trtcache.weights import layout
 
 if TYPE_CHECKING:
@@ -77,10 +78,12 @@ def export(
     args, kwargs, shapes = examples(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
     try:
-        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges():
-            return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), recorded_decisions() as decisions:
+            program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        decisions.add_to(program)
     except Exception as error:
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
+    return program
 
 
 def decompose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trtcache.values import Json
@@ -68,6 +68,29 @@ class TensorOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallSizes:
+    """Which sizes of 0 and 1 a program answers (``small_sizes.py``).
+
+    Attributes:
+        least: the least value of each symbol that a call may have: 0 where torch's range begins at 2 only because it
+            traces with sizes from 2 on.
+        excluded: conditions on the symbols that rule out small sizes which were tried and are not answered.
+    """
+
+    least: tuple[int | None, ...]
+    excluded: tuple[Json, ...]
+
+    def document(self) -> Json:
+        """Return this as it stands in an artifact."""
+        return {"least": list(self.least), "excluded": list(self.excluded)}
+
+    @classmethod
+    def read(cls, document: Any) -> SmallSizes | None:
+        """Return what ``document`` wrote; None for None."""
+        return None if document is None else cls(tuple(document["least"]), tuple(document["excluded"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """The border of a lowered program.
 
@@ -81,6 +104,9 @@ class Interface:
         ranges: ``[least, most]`` of each symbol.
         outputs: what the engine gives: results and new contents of inputs, in order; empty where an entry was made
             before they were noted. No part of the key, which has them in its graph.
+        guards: conditions on the symbols that each call is held to, in the form of ``input_guards.py``.
+        small_sizes: which sizes of 0 and 1 are answered. No part of the key, which has the graph that it follows from.
+            None where such sizes were not tried: in files of older versions, and of ONNX.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -91,3 +117,17 @@ class Interface:
     constants: tuple[str, ...]
     ranges: tuple[tuple[int | None, int | None], ...]
     outputs: tuple[TensorOutput, ...] = ()
+    guards: tuple[Json, ...] = ()
+    small_sizes: SmallSizes | None = None
+
+    @property
+    def checked_ranges(self) -> tuple[tuple[int | None, int | None], ...]:
+        """The ranges that calls are held to."""
+        if self.small_sizes is None:
+            return self.ranges
+        return tuple((least, most) for least, (_, most) in zip(self.small_sizes.least, self.ranges, strict=True))
+
+    @property
+    def conditions(self) -> tuple[Json, ...]:
+        """All that a call's sizes must satisfy beside their ranges."""
+        return (*self.guards, *(self.small_sizes.excluded if self.small_sizes else ()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.errors import ExportError
 from trtcache.lowering.contents import Content
+from trtcache.lowering.guards import PROVEN
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.slots import number_weights
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch.utils._pytree import TreeSpec
 
     from trtcache.lowering.capture import Marked, Role
+    from trtcache.lowering.input_guards import ExportGuards
     from trtcache.lowering.pipeline import PassRun
 
 
@@ -110,6 +112,7 @@ def finish(
     name: str,
     pipeline: tuple[str, ...],
     runs: tuple[PassRun, ...],
+    guards: ExportGuards | None = None,
 ) -> LoweredProgram:
     """Number the slots and constants of a lowered graph and gather what an engine's caller must know.
 
@@ -119,13 +122,29 @@ def finish(
         name: what people call the program.
         pipeline: the passes' specs.
         runs: what they did.
+        guards: what export assumed about sizes; None where there is nothing to check.
 
     Raises:
-        ExportError: an output is neither a tensor nor a constant, or the tensors are on several CUDA devices.
+        ExportError: an output is neither a tensor nor a constant, the tensors are on several CUDA devices, or what
+            export assumed about sizes cannot be checked at a call.
     """
     call, saved = exported.call_spec, exported.state_dict
     frame = Frame(name, call.in_spec, call.out_spec, exported.range_constraints, saved, pipeline, runs)
-    return assembled(marked, frame)
+    program = assembled(marked, frame)
+    if guards is None:
+        return program
+    proven = marked.graph_module.meta.get(PROVEN, ())
+    found, small_sizes = guards.checked(proven, program.symbols, program.interface.ranges)
+    return replace(program, interface=replace(program.interface, guards=found, small_sizes=small_sizes))
+
+
+def without_small_sizes(program: LoweredProgram) -> LoweredProgram:
+    """Return a program that no call may give sizes of 0 and 1 where torch's range begins at 2, as a profile does."""
+    interface = program.interface
+    if interface.small_sizes is None:
+        return program
+    small_sizes = replace(interface.small_sizes, least=tuple(least for least, _ in interface.ranges))
+    return replace(program, interface=replace(interface, small_sizes=small_sizes))
 
 
 def assembled(marked: Marked, frame: Frame) -> LoweredProgram:

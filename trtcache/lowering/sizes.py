@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 from torch.utils._sympy import functions
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import expression, is_number, replace, tensor_of
@@ -33,6 +34,9 @@ class Sizes(Pass):
 
     A symbol is read from the first input that has it; sums and products are taken in the order of those inputs. Sizes
     that only operators make (of ``nonzero``, say) and expressions without arithmetic of their own (``ceil``) stay.
+
+    A number read from a tensor (``item``) may be known by an assertion: ``torch._check(n.item() == 4)``. It is replaced
+    where it is used, but not in comparisons: the assertion itself would become ``4 == 4``.
     """
 
     name: ClassVar[str] = "sizes"
@@ -77,10 +81,22 @@ def _substitute(node: fx.Node, size: fx.Node | int) -> None:
         replace(node, size)
         return
     for user in list(node.users):
+        if is_read_from_data(node) and isinstance(user.meta.get("val"), (bool, torch.SymBool)):
+            continue
         number = size  # what is a number for all inputs was traced as a symbol before a constraint said so
         user.args = fx.map_arg(user.args, lambda one: number if one is node else one)  # noqa: B023  # used at once
         user.kwargs = fx.map_arg(user.kwargs, lambda one: number if one is node else one)  # noqa: B023  # used at once
-    node.graph.erase_node(node)
+    if not node.users:
+        node.graph.erase_node(node)
+
+
+def is_read_from_data(node: fx.Node) -> bool:
+    """Say whether a number is one that an operator reads or counts, whatever is known of it by now."""
+    value = node.meta.get("val")
+    if not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return False
+    symbols = getattr(value.node._expr, "free_symbols", ())
+    return any(symbol_is_type(one, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)) for one in symbols)
 
 
 class SizeNodes:

@@ -11,6 +11,7 @@ from trtcache.errors import PassError
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.entry_points import installed
 from trtcache.lowering.fallback import Forced, unhide
+from trtcache.lowering.input_guards import ExportGuards
 from trtcache.lowering.pipeline import default_pipeline
 from trtcache.lowering.plugins import last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
@@ -62,6 +63,7 @@ def lower(
         exported, label = export(model, tuple(args), dict(kwargs or {}), dynamic_shapes), type(model).__name__
     seconds["export"] = time.perf_counter() - start
     start = time.perf_counter()
+    guards = ExportGuards.of(exported)  # now: decompositions may lose what is saved
     forced = torch_executed or Forced()
     with forced.noted(exported.graph):
         exported = decompose(exported, keep, forced.keeps)
@@ -72,7 +74,7 @@ def lower(
     specs, runs = _run_passes(marked.graph_module, unpack, autocast, trace=trace)
     unhide(marked.graph_module.graph)
     specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
-    program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs)
+    program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start
     program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict that is still ours
     return program

@@ -174,7 +174,7 @@ class _Run:
                 return evaluate(json.loads(text), self._sizes)
             case SizeCarrier(size):
                 count = evaluate(json.loads(size.text), self._sizes)
-                return torch.empty((count, 0), device=self._outgoing.executable.device)  # type: ignore[arg-type]
+                return torch.empty((count, 0), device=self._outgoing.executable.device)
         raise AssertionError(wire)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
+import random
 import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -17,11 +19,12 @@ from trtcache.errors import ProgramFileError
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.portable.carrier import TOKEN, Carrier, signature_of
 from trtcache.portable.structure import without_classes
+from trtcache.runtime.guards import failed_guard
 from trtcache.tracing import ALONE
 from trtcache.weights import contiguous, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
@@ -130,12 +133,34 @@ def _arguments(outgoing: Outgoing, tensors: Mapping[int, Any]) -> tuple[tuple[An
 
 
 def hints(interface: Interface) -> dict[int, int]:
-    """Return a size for each symbol that an example can have: in its range, no two alike where that can be."""
-    found = {}
+    """Return a size for each symbol that an example can have: in its range, no two alike where that can be.
+
+    Where guards rule these sizes out, others near them are tried.
+
+    Raises:
+        ValueError: none of 100,000 combinations of sizes satisfies the guards.
+    """
+    preferred = []
     for number, (least, most) in enumerate(interface.ranges):
         wanted = max(least or 0, 2) + number
-        found[number] = wanted if most is None or wanted <= most else most
-    return found
+        preferred.append(wanted if most is None or wanted <= most else most)
+    for sizes in itertools.chain((preferred,), _other_sizes(interface.ranges, preferred)):
+        found = dict(enumerate(sizes))
+        if failed_guard(interface.conditions, found) is None:
+            return found
+    raise ValueError("no example sizes satisfy what the program was exported for")
+
+
+def _other_sizes(ranges: Sequence[tuple[int | None, int | None]], preferred: Sequence[int]) -> Iterator[list[int]]:
+    """Yield combinations of sizes in their ranges, small ones first, then far ones."""
+    generator = random.Random(0)  # noqa: S311  # the same examples each time
+    for attempt in range(100_000):
+        reach = 8 if attempt < 50_000 else 512
+        sizes = []
+        for (least, most), wanted in zip(ranges, preferred, strict=True):
+            low = min(max(least or 0, 2), wanted)
+            sizes.append(generator.randint(low, wanted + reach if most is None else min(most, wanted + reach)))
+        yield sizes
 
 
 def _examples(interface: Interface, device: torch.device) -> dict[int, torch.Tensor]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
-from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput, ValueInput
+from trtcache.lowering.interface import Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
 from trtcache.recipes import parse, sources
 from trtcache.runtime.constants import in_order, read_constants
 from trtcache.weights import EngineWeight, Slot
@@ -101,8 +101,9 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
         ("values", document["values"]),
         ("sizes", document["sizes"]),
         ("layouts", layouts),
+        ("guards", document.get("guards", [])),
     ):
-        if parts[name] != written:
+        if parts.get(name, []) != written:
             raise IncompatibleEngineError(entry.key.digest, f"its {name} are not those of its key")
 
 
@@ -137,6 +138,8 @@ def interface_of(document: Mapping[str, Any], recipes: Mapping[str, Json], names
         constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
         ranges=tuple((least, most) for least, most in document["sizes"]),
         outputs=tuple(map(_tensor_output, document.get("outputs", ()))),  # entries of before have none
+        guards=tuple(document.get("guards", ())),
+        small_sizes=SmallSizes.read(document.get("small_sizes")),
     )
 
 

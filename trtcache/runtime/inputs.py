@@ -6,13 +6,16 @@ the right shape in another layout gave wrong sums. So every call is checked here
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from trtcache.errors import InputError
-from trtcache.lowering.expressions import evaluate
+from trtcache.errors import GuardError, InputError
+from trtcache.lowering.expressions import affine, evaluate
+from trtcache.lowering.guard_text import describe
 from trtcache.runtime.aliasing import shared
+from trtcache.runtime.guards import compile_guards, failed_guard, guard_symbols
 from trtcache.weights import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
@@ -25,27 +28,35 @@ if TYPE_CHECKING:
 class InputCheck:
     """Turns the leaves of a call's arguments into the tensors that an engine takes.
 
-    Tensors of fixed sizes that lie as the engine reads them, the usual case, are compared in one loop and passed on as
-    they are; everything else takes the slow way, which copies or raises.
+    Tensors that lie as the engine reads them, the usual case, are compared in one loop and passed on as they are;
+    everything else takes the slow way, which copies or raises.
     """
 
     def __init__(self, interface: Interface, device: torch.device, label: Callable[[int], str]) -> None:
         """Prepare the checks.
 
         Args:
-            interface: the program's border.
+            interface: the program's inputs and guards.
             device: the engine's device.
             label: the caller's name for a leaf, for messages.
         """
         self._label = label
         self._inputs = interface.inputs
-        self._ranges = interface.ranges
+        self._guards = interface.conditions
+        self._holds = compile_guards(interface.conditions)
+        self._ranges = interface.checked_ranges
         self._values = tuple((one.leaf, one.value) for one in interface.values)
         self._devices = tuple(device if one.device == device.type else torch.device(one.device) for one in self._inputs)
         self._fixed = all(isinstance(size, int) for one in self._inputs for size in (*one.shape, *one.stride))
         self._fast = tuple(
             (one.leaf, getattr(torch, one.dtype), _fixed_size(one) if self._fixed else None, one.stride, where)
             for one, where in zip(self._inputs, self._devices, strict=True)
+        )
+        self._varying = None if self._fixed else _varying_plan(self._inputs, self._devices)
+        self._bounds = tuple(
+            (number, -1 if least is None else least, math.inf if most is None else most)
+            for number, (least, most) in enumerate(self._ranges)
+            if (least or 0) > 0 or most is not None
         )
         self._mutated = frozenset(
             one.target for one in interface.results if one.kind == "input" and one.target is not None
@@ -56,6 +67,7 @@ class InputCheck:
         """Return the engine's inputs: the caller's own tensors where they lie right, else copies.
 
         Raises:
+            GuardError: the sizes are not those that the program was exported for.
             InputError: a leaf is not what the program was compiled for.
         """
         if self._values:
@@ -95,7 +107,52 @@ class InputCheck:
                 tensors.append(tensor)
             else:
                 return tensors
+        elif self._varying is not None and not self._conjugates:
+            found = self._varying_tensors(leaves, self._varying)
+            if found is not None:
+                return found
         return self._slowly(leaves)
+
+    def _varying_tensors(  # noqa: C901  # one loop: a call of a function for each tensor costs as much as the checks
+        self, leaves: Sequence[Any], plan: _Plan
+    ) -> list[torch.Tensor] | None:
+        """Return the tensors of a program whose sizes vary, if all lie right; None if the slow way has to look."""
+        sizes = [0] * len(self._ranges)
+        tensors = []
+        for leaf, dtype, rank, device, on_cpu, first, again, fixed in plan:
+            tensor = leaves[leaf]
+            if (
+                type(tensor) is not torch.Tensor
+                or tensor.layout is not torch.strided
+                or tensor.dtype is not dtype
+                or tensor.device != device
+                or not tensor.is_contiguous()
+                or tensor.is_neg()
+                or not (on_cpu or aligned(tensor))
+            ):
+                return None
+            shape = tensor.shape
+            if len(shape) != rank:
+                return None
+            for dim, number in first:
+                sizes[number] = shape[dim]
+            for dim, number in again:
+                if shape[dim] != sizes[number]:
+                    return None
+            for dim, size in fixed:
+                if shape[dim] != size:
+                    return None
+            tensors.append(tensor)
+        for number, least, most in self._bounds:
+            if not least <= sizes[number] <= most:
+                return None
+        if self._holds is not None:
+            try:
+                if not self._holds(sizes):
+                    return None
+            except (ArithmeticError, ValueError):  # a guard divides by a size of 0
+                return None
+        return tensors
 
     def _slowly(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         sizes: dict[int, int] = {}
@@ -105,6 +162,7 @@ class InputCheck:
         for one in self._inputs:
             self._compare(one, leaves[one.leaf], sizes)
         self._check_ranges(leaves, sizes)
+        self._check_guards(sizes)
         return [_laid_out(one, leaves[one.leaf], sizes) for one in self._inputs]
 
     def _check(self, one: TensorInput, given: Any, device: torch.device) -> None:
@@ -123,10 +181,14 @@ class InputCheck:
 
     def _compare(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
         expected = [evaluate(written, sizes) for written in one.shape]
-        if expected != list(given.shape):
-            fixed = all(isinstance(size, int) for size in one.shape)
-            hint = "compile with dynamic_shapes for other sizes" if fixed else "its sizes do not fit each other"
-            raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape), hint)
+        if expected == list(given.shape):
+            return
+        if all(isinstance(size, int) for size in one.shape):
+            hint = "compile with dynamic_shapes for other sizes"
+        else:
+            hint = "its sizes do not fit each other"
+        error = InputError if self._fixed else GuardError
+        raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape), hint, error)
 
     def _check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
         for number, (least, most) in enumerate(self._ranges):
@@ -137,7 +199,30 @@ class InputCheck:
                 for place, written in enumerate(one.shape):
                     if _only_symbol(written) == number:
                         expected = f"size {least} to {'any' if most is None else most} in dimension {place}"
-                        raise self._wrong(one.leaf, expected, str(leaves[one.leaf].shape[place]))
+                        found = str(leaves[one.leaf].shape[place])
+                        raise self._wrong(one.leaf, expected, found, error=GuardError)
+
+    def _check_guards(self, sizes: dict[int, int]) -> None:
+        """Compare the sizes with what export assumed about them.
+
+        Raises:
+            GuardError: an assumption does not hold; it is stated with the sizes of this call.
+        """
+        guard = failed_guard(self._guards, sizes)
+        if guard is None:
+            return
+        names = symbol_names(self._inputs, self._label)
+        involved = guard_symbols(guard)
+        found = ", ".join(f"{names.get(number, f's{number}')} is {sizes.get(number)}" for number in involved)
+        values = {sizes.get(number) for number in involved}
+        if len(involved) > 1 and len(values) == 1:
+            found = f"{'both' if len(involved) == 2 else 'all'} are {values.pop()}"
+        raise GuardError(
+            "sizes",
+            describe(guard, names),
+            found,
+            "compile with example inputs of these sizes, or choose what such calls do: on_guard='eager' or 'compile'",
+        )
 
     def _check_apart(self, leaves: Sequence[Any]) -> None:
         """Refuse inputs of which one is changed and shares memory with another: the engine reads before it writes."""
@@ -150,8 +235,73 @@ class InputCheck:
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self._wrong(other, expected, "a tensor that shares it")
 
-    def _wrong(self, leaf: int, expected: str, found: str, hint: str = "") -> InputError:
-        return InputError(self._label(leaf), expected, found, hint)
+    def _wrong(
+        self, leaf: int, expected: str, found: str, hint: str = "", error: type[InputError] = InputError
+    ) -> InputError:
+        return error(self._label(leaf), expected, found, hint)
+
+
+_Plan: TypeAlias = "tuple[tuple[Any, ...], ...]"
+
+
+def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]) -> _Plan | None:
+    """Return how to compare contiguous tensors whose sizes are numbers or symbols; None if there are others.
+
+    For each input: leaf, dtype, rank, device, whether that is the CPU, and its dimensions: those that are the first of
+    a symbol, those that have a symbol again, and those of a fixed size.
+    """
+    plan, known = [], set[int]()
+    for one, device in zip(inputs, devices, strict=True):
+        first: list[tuple[int, int]] = []
+        again: list[tuple[int, int]] = []
+        fixed: list[tuple[int, int]] = []
+        for dim, size in enumerate(one.shape):
+            if isinstance(size, int):
+                fixed.append((dim, size))
+            elif isinstance(size, dict):
+                number = int(str(size["sym"]))
+                (again if number in known else first).append((dim, number))
+                known.add(number)
+            else:
+                return None
+        if not _is_contiguous(one):
+            return None
+        dtype, on_cpu = getattr(torch, one.dtype), device.type == "cpu"
+        plan.append((one.leaf, dtype, len(one.shape), device, on_cpu, tuple(first), tuple(again), tuple(fixed)))
+    return tuple(plan)
+
+
+def _is_contiguous(one: TensorInput) -> bool:
+    """Say whether an input's strides are those of a contiguous tensor, for sizes that tell all products apart."""
+    numbers = {number for size in one.shape for number in _symbols(size)}
+    for base in (1009, 2003):
+        sizes = {number: base + 2 * number for number in numbers}
+        shape = [evaluate(size, sizes) for size in one.shape]
+        stride = [evaluate(step, sizes) for step in one.stride]
+        if None in shape or None in stride or tuple(stride) != contiguous(tuple(shape)):
+            return False
+    return True
+
+
+def symbol_names(inputs: Sequence[TensorInput], label: Callable[[int], str]) -> dict[int, str]:
+    """Return what each symbol is in the caller's words: ``x.shape[0]``, or ``(x.shape[0] - 1) // 2``."""
+    names: dict[int, str] = {}
+    for one in inputs:
+        for dim, size in enumerate(one.shape):
+            if isinstance(size, dict):
+                names.setdefault(int(str(size["sym"])), f"{_argument(label(one.leaf))}.shape[{dim}]")
+    for one in inputs:
+        for dim, size in enumerate(one.shape):
+            number, factor, more = affine(size) or (-1, 0, 0)
+            if factor and number not in names:
+                text = f"{_argument(label(one.leaf))}.shape[{dim}]"
+                text = f"{text} {'-' if more > 0 else '+'} {abs(more)}" if more else text
+                names[number] = f"({text}) // {factor}" if factor != 1 else f"({text})"
+    return names
+
+
+def _argument(label: str) -> str:
+    return label.removeprefix("argument ")
 
 
 def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[torch.Tensor]) -> dict[int, int]:

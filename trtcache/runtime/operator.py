@@ -19,8 +19,9 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from trtcache.errors import IncompatibleEngineError, InputError
+from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.expressions import affine, evaluate
+from trtcache.lowering.guard_text import describe
 from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
             for slot in interface.slots
             if slot.mutated
         ]
-    return json.dumps({"inputs": inputs, "ranges": interface.ranges}), json.dumps(outputs)
+    taken: dict[str, object] = {"inputs": inputs, "ranges": interface.checked_ranges}
+    if interface.conditions:
+        taken["guards"] = interface.conditions
+    return json.dumps(taken), json.dumps(outputs)
 
 
 def is_traced() -> bool:
@@ -167,6 +171,8 @@ def _fake(
         if number in sizes:
             _require(least is None or sizes[number] >= least, "a size of an input", f"at least {least}", sizes[number])
             _require(most is None or sizes[number] <= most, "a size of an input", f"at most {most}", sizes[number])
+    for guard in taken.get("guards", ()):
+        _require(evaluate(guard, sizes), "sizes", describe(guard, {}), "others", GuardError)
     return [_empty(one, sizes, inputs) for one in _read(output_spec)]
 
 
@@ -208,10 +214,10 @@ def _described(form: tuple[str, str, int]) -> str:
     return "{} on {} of {} dimensions".format(*form)
 
 
-def _require(condition: Any, where: str, expected: str, found: object) -> None:
+def _require(condition: Any, where: str, expected: str, found: object, kind: type[InputError] = InputError) -> None:
     """Raise, or let the tracer note what it has to be sure of."""
-    error = InputError(where, expected, str(found))
-    if not isinstance(condition, bool):
+    error = kind(where, expected, str(found))
+    if isinstance(condition, torch.SymBool):
         torch._check(condition, lambda: str(error))  # type: ignore[no-untyped-call]  # torch's
     elif not condition:
         raise error

@@ -33,6 +33,7 @@ class AotInductor(Backend):
         # Decomposed, a 6-layer BERT has 240 more nodes and builds in 34 s instead of 13 s (2 cores, torch 2.13).
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
+        small_sizes=True,
         builds_elsewhere=True,
     )
 

@@ -1,0 +1,378 @@
+"""Guards: what ``torch.export`` assumed about the sizes of a program's inputs.
+
+Where a model branches on a size, export follows one branch and notes the condition (``x.shape[1] != y.shape[1]``).
+``ExportedProgram.module()`` checks these conditions; ``run_decompositions`` and torch's package loader do not. Here
+they are read in a canonical form, which is part of the program's interface and key and is checked at every call.
+
+There are two sources, and both are read: ``ExportedProgram._guards_code``, which is saved with a program, and the
+``ShapeEnv`` of a program in memory, which also has what decompositions assumed.
+
+A guard is JSON: ``["Ne", {"sym": 0}, {"sym": 2}]``, with the symbols and the arithmetic of ``symbols.py`` and the
+relations ``Eq``, ``Ne``, ``Le``, ``Lt``, ``And``, ``Or`` and ``Not``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import ExportError
+from trtcache.lowering.expressions import bounds, evaluate
+from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.small_sizes import small_size_guards
+from trtcache.values import json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from torch.export import ExportedProgram
+
+    from trtcache.lowering.symbols import Symbols
+    from trtcache.values import Json
+
+_BINARY = {
+    ast.FloorDiv: "FloorDiv",
+    ast.Mod: "Mod",
+    ast.Div: "TrueDiv",
+    ast.Pow: "Pow",
+}
+_CALLS = {
+    "max": "Max",
+    "torch.sym_max": "Max",
+    "min": "Min",
+    "torch.sym_min": "Min",
+    "abs": "Abs",
+    "math.floor": "Floor",
+    "math.ceil": "Ceil",
+    "math.trunc": "Trunc",
+    "int": "Trunc",
+    "round": "Round",
+    "float": "Float",
+    "torch.sym_float": "Float",
+    "math.sqrt": "Sqrt",
+    "torch._sym_sqrt": "Sqrt",
+}
+_COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Eq", "Ne", "And", "Or"})
+_NEGATED = {"Eq": "Ne", "Ne": "Eq"}
+_TRACED_FROM = 2  # the least size that torch takes one that varies for
+_SPREAD = re.compile(r"(.+)_(\d+)")  # torch calls what ``*xs`` takes xs_0, xs_1, and in guards L['xs'][0]
+
+
+class UnknownTermError(ValueError):
+    """A term of a guard has no canonical form."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportGuards:
+    """What an exported program says of the sizes that it was exported for, before it is lowered.
+
+    Attributes:
+        texts: its guards as torch saves them, which name arguments.
+        terms: the sizes, strides and numbers of its inputs, by the terms that the texts have for them.
+        environment: the ``ShapeEnv`` of its symbols, whose guards name symbols and grow when it is decomposed; None
+            where no size varies.
+        excluded: conditions on sizes of 0 and 1, as sympy expressions.
+    """
+
+    texts: tuple[str, ...]
+    terms: Mapping[str, Any]
+    environment: Any
+    excluded: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, program: ExportedProgram) -> ExportGuards:
+        """Read them from an exported program; small sizes are tried (``small_sizes.py``)."""
+        texts = tuple(program._guards_code)
+        terms = _named_terms(program) if texts else {}
+        return cls(texts, terms, _environment(program), tuple(small_size_guards(program)))
+
+    def checked(
+        self, proven: Iterable[Any], symbols: Symbols, ranges: Sequence[tuple[int | None, int | None]]
+    ) -> tuple[tuple[Json, ...], SmallSizes]:
+        """Return the guards in canonical form, sorted, without those that the ranges imply; and which small sizes pass.
+
+        A range begins at 2 where torch traced with sizes from 2 on and nothing else was said: its other end is then
+        open, or a guard. Calls may have smaller sizes there.
+
+        Args:
+            proven: conditions of assertions that lowering removed, as sympy expressions.
+            symbols: the symbols of the inputs' sizes, numbered.
+            ranges: the least and the most value of each symbol.
+
+        Raises:
+            ExportError: a guard has a term that is not known, so that it could not be checked.
+        """
+        environment = self.environment
+        live = [environment.replace(guard.expr) for guard in environment.guards] if environment is not None else []
+        found = [*symbolic_guards((*live, *proven), symbols)]
+        for text in self.texts:
+            try:
+                found.append(parse(text, lambda term: self._term(term, symbols)))
+            except UnknownTermError as error:
+                if not live:  # else the same guards were read from the environment
+                    raise _unchecked(text, error) from error
+        parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
+        least = [
+            0 if low == _TRACED_FROM and (high is None or json_bytes(["Le", {"sym": number}, high]) in parts) else low
+            for number, (low, high) in enumerate(ranges)
+        ]
+        held = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
+        kept = {key: part for key, part in parts.items() if part is not True and not _implied(part, held)}
+        guards = tuple(kept[key] for key in sorted(kept))
+        return guards, SmallSizes(tuple(least), symbolic_guards(self.excluded, symbols))
+
+    def _term(self, text: str, symbols: Symbols) -> Json:
+        found = self.terms.get(text)
+        return None if found is None else symbols.write(found)
+
+
+def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]:
+    """Return guards in canonical form; those about other symbols than the inputs' are left out.
+
+    Args:
+        guards: sympy expressions.
+        symbols: the symbols of the inputs' sizes, numbered.
+
+    Raises:
+        ExportError: a guard has a term that is not known, so that it could not be checked.
+    """
+    from torch.utils._sympy.printers import PythonPrinter
+
+    printer, found = PythonPrinter(), []
+    for guard in guards:
+        if not _usable(guard, symbols):
+            continue
+        names = {str(symbol): symbols.write(symbol) for symbol in guard.free_symbols}
+        text = printer.doprint(guard)
+        try:
+            found.append(parse(text, names.get))
+        except UnknownTermError as error:
+            raise _unchecked(text, error) from error
+    return tuple(found)
+
+
+def _unchecked(text: str, error: UnknownTermError) -> ExportError:
+    return ExportError("the program", f"its assumption {text} cannot be checked at a call: {error}")
+
+
+def _environment(program: ExportedProgram) -> Any:
+    """Return the ``ShapeEnv`` of a program's symbols; None where there are none."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env
+    return None
+
+
+def _usable(guard: Any, symbols: Symbols) -> bool:
+    """Say whether a guard is about sizes of inputs: others are assertions in the graph, or of another program."""
+    free: set[Any] = getattr(guard, "free_symbols", set())
+    return bool(free) and free <= set(symbols.order)
+
+
+def _named_terms(program: ExportedProgram) -> dict[str, Any]:
+    """Return the sizes, strides and numbers of a program's inputs by the terms that guards have for them."""
+    placeholders = program.graph.find_nodes(op="placeholder")
+    inputs = [
+        node
+        for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True)
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    entry = program.module_call_graph[0].signature
+    names = list(entry.forward_arg_names or ()) if entry else []
+    spec = program.call_spec.in_spec
+    paths = [path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]]
+    terms: dict[str, Any] = {}
+    for leaf, (node, path) in enumerate(zip(inputs, paths, strict=True)):
+        value = node.meta.get("val")
+        for root in _roots(leaf, path, names):
+            if isinstance(value, torch.SymInt) or type(value) is int:
+                terms[root] = value
+            elif isinstance(value, torch.Tensor):
+                terms |= {f"{root}.size()[{dim}]": size for dim, size in enumerate(value.shape)}
+                terms |= {f"{root}.stride()[{dim}]": step for dim, step in enumerate(value.stride())}
+    return terms
+
+
+def _roots(leaf: int, path: tuple[Any, ...], names: Sequence[str]) -> Iterable[str]:
+    """Yield the ways in which torch writes an argument's leaf: ``L['x']``, ``L['xs'][0]``, ``L['flat_args'][3]``."""
+    group, first, *rest = path
+    steps = pytree.keystr(tuple(rest))
+    yield f"L['flat_args'][{leaf}]"
+    if group.idx == 0:
+        name = names[first.idx] if first.idx < len(names) else f"args_{first.idx}"
+        yield f"L['args'][{first.idx}]{steps}"
+    else:
+        name = str(first.key)
+        yield f"L['kwargs'][{name!r}]{steps}"
+    yield f"L[{name!r}]{steps}"
+    if spread := _SPREAD.fullmatch(name):
+        yield f"L[{spread[1]!r}][{spread[2]}]{steps}"
+
+
+def parse(text: str, term: Callable[[str], Json]) -> Json:
+    """Return a guard as torch prints it, in canonical form.
+
+    Args:
+        text: a Python expression.
+        term: returns the canonical form of a source such as ``L['x'].size()[0]``, or None.
+
+    Raises:
+        UnknownTermError: it has something in it that is not known here.
+    """
+    return _Reader(term).read(ast.parse(text.replace("\n", " ").strip(), mode="eval").body)
+
+
+class _Reader:
+    """Turns the syntax tree of a guard into its canonical form."""
+
+    def __init__(self, term: Callable[[str], Json]) -> None:
+        self._term = term
+
+    def read(self, node: ast.expr) -> Json:
+        if isinstance(node, ast.Constant) and type(node.value) in {bool, int}:
+            return node.value  # type: ignore[return-value]  # one of these
+        if isinstance(node, ast.Constant) and type(node.value) is float:
+            return ["Number", node.value.hex()]
+        if isinstance(node, ast.BoolOp):
+            return combine("And" if isinstance(node.op, ast.And) else "Or", map(self.read, node.values))
+        if isinstance(node, ast.UnaryOp):
+            return self._unary(node)
+        if isinstance(node, ast.Compare):
+            terms = [self.read(one) for one in (node.left, *node.comparators)]
+            pairs = zip(node.ops, terms, terms[1:], strict=False)
+            return combine("And", [_relation(operator, left, right) for operator, left, right in pairs])
+        if isinstance(node, ast.BinOp):
+            return self._binary(node)
+        text = ast.unparse(node)
+        found = self._term(text)
+        if found is not None:
+            return found
+        if isinstance(node, ast.Call) and (head := _CALLS.get(ast.unparse(node.func))) and not node.keywords:
+            return combine(head, map(self.read, node.args))
+        raise UnknownTermError(text)
+
+    def _unary(self, node: ast.UnaryOp) -> Json:
+        value = self.read(node.operand)
+        if isinstance(node.op, ast.Not):
+            return negate(value)
+        if isinstance(node.op, ast.USub):
+            return combine("Mul", [-1, value])
+        if isinstance(node.op, ast.UAdd):
+            return value
+        raise UnknownTermError(ast.unparse(node))
+
+    def _binary(self, node: ast.BinOp) -> Json:
+        left, right = self.read(node.left), self.read(node.right)
+        if isinstance(node.op, ast.Add):
+            return combine("Add", [left, right])
+        if isinstance(node.op, ast.Sub):
+            return combine("Add", [left, combine("Mul", [-1, right])])
+        if isinstance(node.op, ast.Mult):
+            return combine("Mul", [left, right])
+        if head := _BINARY.get(type(node.op)):
+            return combine(head, [left, right])
+        raise UnknownTermError(ast.unparse(node))
+
+
+def _relation(operator: ast.cmpop, left: Json, right: Json) -> Json:
+    match operator:
+        case ast.Eq():
+            return combine("Eq", [left, right])
+        case ast.NotEq():
+            return combine("Ne", [left, right])
+        case ast.Lt():
+            return combine("Lt", [left, right])
+        case ast.LtE():
+            return combine("Le", [left, right])
+        case ast.Gt():
+            return combine("Lt", [right, left])
+        case ast.GtE():
+            return combine("Le", [right, left])
+    raise UnknownTermError(type(operator).__name__)
+
+
+def negate(guard: Json) -> Json:
+    """Return the opposite of a guard."""
+    if isinstance(guard, bool):
+        return not guard
+    if isinstance(guard, list):
+        head, *rest = guard
+        if head in _NEGATED:
+            return [_NEGATED[str(head)], *rest]
+        if head in {"Lt", "Le"}:
+            return combine("Le" if head == "Lt" else "Lt", reversed(rest))
+        if head == "Not":
+            return rest[0]
+    return ["Not", guard]
+
+
+def combine(head: str, parts: Iterable[Json]) -> Json:
+    """Return an expression in canonical form: nested sums flat, commutative arguments sorted, numbers computed."""
+    args: list[Json] = []
+    for part in parts:
+        nested = isinstance(part, list) and part[0] == head and head in {"Add", "Mul", "Max", "Min", "And", "Or"}
+        args += part[1:] if nested and isinstance(part, list) else [part]
+    if head in {"And", "Or"}:
+        return _junction(head, args)
+    if head in {"Add", "Mul"}:
+        args = _folded(head, args)
+        if len(args) == 1:
+            return args[0]
+    if head in _COMMUTATIVE:
+        args.sort(key=json_bytes)
+    if head in {"Eq", "Ne", "Le", "Lt"} and args[0] == args[1]:
+        return head in {"Eq", "Le"}
+    if all(type(one) is int for one in args):
+        value: Json = evaluate([head, *args], {})
+        if type(value) in {bool, int}:
+            return value
+    return [head, *args]
+
+
+def _junction(head: str, args: list[Json]) -> Json:
+    """Return ``And`` or ``Or`` without the parts that decide nothing."""
+    neutral = head == "And"
+    if any(one is (not neutral) for one in args):
+        return not neutral
+    kept = {json_bytes(one): one for one in args if one is not neutral}
+    if not kept:
+        return neutral
+    parts = [kept[key] for key in sorted(kept)]
+    return parts[0] if len(parts) == 1 else [head, *parts]
+
+
+def _folded(head: str, args: list[Json]) -> list[Json]:
+    """Return the arguments of a sum or product with its numbers in one."""
+    total, neutral = (0, 0) if head == "Add" else (1, 1)
+    rest: list[Json] = []
+    for one in args:
+        if type(one) is int:
+            total = total + one if head == "Add" else total * one
+        else:
+            rest.append(one)
+    if head == "Mul" and total == 0:
+        return [0]
+    return [total, *rest] if total != neutral or not rest else rest
+
+
+def conjuncts(guard: Json) -> list[Json]:
+    """Return the conditions that hold together where a guard holds."""
+    return guard[1:] if isinstance(guard, list) and guard[0] == "And" else [guard]
+
+
+def _implied(guard: Json, ranges: Sequence[tuple[int | None, int | None]]) -> bool:
+    """Say whether a comparison holds for all sizes in the checked ranges, by interval arithmetic."""
+    if not isinstance(guard, list) or guard[0] not in {"Le", "Lt", "Ne"}:
+        return False
+    (left_least, left_most), (right_least, right_most) = (bounds(one, ranges) for one in guard[1:])
+    if guard[0] == "Le":
+        return left_most <= right_least
+    return left_most < right_least or (guard[0] == "Ne" and right_most < left_least)

@@ -1,0 +1,151 @@
+"""Which sizes of 0 and 1 a program answers: found by running its graph with such sizes, on tensors without memory.
+
+``torch.export`` takes each size that varies for at least 2 while it traces, whatever the range that it was given
+(``Dim("batch")`` allows 0). Mostly the program is right for 0 and 1 as well, and a batch of one is the commonest call
+of all; but ``squeeze`` keeps such a dimension in the program and drops it when it runs, and ``amax`` of nothing raises.
+So the exported graph is run with fake tensors of these sizes, and each result must have the shape that the program
+says. Sizes for which it has another, or for which an operator raises, become guards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from trtcache.lowering.rewriting import expression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch.export import ExportedProgram
+
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+_SMALL = (0, 1)
+_MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
+
+
+def small_size_guards(program: ExportedProgram) -> list[Any]:
+    """Return conditions, as sympy expressions, that exclude the sizes of 0 and 1 for which a program is not right.
+
+    Each symbol is tried alone with the others at their example's sizes, every two together where there are few, and
+    all at once.
+    """
+    hints = _hints(program)
+    ranges = program.range_constraints
+    symbols = [symbol for symbol in hints if symbol not in ranges or ranges[symbol].lower <= 2]
+    excluded: list[dict[Any, int]] = []
+    for trial in _trials(symbols):
+        if any(one.items() <= trial.items() for one in excluded):
+            continue
+        sizes = {**hints, **trial}
+        if not _is_right(program, sizes):
+            excluded.append(trial)
+    return [_exclusion(trial) for trial in excluded]
+
+
+def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
+    """Yield assignments of small sizes, those of few symbols first, so that a guard names no more than it has to."""
+    for symbol, size in itertools.product(symbols, _SMALL):
+        yield {symbol: size}
+    if len(symbols) <= _MOST_PAIRS:
+        for pair in itertools.combinations(symbols, 2):
+            for sizes in itertools.product(_SMALL, repeat=2):
+                yield dict(zip(pair, sizes, strict=True))
+    if len(symbols) > 2:  # two are a pair
+        for size in _SMALL:
+            yield dict.fromkeys(symbols, size)
+
+
+def _exclusion(trial: Mapping[Any, int]) -> Any:
+    differ = [sympy.Ne(symbol, size, evaluate=False) for symbol, size in trial.items()]
+    return differ[0] if len(differ) == 1 else sympy.Or(*differ, evaluate=False)
+
+
+def _hints(program: ExportedProgram) -> dict[Any, int]:
+    """Return the example's value of each symbol in the sizes of a program's inputs."""
+    found: dict[Any, int] = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                values = size.node.shape_env.backed_var_to_val
+                found |= {one: int(values[one]) for one in size.node.expr.free_symbols if one in values}
+    return found
+
+
+class _Run(fx.Interpreter):
+    """Runs a graph and compares the shape of each result with the program's, for given values of its symbols."""
+
+    def __init__(self, graph_module: fx.GraphModule, sizes: Mapping[Any, int]) -> None:
+        super().__init__(graph_module, garbage_collect_values=True)
+        self._sizes = sizes
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op == "call_function" and not _agrees(n.meta.get("val"), result, self._sizes):
+            raise ValueError(f"{n.name} has another shape")
+        return result
+
+
+def _agrees(said: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
+    if isinstance(said, (list, tuple)):
+        return len(said) == len(found) and all(map(lambda one, other: _agrees(one, other, sizes), said, found))
+    if isinstance(said, torch.Tensor):
+        return said.dim() == found.dim() and all(
+            map(lambda one, other: _agrees(one, other, sizes), said.shape, found.shape)
+        )
+    if isinstance(said, (int, torch.SymInt)) and type(said) is not bool:
+        value = _value(said, sizes)
+        return value is None or not isinstance(found, int) or value == found
+    return True
+
+
+def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
+    """Return a size for values of its symbols; None if it depends on others, as that of ``nonzero`` does."""
+    written = expression(size)
+    if isinstance(written, int):
+        return written
+    if not written.free_symbols <= sizes.keys():
+        return None
+    value = written.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes.items()})
+    return int(value) if value.is_Integer else None
+
+
+def _is_right(program: ExportedProgram, sizes: Mapping[Any, int]) -> bool:
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    try:
+        with mode, torch.no_grad(), _unlogged():
+            inputs = [_input(node.meta.get("val"), sizes) for node in program.graph.find_nodes(op="placeholder")]
+            _Run(program.graph_module, sizes).run(*inputs, enable_io_processing=False)
+    except Exception:  # noqa: BLE001  # an operator may raise anything for a size that it does not take
+        return False
+    return True
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep torch from logging what fake tensors raise: sizes that do not fit are expected here."""
+    before, _LOG.disabled = _LOG.disabled, True
+    try:
+        yield
+    finally:
+        _LOG.disabled = before
+
+
+def _input(said: Any, sizes: Mapping[Any, int]) -> Any:
+    if isinstance(said, torch.SymInt):
+        return _value(said, sizes)
+    if not isinstance(said, FakeTensor):
+        return said
+    shape = [size for size in (_value(size, sizes) for size in said.shape) if size is not None and size >= 0]
+    if len(shape) != said.dim():
+        raise ValueError("an input cannot have these sizes")
+    return torch.empty(shape, dtype=said.dtype, device=said.device)
