@@ -6,10 +6,13 @@ import logging
 import os
 import time
 from contextlib import nullcontext
+from functools import cache as once
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
+from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
 from trtcache import logs
@@ -17,10 +20,11 @@ from trtcache.cache import Cache
 from trtcache.compiling import compile_exported, compile_request
 from trtcache.config import parse_direct
 from trtcache.direct.mode import Attempt
-from trtcache.errors import SettingsError
+from trtcache.errors import ExportError, SettingsError
 from trtcache.onnx.file import is_onnx
 from trtcache.pt2 import ProgramFile
 from trtcache.request import Model, Request, collector_paused, exported_of, refuse_examples, request_of
+from trtcache.runtime.on_guard import OnGuard, parse_on_guard
 from trtcache.runtime.verification import Examples
 from trtcache.settings import Settings
 from trtcache.shortcut import Shortcut
@@ -50,6 +54,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     name: str | None = None,
     keep_program: bool = False,
     direct: str | None = None,
+    on_guard: str = "error",
 ) -> CompiledModule:
     """Compile a model for inference, or take its engine from the cache and put this model's weights in.
 
@@ -71,6 +76,9 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
         keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
         direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); by default what ``TRTCACHE_DIRECT`` says.
+        on_guard: what a call does with sizes for which the model branches otherwise than for the example inputs
+            (``docs/guards.md``): ``error`` raises GuardError, ``eager`` runs the call in torch, ``compile`` compiles
+            the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
 
     Returns:
         A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
@@ -89,6 +97,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     """
     start = time.perf_counter()
     store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    policy = parse_on_guard(on_guard)
     examples = (args, kwargs, dynamic_shapes)
     attempt = _attempt(model, examples, store, direct, name)
     known = _known(model, examples, attempt, backend, wanted, target, name) if attempt else None
@@ -98,9 +107,67 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     module.threads = wanted.threads
     if keep_program:
         _keep(module.report, program, store, backend, wanted, target)
+    if policy != "error":
+        again = partial(
+            compile,
+            backend=backend,
+            settings=wanted,
+            target=target,
+            cache=store,
+            name=name or module.report.name,
+            direct=direct,
+        )
+        module.on_guard = _on_guard(policy, model, module, dynamic_shapes, again)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
+
+
+def _on_guard(
+    policy: str, model: Model, module: CompiledModule, dynamic_shapes: Any, again: Callable[..., CompiledModule]
+) -> OnGuard:
+    """Return what answers the calls that a compiled module's guards refuse.
+
+    Raises:
+        SettingsError: there is no model to run, or calls change its weights, which the engine has copies of.
+    """
+    if is_onnx(model):
+        raise SettingsError("on_guard", "an ONNX file is no model that torch can run or export: leave it at 'error'")
+    if any(slot.mutated for slot in module.interface.slots):
+        raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
+    script = script_of(model)
+    source = model if script is None else script
+    if isinstance(source, torch.nn.Module):
+        return OnGuard(policy, module.report, lambda: source, partial(_compile_branch, source, again, dynamic_shapes))
+
+    def one_branch(*_: object) -> CompiledModule:
+        raise ExportError(module.report.name, "an exported program has one branch only: compile the torch.nn.Module")
+
+    return OnGuard(policy, module.report, once(lambda: program_of(source).module()), one_branch)
+
+
+def _compile_branch(
+    model: torch.nn.Module,
+    again: Callable[..., CompiledModule],
+    dynamic_shapes: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> CompiledModule:
+    """Compile a model with other example inputs, which take another of its branches.
+
+    In that branch sizes may be equal, or fixed, that the caller named apart: torch then refuses ``dynamic_shapes`` as
+    it is, and finds out by itself which sizes vary (``Dim.AUTO``).
+
+    Raises:
+        ExportError: the model cannot be exported with these inputs.
+    """
+    try:
+        return again(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except ExportError:
+        automatic = pytree.tree_map(
+            lambda one: one if one is None or isinstance(one, int) else torch.export.Dim.AUTO, dynamic_shapes
+        )
+        return again(model, args, kwargs, dynamic_shapes=automatic)
 
 
 def _known(

@@ -167,6 +167,7 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     call = CallSignature(program.in_spec, program.out_spec, _forward(model))
     module = CompiledModule(Executable.of(program), engine, weights, call)
     module.report, module.origin = report, origin
+    report.guards = module.guards
     return module
 
 

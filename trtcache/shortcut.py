@@ -156,6 +156,7 @@ class Shortcut:
             return None
         self._source.check(found.memo.whole)
         module.report = self._report(name, found, weights, time.perf_counter() - start)
+        module.report.guards = module.guards
         return module
 
     def _module(self, found: Found) -> tuple[CompiledModule, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,6 +51,7 @@ def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
         "size_bytes": header.size_bytes,
         "provenance": dict(header.provenance),
         "members": [asdict(member) for member in header.members],
+        "guards": _guards(header),
         "document": header.key.document,
     }
 
@@ -72,10 +73,22 @@ def _pairs(header: Header, path: Path, *, pinned: bool, signer: str) -> list[tup
         (f"member {member.name}", f"{format_size(member.size_bytes)}, {member.codec}, {member.digest}")
         for member in header.members
     ]
+    pairs += [("guard", guard) for guard in _guards(header)]
     parts = header.key.document.get("parts")
     if isinstance(parts, dict):
         pairs += [(f"part {name}", _short(json.dumps(value))) for name, value in parts.items()]
     return pairs
+
+
+def _guards(header: Header) -> list[str]:
+    """Return what the program was exported for, as conditions on the sizes of its inputs."""
+    parts: Any = header.key.document.get("parts")
+    if not isinstance(parts, dict) or not parts.get("guards"):
+        return []
+    from trtcache.lowering.guard_text import describe, symbol_names  # few entries have any
+
+    names = symbol_names(((one["leaf"], one["shape"]) for one in parts["inputs"]), lambda leaf: f"input{leaf}")
+    return [describe(guard, names) for guard in parts["guards"]]
 
 
 def _short(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trtcache import logs
 from trtcache.cache import Cache
 from trtcache.config import Config
+from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ def load(
     *,
     cache: Cache | str | os.PathLike[str] | None = None,
     trust: str | None = None,
+    on_guard: str = "error",
 ) -> CompiledModule:
     """Return the compiled module in a file that ``export`` wrote, after verifying it. Nothing of it is unpickled.
 
@@ -71,6 +73,8 @@ def load(
         cache: where its engines are stored as well, and where those that it only refers to are looked for.
         trust: None where it is signed by a key of ``TRTCACHE_TRUSTED_KEYS``; ``local-file`` if you made it or know who
             did, for an engine runs code; or public keys that count, as ``NAME:HEX``.
+        on_guard: ``error``: a call with sizes that the program was not exported for raises GuardError. The other
+            policies of ``compile`` need the model, which is not in the file.
 
     Returns:
         The module; ``.report.target`` says which of the file's targets was taken.
@@ -83,12 +87,15 @@ def load(
         NoFittingEngineError: none of its engines can run here; the message says why, and what is the least to do.
         MissingEngineError: an engine that it refers to, or the file of one, is not there.
         ProgramFileError: it cannot be read.
-        SettingsError: ``trust`` is none of those.
+        SettingsError: ``trust`` is none of those, or ``on_guard`` is not ``error``.
         IncompatibleEngineError: an engine that fits cannot be loaded.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
     from trtcache.portable.loading import load as load_file
+    from trtcache.runtime.on_guard import parse_on_guard
 
+    if parse_on_guard(on_guard) != "error":
+        raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
     logs.start(os.environ)
     store = cache if cache is None or isinstance(cache, Cache) else Cache(cache)
     keys = Config.from_environ(os.environ).trust.keys

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from trtcache.lowering.expressions import affine
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.values import Json
+
+
+_BY_POSITION = re.compile(r"^(\d+)")  # an argument of a program that is not a model's has a place and no name
 
 
 def describe(guard: Json, sizes: Mapping[int, str]) -> str:
@@ -54,3 +60,25 @@ def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
     text = sign.join(_text(one, sizes, level + (place > 0)) for place, one in enumerate(args))
     text = text.replace(" + -1 * ", " - ").replace(" + -", " - ")
     return f"({text})" if level < outer else text
+
+
+def symbol_names(shapes: Iterable[tuple[int, Sequence[Json]]], label: Callable[[int], str]) -> dict[int, str]:
+    """Return what each symbol is in the caller's words: ``x.shape[0]``, or ``(x.shape[0] - 1) // 2``.
+
+    Args:
+        shapes: the leaf and the shape of each input.
+        label: the caller's name for a leaf, ``argument x``.
+    """
+    names: dict[int, str] = {}
+    derived: dict[int, str] = {}
+    for leaf, shape in shapes:
+        argument = _BY_POSITION.sub(r"args[\1]", label(leaf).removeprefix("argument "))
+        for dim, size in enumerate(shape):
+            text = f"{argument}.shape[{dim}]"
+            number, factor, more = affine(size) or (-1, 0, 0)
+            if (factor, more) == (1, 0):
+                names.setdefault(number, text)
+            elif factor:
+                text = f"{text} {'-' if more > 0 else '+'} {abs(more)}" if more else text
+                derived.setdefault(number, f"({text}) // {factor}" if factor != 1 else f"({text})")
+    return derived | names

@@ -140,6 +140,7 @@ class _Reading:
             parameters=frozenset(map(str, self._said["parameters"])),
         )
         module.report = self._report(entries, parts)
+        module.report.guards = module.guards
         self._keep(entries)
         return module
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from trtcache.errors import GuardError, InputError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.guard_text import describe, symbol_names
 from trtcache.runtime.aliasing import shared
 from trtcache.runtime.guards import compile_guards, failed_guard, guard_symbols
 from trtcache.weights import aligned, contiguous, dtype_name
@@ -211,7 +211,7 @@ class InputCheck:
         guard = failed_guard(self._guards, sizes)
         if guard is None:
             return
-        names = symbol_names(self._inputs, self._label)
+        names = symbol_names(((one.leaf, one.shape) for one in self._inputs), self._label)
         involved = guard_symbols(guard)
         found = ", ".join(f"{names.get(number, f's{number}')} is {sizes.get(number)}" for number in involved)
         values = {sizes.get(number) for number in involved}
@@ -281,27 +281,6 @@ def _is_contiguous(one: TensorInput) -> bool:
         if None in shape or None in stride or tuple(stride) != contiguous(tuple(shape)):
             return False
     return True
-
-
-def symbol_names(inputs: Sequence[TensorInput], label: Callable[[int], str]) -> dict[int, str]:
-    """Return what each symbol is in the caller's words: ``x.shape[0]``, or ``(x.shape[0] - 1) // 2``."""
-    names: dict[int, str] = {}
-    for one in inputs:
-        for dim, size in enumerate(one.shape):
-            if isinstance(size, dict):
-                names.setdefault(int(str(size["sym"])), f"{_argument(label(one.leaf))}.shape[{dim}]")
-    for one in inputs:
-        for dim, size in enumerate(one.shape):
-            number, factor, more = affine(size) or (-1, 0, 0)
-            if factor and number not in names:
-                text = f"{_argument(label(one.leaf))}.shape[{dim}]"
-                text = f"{text} {'-' if more > 0 else '+'} {abs(more)}" if more else text
-                names[number] = f"({text}) // {factor}" if factor != 1 else f"({text})"
-    return names
-
-
-def _argument(label: str) -> str:
-    return label.removeprefix("argument ")
 
 
 def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[torch.Tensor]) -> dict[int, int]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache import thread_counts
-from trtcache.errors import InputError, RefitError, VerifyError
+from trtcache.errors import GuardError, InputError, RefitError, VerifyError
+from trtcache.lowering.guard_text import describe, symbol_names
 from trtcache.runtime.gate import Gate
 from trtcache.runtime.given import Given
 from trtcache.runtime.inputs import InputCheck
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.given import Weights
+    from trtcache.runtime.on_guard import OnGuard
     from trtcache.runtime.origin import Origin
     from trtcache.runtime.refitting import Refitted
     from trtcache.runtime.report import Report
@@ -49,6 +51,7 @@ class CompiledModule:
         examples: what it was given, as far as that is kept; ``refit(..., verify=True)`` uses it.
         threads: what ``settings.threads`` said.
         origin: the engines as they are stored, for who writes them to a file; None where there are none.
+        on_guard: what answers calls with sizes that the program was not exported for; None where they are errors.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class CompiledModule:
         """
         self.report: Report
         self.origin: Origin | None = None
+        self.on_guard: OnGuard | None = None
         self._executable = executable
         self._interface = executable.interface
         self._device = executable.device
@@ -86,6 +90,13 @@ class CompiledModule:
         """What goes into the engine and comes out of it, and its weights."""
         return self._interface
 
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """What the program was exported for, as conditions on the sizes of its arguments."""
+        shapes = ((one.leaf, one.shape) for one in self._interface.inputs)
+        names = symbol_names(shapes, self._call.label)
+        return tuple(describe(guard, names) for guard in self._interface.conditions)
+
     def stored_form(self) -> tuple[Executable, CallSignature, Fitted]:
         """Return what a file of the program is written from, beside its engines: the weights are those of this time."""
         with self._refitting:
@@ -98,8 +109,26 @@ class CompiledModule:
         the process, as it does on a GPU.
 
         Raises:
+            GuardError: the program was exported for other sizes, and ``on_guard`` is ``error``; nothing was run.
             InputError: an argument is not what the module was compiled for; nothing was run.
         """
+        if self.on_guard is None:
+            return self._run(args, kwargs)
+        try:
+            return self._run(args, kwargs)
+        except GuardError as error:
+            refused = error
+        return self.on_guard.answer(refused, args, kwargs)
+
+    def takes(self, *args: Any, **kwargs: Any) -> bool:
+        """Say whether a call with these arguments would run, without running it."""
+        try:
+            self._check(self._call.flatten(args, kwargs))
+        except InputError:
+            return False
+        return True
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = self._call.flatten(args, kwargs)
         if is_traced() and self._operator is not None:
             self._check.values(leaves)
@@ -200,6 +229,8 @@ class CompiledModule:
                 inputs = self._inputs(args, kwargs)
                 refitted, off_by = self._verified(sources, given, inputs, tolerance)
             self._weights = refitted.weights
+            if self.on_guard is not None:
+                self.on_guard.refit(weights, given.state)
         if refitted.interrupt is not None:
             raise refitted.interrupt
         return RefitReport(
@@ -311,6 +342,7 @@ class CompiledModule:
     def _of(self, engine: Engine, weights: Fitted) -> CompiledModule:
         """Return this module with other weights in an engine that is beside the given one."""
         other = copy.copy(self)
+        other.on_guard = None  # it has the first one's weights
         other._gate, other._weights = Gate(engine.refit(weights)), weights
         other._operator = EngineCall.of(self._interface, other)
         other._refitting = threading.Lock()

@@ -73,6 +73,8 @@ class Report:
         left: the operators that stay in torch, and why.
         direct: what came of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty for no module.
         direct_s: seconds to describe the module and to check what led to its program.
+        guards: what the program was exported for, as conditions on the sizes of its arguments, which calls are held to.
+        programs: of further programs that ``on_guard="compile"`` compiled for calls that the guards refuse.
     """
 
     name: str
@@ -91,6 +93,8 @@ class Report:
     left: tuple[LeftInTorch, ...] = ()
     direct: str = ""
     direct_s: float = 0.0
+    guards: tuple[str, ...] = ()
+    programs: list[Report] = field(default_factory=list)
 
     @property
     def why(self) -> str:
@@ -137,6 +141,10 @@ class Report:
             if one.why:
                 rows.append(f"  {one.why}")
         rows += [f"  in torch: {words}" for words in in_words(self.left)]
+        rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
+        if (more := len(self.guards) - _SHOWN) > 0:
+            rows.append(f"  guard: and {more} more (report.guards)")
+        rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
         rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")

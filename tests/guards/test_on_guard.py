@@ -1,0 +1,161 @@
+"""What a call does whose sizes the program was not exported for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import trtcache
+from trtcache.errors import GuardError, InputError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DYNAMIC = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC})
+
+
+class Branches(nn.Module):
+    """Doubles where two sizes are equal, and triples elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([1.5]))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        factor = 2 if x.shape[1] == y.shape[1] else 3
+        return x * factor * self.scale + y.sum()
+
+
+class Steps(nn.Module):
+    """Has a branch for each of many sizes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for size in range(2, 14):
+            if x.shape[0] == size:
+                return x * size
+        return x
+
+
+@pytest.fixture
+def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
+    """``trtcache.compile`` with the interpreter and a cache of its own."""
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        return trtcache.compile(*args, backend=interpreter, cache=tmp_path / "cache", **kwargs)
+
+    return compile_
+
+
+def call(*sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs of these sizes."""
+    return torch.randn(sizes[:2]), torch.randn(sizes[2:])
+
+
+EXAMPLE, OTHER = call(4, 6, 5, 7), call(4, 7, 5, 7)
+
+
+def test_a_refused_call_states_the_assumption_and_the_sizes(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """By default a call of the other branch is a GuardError, which is an InputError, and names arguments and remedy."""
+    module = compiled(Branches(), EXAMPLE, dynamic_shapes=DYNAMIC)
+    with pytest.raises(GuardError) as raised:
+        module(*OTHER)
+    assert isinstance(raised.value, InputError)
+    assert str(raised.value).startswith("compiled for x.shape[1] != y.shape[1]; both are 7; ")
+    assert "on_guard" in str(raised.value)
+
+
+def test_eager_answers_in_torch(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """With ``eager`` such a call runs the model, with the weights of now, and builds nothing."""
+    model = Branches()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="eager")
+    torch.testing.assert_close(module(*OTHER), model(*OTHER).detach())
+    assert not module(*OTHER).requires_grad
+    with torch.no_grad():
+        model.scale.fill_(4.0)
+    torch.testing.assert_close(module(*OTHER), model(*OTHER).detach())
+    torch.testing.assert_close(module(*EXAMPLE), model(*EXAMPLE).detach())
+    assert module.report.programs == []
+
+
+def test_eager_has_the_weights_of_a_refit(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """After a refit with a state_dict, calls in torch have its weights as calls of the engine do."""
+    model, other = Branches(), Branches()
+    with torch.no_grad():
+        other.scale.fill_(-2.0)
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="eager")
+    module.refit(other.state_dict())
+    torch.testing.assert_close(module(*OTHER), other(*OTHER).detach())
+    torch.testing.assert_close(module(*EXAMPLE), other(*EXAMPLE).detach())
+
+
+def test_compile_makes_a_program_for_the_other_branch(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """With ``compile`` the other branch becomes a second program, which later calls and refits go to as well."""
+    model, other = Branches(), Branches()
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="compile")
+    for sizes in ((4, 7, 5, 7), (3, 6, 2, 6), (3, 5, 2, 6)):
+        inputs = call(*sizes)
+        torch.testing.assert_close(module(*inputs), model(*inputs).detach())
+    assert [one.guards for one in module.report.programs] == [()]
+    assert "for other sizes" in str(module.report)
+    with torch.no_grad():
+        other.scale.fill_(-2.0)
+    module.refit(other)
+    torch.testing.assert_close(module(*OTHER), other(*OTHER).detach())
+    assert len(module.report.programs) == 1
+
+
+def test_a_program_that_is_compiled_after_a_refit_has_the_new_weights(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """A further program is refitted as the first one was."""
+    model, other = Branches(), Branches()
+    with torch.no_grad():
+        other.scale.fill_(-2.0)
+    module = compiled(model, EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="compile")
+    module.refit(other.state_dict())
+    torch.testing.assert_close(module(*OTHER), other(*OTHER).detach())
+
+
+def test_a_module_keeps_eight_programs(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The program that was used longest ago makes room, and comes back from the cache without a build."""
+    model = Steps()
+    module = compiled(model, (torch.randn(20),), dynamic_shapes=({0: Dim.DYNAMIC},), on_guard="eager")
+    module = compiled(model, (torch.randn(20),), dynamic_shapes=({0: Dim.AUTO},), on_guard="compile")
+    for size in (*range(2, 14), 2, 30):
+        x = torch.randn(size)
+        torch.testing.assert_close(module(x), model(x))
+    assert len(module.report.programs) == 7
+    assert module.report.programs[-1].partitions[0].outcome == "hit"
+
+
+def test_a_program_has_one_branch_only(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Of an exported program neither policy can answer for the other branch: the call is refused, with the reason."""
+    program = torch.export.export(Branches(), EXAMPLE, dynamic_shapes=DYNAMIC, strict=False)
+    for policy in ("eager", "compile"):
+        module = compiled(program, on_guard=policy)
+        torch.testing.assert_close(module(*EXAMPLE), program.module()(*EXAMPLE))
+        with pytest.raises(GuardError, match=r"args\[0\]\.shape\[1\] != args\[1\]\.shape\[1\]"):
+            module(*OTHER)
+
+
+def test_unknown_policies_and_sources_without_a_model_are_refused(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
+) -> None:
+    """The nearest policy is named, and what has no model at hand takes ``error`` alone."""
+    with pytest.raises(SettingsError, match="eager"):
+        compiled(Branches(), EXAMPLE, on_guard="eagr")
+    with pytest.raises(SettingsError, match="on_guard"):
+        trtcache.load(tmp_path / "program.pt2", on_guard="eager")
+
+
+def test_copies_raise(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A copy with other weights does not answer with the first one's model."""
+    module = compiled(Branches(), EXAMPLE, dynamic_shapes=DYNAMIC, on_guard="eager")
+    other = module.with_weights({"scale": torch.tensor([9.0])})
+    with pytest.raises(GuardError):
+        other(*OTHER)
