@@ -106,9 +106,33 @@ def decompose(
     try:
         with quiet():
             decomposed: ExportedProgram = program.run_decompositions(table)
-            return decomposed
     except Exception as error:
         raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error
+    _compare_results(program, decomposed)
+    return decomposed
+
+
+def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:
+    """Refuse a decomposition that gives other results: that of ``multilabel_margin_loss`` adds a dimension.
+
+    Raises:
+        ExportError: a result of the decomposed program has another dtype or shape.
+    """
+
+    def results(one: ExportedProgram) -> list[torch.Tensor]:
+        nodes: Any = one.graph.output_node().args[0]
+        specs = zip(one.graph_signature.output_specs, nodes, strict=True)
+        values = [getattr(node, "meta", {}).get("val") for spec, node in specs if spec.kind is OutputKind.USER_OUTPUT]
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
+    for place, (before, after) in enumerate(zip(results(program), results(decomposed), strict=False)):
+        differ = before.dim() != after.dim() or any(
+            type(one) is int and type(other) is int and one != other
+            for one, other in zip(before.shape, after.shape, strict=False)
+        )
+        if differ or before.dtype != after.dtype:
+            found = f"{after.dtype} of shape {tuple(after.shape)}, not {before.dtype} of {tuple(before.shape)}"
+            raise ExportError("the program", f"torch's decompositions make result {place} a tensor of {found}")
 
 
 def _packet(operator: object) -> str:

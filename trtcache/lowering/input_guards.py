@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from trtcache.errors import ExportError
 from trtcache.lowering.expressions import bounds, evaluate
 from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.operator_checks import operator_checks
 from trtcache.lowering.small_sizes import small_size_guards
 from trtcache.values import json_bytes
 
@@ -77,12 +78,14 @@ class ExportGuards:
         terms: the sizes, strides and numbers of its inputs, by the terms that the texts have for them.
         environment: the ``ShapeEnv`` of its symbols, whose guards name symbols and grow when it is decomposed; None
             where no size varies.
-        excluded: conditions on sizes of 0 and 1, as sympy expressions.
+        operators: conditions of its operators that decompositions lose, as sympy expressions.
+        excluded: conditions on sizes of 0 and 1, likewise.
     """
 
     texts: tuple[str, ...]
     terms: Mapping[str, Any]
     environment: Any
+    operators: tuple[Any, ...]
     excluded: tuple[Any, ...]
 
     @classmethod
@@ -90,7 +93,9 @@ class ExportGuards:
         """Read them from an exported program; small sizes are tried (``small_sizes.py``)."""
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
-        return cls(texts, terms, _environment(program), tuple(small_size_guards(program)))
+        environment, operators = _environment(program), operator_checks(program)
+        known = (*_live(environment), *operators)
+        return cls(texts, terms, environment, operators, tuple(small_size_guards(program, known)))
 
     def checked(
         self, proven: Iterable[Any], symbols: Symbols, ranges: Sequence[tuple[int | None, int | None]]
@@ -108,9 +113,8 @@ class ExportGuards:
         Raises:
             ExportError: a guard has a term that is not known, so that it could not be checked.
         """
-        environment = self.environment
-        live = [environment.replace(guard.expr) for guard in environment.guards] if environment is not None else []
-        found = [*symbolic_guards((*live, *proven), symbols)]
+        live = _live(self.environment)
+        found = [*symbolic_guards((*live, *self.operators, *proven), symbols)]
         for text in self.texts:
             try:
                 found.append(parse(text, lambda term: self._term(term, symbols)))
@@ -169,6 +173,11 @@ def _environment(program: ExportedProgram) -> Any:
             if isinstance(size, torch.SymInt):
                 return size.node.shape_env
     return None
+
+
+def _live(environment: Any) -> list[Any]:
+    """Return the guards of a ``ShapeEnv`` in the symbols that are left."""
+    return [environment.replace(guard.expr) for guard in environment.guards] if environment is not None else []
 
 
 def _usable(guard: Any, symbols: Symbols) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,15 @@ _SMALL = (0, 1)
 _MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
 
 
-def small_size_guards(program: ExportedProgram) -> list[Any]:
+def small_size_guards(program: ExportedProgram, conditions: Sequence[Any] = ()) -> list[Any]:
     """Return conditions, as sympy expressions, that exclude the sizes of 0 and 1 for which a program is not right.
 
     Each symbol is tried alone with the others at their example's sizes, every two together where there are few, and
     all at once.
+
+    Args:
+        program: the exported program.
+        conditions: what calls are held to anyway, as sympy expressions. A trial has sizes that satisfy them.
     """
     hints = _hints(program)
     ranges = program.range_constraints
@@ -45,10 +50,29 @@ def small_size_guards(program: ExportedProgram) -> list[Any]:
     for trial in _trials(symbols):
         if any(one.items() <= trial.items() for one in excluded):
             continue
-        sizes = {**hints, **trial}
-        if not _is_right(program, sizes):
+        sizes = _satisfying(trial, hints, conditions)
+        if sizes is not None and not _is_right(program, sizes):
             excluded.append(trial)
     return [_exclusion(trial) for trial in excluded]
+
+
+def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: Sequence[Any]) -> dict[Any, int] | None:
+    """Return sizes of all symbols that satisfy the conditions, with those of a trial; None where there are none.
+
+    The other sizes are the example's, or like one of the trial where a condition makes them equal; else small ones are
+    searched. Where none are found no call can have the trial's sizes, or almost none: it is tried with the example's.
+    """
+    others = [symbol for symbol in hints if symbol not in trial]
+    candidates = [{**hints, **trial}, *({**dict.fromkeys(others, size), **trial} for size in set(trial.values()))]
+    generator = random.Random(0)  # noqa: S311  # the same trials each time
+    candidates += [
+        {**{symbol: generator.randint(0, 12) for symbol in others}, **trial} for _ in range(200 if others else 0)
+    ]
+    for sizes in candidates:
+        numbers = {symbol: sympy.Integer(size) for symbol, size in sizes.items()}
+        if all(condition.xreplace(numbers) is not sympy.false for condition in conditions):
+            return sizes
+    return candidates[0] if others else None
 
 
 def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
