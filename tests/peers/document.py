@@ -24,10 +24,12 @@ _INTRODUCTION = """\
 
 Written by `make peers PEERS=FOLDER` with torch {torch} and the backend `{backend}`{notes}. The programs are those that
 torch's and Torch-TensorRT's own tests export{commits}; `module_db` and `exportdb` come with torch. None of their code
-is in this repository. Each program is compiled with `trtcache.compile` and called with its example inputs, with the inputs
-that the test calls it with, and with up to {sizes} others: sizes of 0, 1 and 2, one more and one less, multiples, equal
-and unequal ones, sizes that do not fit each other, and other numbers in small integer tensors. The same inputs go to
-the model in eager torch and to `ep.module()`. Of programs that draw random numbers only shapes and dtypes are compared.
+is in this repository. Each program is compiled with `trtcache.compile` and called with its example inputs, with the
+inputs that the test calls it with, and with up to {sizes} others: sizes of 0, 1 and 2, one more and one less,
+multiples, equal and unequal ones, and sizes that do not fit each other; and other numbers in small integer tensors.
+The same inputs go to the model in eager torch and to `ep.module()`. Of programs that draw random numbers only shapes
+and dtypes are compared. The backend `interpreter` of our tests runs the lowered program with torch, behind the same
+keys, guards and input checks as AOTInductor, whose builds would take a day here.
 
 **{wrong} wrong answers** in {calls} calls of {programs} programs; {refused} calls were refused that `ep.module()`
 answers as eager torch does.

@@ -122,7 +122,7 @@ def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, help="has pytorch and TensorRT checkouts")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUITES)}")
     parser.add_argument("--sample", type=float, default=1.0, help="this part of the tests, always the same ones")
-    parser.add_argument("--sizes", type=int, default=12, help="the most calls with other inputs for each program")
+    parser.add_argument("--sizes", type=int, default=10, help="the most calls with other inputs for each program")
     parser.add_argument(
         "--backend", default="interpreter", help="interpreter (default) or aot_inductor, 10-30 s a program"
     )

@@ -37,8 +37,9 @@ def variants(case: Case, program: torch.export.ExportedProgram, count: int, seed
         return []
     examples = _symbol_values(leaves, written)
     shapes = [_shapes(leaves, written, values) for values in _assignments(examples, rng)]
-    fitting = _distinct([one for one in shapes if one is not None])
-    loose = _distinct(list(_loose(leaves, written, rng)))
+    example = tuple(_as_is(leaf, one) for leaf, one in zip(leaves, written, strict=True))
+    fitting = _distinct([one for one in shapes if one is not None and one != example])
+    loose = [one for one in _distinct(list(_loose(leaves, written, rng))) if one not in set(fitting)]
     rng.shuffle(fitting)
     rng.shuffle(loose)
     half = count // 2
@@ -183,8 +184,9 @@ def _tensor(leaf: torch.Tensor, shape: tuple[int, ...], rng: random.Random) -> t
     if not flat.numel():
         return torch.zeros(shape, dtype=leaf.dtype)
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
-    if leaf.dtype.is_floating_point and flat.numel() < count and flat.dtype.itemsize > 1:
-        values = torch.randn(count, generator=generator).to(leaf.dtype)
+    least, most = (flat.min(), flat.max()) if leaf.dtype in {torch.float32, torch.float64} else (0, 0)
+    if bool(least < most):  # within the example's range: a probability stays one
+        values = least + (most - least) * torch.rand(count, generator=generator, dtype=leaf.dtype)
         return values.reshape(shape).requires_grad_(leaf.requires_grad)
     values = flat[torch.randint(0, flat.numel(), (count,), generator=generator)].reshape(shape).clone()
     return values.requires_grad_(leaf.requires_grad)
@@ -198,7 +200,7 @@ def _numbers(leaves: list[Any]) -> Iterator[tuple[str, list[Any]]]:
         if leaf.dtype not in {torch.int64, torch.int32, torch.bool, torch.float32}:
             continue
         for change in (0, 1, 2, 3, 4, 5, -1):
-            other = torch.full_like(leaf, change).copy_(torch.full_like(leaf, change))
+            other = torch.full_like(leaf.detach(), change)
             if not torch.equal(other, leaf):
                 given = [copied(one) for one in leaves]
                 given[place] = other
