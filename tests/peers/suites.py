@@ -7,6 +7,7 @@ itself: ``tests.peers.evidence`` starts another process for the rest.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -250,60 +251,59 @@ def _exportdb() -> Iterator[tuple[str, Callable[[Recorder], Case]]]:
 
 
 def _module_db() -> Iterator[tuple[str, Callable[[Recorder], Case]]]:
-    import torch
     from torch.testing._internal.common_modules import module_db
+
+    for info in module_db:
+        inputs = _inputs_of(info)
+        # One loss has 60 inputs for its options: a few of each module, far from each other.
+        for number in range(0, len(inputs), max(1, -(-len(inputs) // _INPUTS))):
+            given = inputs[number]
+            yield f"{info.name}[{number}]", lambda _, info=info, given=given: _module_case(info, given)
+
+
+def _inputs_of(info: Any) -> list[Any]:
+    """Return inputs that a module takes: of float32, or of float64 where its others are of that dtype."""
+    import torch
+
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        try:
+            found = info.module_inputs_func(info, "cpu", dtype, requires_grad=False, training=False)
+            found = [given for given in found if given.forward_input is not None]
+            first = found[0]
+            model = info.module_cls(*first.constructor_input.args, **first.constructor_input.kwargs).to(dtype)
+            model(*first.forward_input.args, **first.forward_input.kwargs)
+        except Exception:  # noqa: BLE001, S112  # not for this dtype, or not on a CPU
+            continue
+        return found
+    return []
+
+
+def _module_case(info: Any, given: Any) -> Case:
+    """Return a module of ``module_db`` with inputs of which every dimension may vary."""
+    import torch
     from torch.utils import _pytree as pytree
 
     from tests.peers.capture import Case
 
-    def dims(value: Any) -> Any:
-        def of(leaf: Any) -> Any:
-            is_tensor = isinstance(leaf, torch.Tensor)
-            return dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if is_tensor else None
+    def dims(leaf: Any) -> Any:
+        is_tensor = isinstance(leaf, torch.Tensor)
+        return dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if is_tensor else None
 
-        return pytree.tree_map(of, value)
-
-    def inputs_of(info: Any) -> list[Any]:
-        """Return inputs that the module takes: of float32, or of float64 where its others are of that dtype."""
-        for dtype in (torch.float32, torch.float64):
-            torch.manual_seed(0)
-            try:
-                found = info.module_inputs_func(info, "cpu", dtype, requires_grad=False, training=False)
-                found = [given for given in found if given.forward_input is not None]
-                first = found[0]
-                model = info.module_cls(*first.constructor_input.args, **first.constructor_input.kwargs).to(dtype)
-                model(*first.forward_input.args, **first.forward_input.kwargs)
-            except Exception:  # noqa: BLE001, S112
-                continue
-            return list(found)
-        return []
-
-    for info in module_db:
-        inputs = inputs_of(info)
-        # One loss has 60 inputs for its options: a few of each module, far from each other.
-        for number in range(0, len(inputs), max(1, -(-len(inputs) // _INPUTS))):
-            given = inputs[number]
-
-            def make(_: Recorder, info: Any = info, given: Any = given) -> Case:
-                torch.manual_seed(0)
-                made = given.constructor_input
-                args, kwargs = given.forward_input.args, given.forward_input.kwargs
-                is_double = any(isinstance(one, torch.Tensor) and one.dtype is torch.float64 for one in args)
-                # Without gradients attention takes its fast path, as where inference is all that is wanted.
-                model = info.module_cls(*made.args, **made.kwargs).eval().requires_grad_(False)
-                model = model.double() if is_double else model
-                if "Lazy" in info.name:
-                    model(*args, **kwargs)  # its weights have no sizes before
-                shapes = dims((args, kwargs))
-                varying: Any = shapes[0]
-                if kwargs:
-                    import inspect
-
-                    names = list(inspect.signature(model.forward).parameters)
-                    varying = {**dict(zip(names, shapes[0], strict=False)), **shapes[1]}
-                return Case(model, args, kwargs, varying)
-
-            yield f"{info.name}[{number}]", make
+    torch.manual_seed(0)
+    args, kwargs = given.forward_input.args, given.forward_input.kwargs
+    model = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs).eval()
+    if any(isinstance(one, torch.Tensor) and one.dtype is torch.float64 for one in args):
+        model = model.double()
+    if "Lazy" in info.name:
+        model(*args, **kwargs)  # its weights have no sizes before
+    # Without gradients attention takes its fast path, as where inference is all that is wanted.
+    model = model.requires_grad_(False)
+    shapes = pytree.tree_map(dims, (tuple(args), dict(kwargs)))
+    if not kwargs:
+        return Case(model, args, kwargs, shapes[0])
+    names = inspect.signature(model.forward).parameters
+    return Case(model, args, kwargs, {**dict(zip(names, shapes[0], strict=False)), **shapes[1]})
 
 
 _INSTALLED = {"exportdb": _exportdb, "module_db": _module_db}
