@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "evidence" / "peers.md"
 
-Results = "Mapping[str, Sequence[dict[str, Any]]]"
+Results: TypeAlias = "Mapping[str, Sequence[dict[str, Any]]]"
 
 _INTRODUCTION = """\
 # Other projects' tests: each call is right or refused
@@ -62,7 +62,7 @@ def markdown(
         torch=torch.__version__,
         backend=arguments.backend,
         notes=notes,
-        commits="".join(f"; {name} at `{commit[:12]}`" for name, commit in commits.items()),
+        commits="".join(f"; {name} at {_commit(said)}" for name, said in commits.items()),
         sizes=arguments.sizes,
         wrong=verdicts["WRONG"],
         calls=sum(verdicts.values()),
@@ -138,6 +138,10 @@ def _group(reason: str) -> str:
     reason = re.sub(r"\(-?\w*[\d, …s+*-]*\)", "(…)", reason)
     reason = re.sub(r"(?<![A-Za-z_])-?\d+(\.\d+)?", "N", reason)
     return reason.replace("|", "/")[:160]
+
+
+def _commit(said: str) -> str:
+    return f"`{said[:12]}`" if re.fullmatch("[0-9a-f]{40}", said) else f"{said!r}"
 
 
 def _counted(header: str, counted: Counter[str]) -> str:

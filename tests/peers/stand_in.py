@@ -105,6 +105,7 @@ def install(recorder: Recorder) -> None:
     def dynamo_compiled(model: Any, inputs: Any = None, **options: Any) -> Any:
         return export(model, inputs, **options).module()
 
+    recorder.is_rewritten = True
     known = {
         "torch_tensorrt": {"compile": compiled, "Input": Input},
         "torch_tensorrt._Input": {"Input": Input},
