@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.peers.capture import Case
 
-_ELEMENTS = 1 << 20  # the most that a tensor of other sizes may have
+_ELEMENTS = 1 << 18  # the most that a tensor of other sizes may have
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -129,7 +129,7 @@ def _shapes(leaves: list[Any], written: list[Any], values: dict[sympy.Symbol, in
         if any(size is None or size < 0 for size in sizes):
             return None
         shapes.append(tuple(sizes) if isinstance(one, list) else sizes[0])
-        if isinstance(one, list) and torch.Size(sizes).numel() > max(_ELEMENTS, 2 * leaf.numel()):
+        if isinstance(one, list) and torch.Size(sizes).numel() > max(_ELEMENTS, leaf.numel()):
             return None
     return tuple(shapes)
 
