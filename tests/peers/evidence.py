@@ -63,6 +63,7 @@ def run(name: str, arguments: argparse.Namespace, log: Path, ends_s: float) -> b
 
 def _command(name: str, arguments: argparse.Namespace, log: Path) -> list[str]:
     options = {"--backend": arguments.backend, "--sample": arguments.sample, "--sizes": arguments.sizes, "--log": log}
+    options |= {"--match": arguments.match} if arguments.match else {}
     flags = [str(part) for option in options.items() for part in option]
     return [sys.executable, "-W", "ignore", "-m", "tests.peers.suites", name, str(arguments.folder.resolve()), *flags]
 
@@ -122,6 +123,7 @@ def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, help="has pytorch and TensorRT checkouts")
     parser.add_argument("--only", default="", help=f"some of {','.join(SUITES)}")
     parser.add_argument("--sample", type=float, default=1.0, help="this part of the tests, always the same ones")
+    parser.add_argument("--match", default="", help="only tests with this in their names")
     parser.add_argument("--sizes", type=int, default=10, help="the most calls with other inputs for each program")
     parser.add_argument(
         "--backend", default="interpreter", help="interpreter (default) or aot_inductor, 10-30 s a program"
@@ -159,7 +161,10 @@ def main() -> None:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     text = markdown(results, missing, unfinished, commits(arguments.folder), arguments)
     print(figures(results))  # noqa: T201  # the report of a command
-    if not (missing or unfinished or arguments.only or arguments.sample < 1) or arguments.document != DOCUMENT:
+    if (
+        not (missing or unfinished or arguments.only or arguments.match or arguments.sample < 1)
+        or arguments.document != DOCUMENT
+    ):
         arguments.document.write_text(text)
     for line in [*missing, *(f"not finished: {name}" for name in unfinished)]:
         sys.stderr.write(f"{line}\n")

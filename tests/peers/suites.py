@@ -89,7 +89,8 @@ class Process:
 
     def is_chosen(self, name: str) -> bool:
         """Say whether a test is in the sample and not done yet."""
-        return name not in self.log.done and crc32(name.encode()) % 1000 < 1000 * self._arguments.sample
+        is_asked = self._arguments.match in name
+        return is_asked and name not in self.log.done and crc32(name.encode()) % 1000 < 1000 * self._arguments.sample
 
     def run(self, name: str, collect: Callable[[], None]) -> None:
         """Run a test, which may fail, and examine each program that it exported."""
@@ -353,6 +354,7 @@ def main() -> None:
     parser.add_argument("--log", required=True)
     parser.add_argument("--backend", default="interpreter")
     parser.add_argument("--sample", type=float, default=1.0)
+    parser.add_argument("--match", default="")
     parser.add_argument("--sizes", type=int, default=10)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
