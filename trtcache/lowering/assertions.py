@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.sizes import OUT_OF_RANGE
 
 if TYPE_CHECKING:
     from torch import fx
@@ -20,7 +21,6 @@ _PROVEN = frozenset(
         aten.sym_constrain_range_for_size.default,
     }
 )
-_MESSAGE = "a number that the program computes is out of its range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Assertions(Pass):
             if node.target in _PROVEN:
                 graph_module.graph.erase_node(node)
                 modified = True
-            elif node.target is aten._assert_scalar.default and node.args[1] != _MESSAGE:
-                node.args = (node.args[0], _MESSAGE)
+            elif node.target is aten._assert_scalar.default and node.args[1] != OUT_OF_RANGE:
+                node.args = (node.args[0], OUT_OF_RANGE)
                 modified = True
         return PassResult(graph_module, modified)

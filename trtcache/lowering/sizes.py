@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     import sympy
 
+OUT_OF_RANGE = "a number that the program computes is out of its range"
+"""The message of every assertion on a number; torch's name symbols and nodes, which equal programs need not share."""
+
 _DIVISIONS: dict[object, Callable[..., Any]] = {
     functions.FloorDiv: operator.floordiv,
     functions.CleanDiv: operator.floordiv,
@@ -48,17 +51,54 @@ class Sizes(Pass):
         if not found:
             return PassResult(graph_module, modified=False)
         sizes = SizeNodes(graph_module.graph)
-        modified = False
+        modified = _assert_conclusions(graph_module.graph, sizes)
         for node in found:
             if node.op != "call_function" or not node.users:
                 continue
             size = sizes.of(node.meta["val"])
             if size is not None and size is not node:
-                _substitute(node, size)
-                modified = True
+                modified |= _substitute(node, size)
         if modified:
             _order(graph_module.graph)
         return PassResult(graph_module, modified)
+
+
+def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
+    """Assert what torch concluded about numbers read from data, where the graph does not; say whether that changed it.
+
+    Where torch finds that ``n.item()`` must be ``2 * x.shape[0]`` it writes an assertion, and takes one for the other
+    from then on, in the assertion as well: ``eq(item, item)`` (seen with torch 2.13).
+    """
+    read = [node for node in graph.nodes if is_read_from_data(node) and node.meta["val"].node._expr.is_Symbol]
+    by_symbol = {node.meta["val"].node._expr: node for node in reversed(read)}
+    modified = False
+    for node in read:
+        value = node.meta["val"]
+        concluded = value.node.expr
+        if concluded == value.node._expr or not isinstance(value, torch.SymInt):
+            continue
+        same = by_symbol[concluded] if concluded in by_symbol else sizes.of(value)
+        if same is None or same is node or any(_is_assertion(user, node, concluded) for user in node.users):
+            continue
+        with graph.inserting_after(max(node, same) if isinstance(same, fx.Node) else node):
+            equal = graph.call_function(operator.eq, (node, same))
+        equal.meta["val"] = value == (same.meta["val"] if isinstance(same, fx.Node) else same)
+        with graph.inserting_after(equal):
+            assertion = graph.call_function(torch.ops.aten._assert_scalar.default, (equal, OUT_OF_RANGE))
+        assertion.meta["val"] = None
+        modified = True
+    return modified
+
+
+def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
+    """Say whether a comparison asserts that a number is what torch concluded, by something else than itself."""
+    if user.target is not operator.eq or torch.ops.aten._assert_scalar.default not in {
+        one.target for one in user.users
+    }:
+        return False
+    others = [one for one in user.args if one is not node]
+    values = [expression(one.meta["val"]) if isinstance(one, fx.Node) else one for one in others]
+    return any(value == concluded for value in values)
 
 
 def _order(graph: fx.Graph) -> None:
@@ -76,18 +116,24 @@ def _put(node: fx.Node, done: set[fx.Node]) -> None:
     done.add(node)
 
 
-def _substitute(node: fx.Node, size: fx.Node | int) -> None:
-    if isinstance(size, fx.Node):
+def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
+    """Use a size in the place of a node, but not in assertions of what is read from data; say if a user changed."""
+    users = [user for user in node.users if not (is_read_from_data(node) and _may_be_asserted(user))]
+    if isinstance(size, fx.Node) and len(users) == len(node.users):
         replace(node, size)
-        return
-    for user in list(node.users):
-        if is_read_from_data(node) and isinstance(user.meta.get("val"), (bool, torch.SymBool)):
-            continue
-        number = size  # what is a number for all inputs was traced as a symbol before a constraint said so
-        user.args = fx.map_arg(user.args, lambda one: number if one is node else one)  # noqa: B023  # used at once
-        user.kwargs = fx.map_arg(user.kwargs, lambda one: number if one is node else one)  # noqa: B023  # used at once
+        return True
+    for user in users:
+        # What is a number for all inputs was traced as a symbol before a constraint said so.
+        user.args = fx.map_arg(user.args, lambda one: size if one is node else one)
+        user.kwargs = fx.map_arg(user.kwargs, lambda one: size if one is node else one)
     if not node.users:
         node.graph.erase_node(node)
+    return bool(users)
+
+
+def _may_be_asserted(node: fx.Node) -> bool:
+    """Say whether a node is a comparison, or a number that one may be about."""
+    return isinstance(node.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(node)
 
 
 def is_read_from_data(node: fx.Node) -> bool:
