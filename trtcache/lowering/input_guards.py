@@ -127,9 +127,14 @@ class ExportGuards:
             for number, (low, high) in enumerate(ranges)
         ]
         held = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
+        traced = [(max(low or 0, _TRACED_FROM), high) for low, high in ranges]
         kept = {key: part for key, part in parts.items() if part is not True and not _implied(part, held)}
-        guards = tuple(kept[key] for key in sorted(kept))
-        return guards, SmallSizes(tuple(least), symbolic_guards(self.excluded, symbols))
+        # What holds for all sizes from 2 on excludes small sizes only. It is no part of the key: programs of one graph
+        # have one engine, whatever their models do with a batch of one.
+        small = [part for _, part in sorted(kept.items()) if _implied(part, traced)]
+        guards = tuple(part for _, part in sorted(kept.items()) if part not in small)
+        excluded = (*small, *(one for one in symbolic_guards(self.excluded, symbols) if one not in small))
+        return guards, SmallSizes(tuple(least), excluded)
 
     def _term(self, text: str, symbols: Symbols) -> Json:
         found = self.terms.get(text)
