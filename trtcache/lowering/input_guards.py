@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -79,23 +79,26 @@ class ExportGuards:
         environment: the ``ShapeEnv`` of its symbols, whose guards name symbols and grow when it is decomposed; None
             where no size varies.
         operators: conditions of its operators that decompositions lose, as sympy expressions.
-        excluded: conditions on sizes of 0 and 1, likewise.
+        excluded: conditions on sizes of 0 and 1, likewise; none before these sizes are tried.
     """
 
     texts: tuple[str, ...]
     terms: Mapping[str, Any]
     environment: Any
     operators: tuple[Any, ...]
-    excluded: tuple[Any, ...]
+    excluded: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, program: ExportedProgram) -> ExportGuards:
-        """Read them from an exported program; small sizes are tried (``small_sizes.py``)."""
+        """Read them from an exported program, before it is decomposed."""
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
-        environment, operators = _environment(program), operator_checks(program)
-        known = (*_live(environment), *operators)
-        return cls(texts, terms, environment, operators, tuple(small_size_guards(program, known)))
+        return cls(texts, terms, _environment(program), operator_checks(program))
+
+    def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
+        """Return these with conditions on sizes of 0 and 1, which are tried (``small_sizes.py``)."""
+        known = (*_live(self.environment), *self.operators)
+        return replace(self, excluded=tuple(small_size_guards(program, decomposed, known)))
 
     def checked(
         self, proven: Iterable[Any], symbols: Symbols, ranges: Sequence[tuple[int | None, int | None]]

@@ -4,7 +4,8 @@
 (``Dim("batch")`` allows 0). Mostly the program is right for 0 and 1 as well, and a batch of one is the commonest call
 of all; but ``squeeze`` keeps such a dimension in the program and drops it when it runs, and ``amax`` of nothing raises.
 So the exported graph is run with fake tensors of these sizes, and each result must have the shape that the program
-says. Sizes for which it has another, or for which an operator raises, become guards.
+says. Sizes for which it has another, or for which an operator raises, become guards. The decomposed graph is run as
+well: what ``logsumexp`` and ``roll`` are decomposed into raises for sizes of 0 that they take themselves.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ _SMALL = (0, 1)
 _MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
 
 
-def small_size_guards(program: ExportedProgram, conditions: Sequence[Any] = ()) -> list[Any]:
+def small_size_guards(
+    program: ExportedProgram, decomposed: ExportedProgram, conditions: Sequence[Any] = ()
+) -> list[Any]:
     """Return conditions, as sympy expressions, that exclude the sizes of 0 and 1 for which a program is not right.
 
     Each symbol is tried alone with the others at their example's sizes, every two together where there are few, and
     all at once.
 
     Args:
-        program: the exported program.
+        program: an exported program.
+        decomposed: the same program in core ATen operators.
         conditions: what calls are held to anyway, as sympy expressions. A trial has sizes that satisfy them.
     """
     hints = _hints(program)
@@ -51,7 +55,7 @@ def small_size_guards(program: ExportedProgram, conditions: Sequence[Any] = ()) 
         if any(one.items() <= trial.items() for one in excluded):
             continue
         sizes = _satisfying(trial, hints, conditions)
-        if sizes is not None and not _is_right(program, sizes):
+        if sizes is not None and not (_is_right(program, sizes) and _is_right(decomposed, sizes)):
             excluded.append(trial)
     return [_exclusion(trial) for trial in excluded]
 

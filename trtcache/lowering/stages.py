@@ -66,7 +66,9 @@ def lower(
     guards = ExportGuards.of(exported)  # now: decompositions may lose what is saved
     forced = torch_executed or Forced()
     with forced.noted(exported.graph):
-        exported = decompose(exported, keep, forced.keeps)
+        decomposed = decompose(exported, keep, forced.keeps)
+    guards = guards.with_small_sizes(exported, decomposed)
+    exported = decomposed
     seconds["decompose"] = time.perf_counter() - start
     start = time.perf_counter()
     marked = mark(exported)
