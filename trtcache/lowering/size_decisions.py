@@ -5,6 +5,9 @@ that: a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, 
 a size by the wrong branch. Here each truth value of a size that Python code asks for is recorded with the comparison
 that it came from, and becomes a guard of the program like torch's own.
 
+``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said no,
+the program is held to that.
+
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes agree.
 """
@@ -18,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch.fx.experimental.sym_node import SymNode
+from torch.overrides import TorchFunctionMode
+
+from trtcache.lowering.rewriting import expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +33,10 @@ if TYPE_CHECKING:
 
 _RELATIONS = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
 _CONNECTIVES = {"and_": sympy.And, "or_": sympy.Or, "sym_not": sympy.Not}
+_FORMATS = {  # dimensions from the innermost
+    (torch.channels_last, 4): (1, 3, 2, 0),
+    (torch.channels_last_3d, 5): (1, 4, 3, 2, 0),
+}
 _ATTRIBUTE = "_trtcache_comparison"
 
 
@@ -44,6 +54,21 @@ class Decisions:
             comparison = node._expr
         if getattr(comparison, "free_symbols", None) and not _inside_operator():
             self.conditions[comparison if outcome else sympy.Not(comparison, evaluate=False)] = None
+
+    def note_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
+        """Note that a tensor is not contiguous: a size is not 1 whose stride is not the one it would have."""
+        order = _FORMATS.get((memory_format, tensor.dim()), range(tensor.dim() - 1, -1, -1))
+        differing, inner = [], sympy.S.One
+        for dim in order:
+            size, stride = expression(tensor.shape[dim]), expression(tensor.stride(dim))
+            same = stride == inner
+            if not same:
+                parts = [sympy.Ne(size, 1, evaluate=False), sympy.Ne(stride, inner, evaluate=False)]
+                differing.append(sympy.And(*parts, evaluate=False))
+            inner = inner * size
+        if inner.free_symbols and not _inside_operator():
+            self.conditions[sympy.Ne(inner, 0, evaluate=False)] = None  # a tensor of no elements is contiguous
+            self.conditions[sympy.Or(*differing, evaluate=False)] = None
 
     def add_to(self, program: ExportedProgram) -> None:
         """Add the decisions to a program's guards, in the words of torch's own."""
@@ -100,6 +125,22 @@ def _inside_operator() -> bool:
     return False
 
 
+class _Layouts(TorchFunctionMode):
+    """Notes each tensor of which Python code hears that it is not contiguous."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        super().__init__()
+        self._decisions = decisions
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func is torch.Tensor.is_contiguous and result is False and args[0].layout == torch.strided:
+            memory_format = kwargs.get("memory_format", torch.contiguous_format)
+            self._decisions.note_not_contiguous(args[0], memory_format)
+        return result
+
+
 @contextmanager
 def recorded_decisions() -> Iterator[Decisions]:
     """Record what Python code decides by sizes while the body runs, in this thread's exports.
@@ -140,7 +181,8 @@ def recorded_decisions() -> Iterator[Decisions]:
     try:
         for name, method in {**replacements, "bool_": bool_, "expect_true": expect_true}.items():
             setattr(SymNode, name, method)
-        yield decisions
+        with _Layouts(decisions):
+            yield decisions
     finally:
         for name, method in originals.items():
             setattr(SymNode, name, method)
