@@ -6,6 +6,9 @@ of all; but ``squeeze`` keeps such a dimension in the program and drops it when 
 So the exported graph is run with fake tensors of these sizes, and each result must have the shape that the program
 says. Sizes for which it has another, or for which an operator raises, become guards. The decomposed graph is run as
 well: what ``logsumexp`` and ``roll`` are decomposed into raises for sizes of 0 that they take themselves.
+
+``reshape`` and ``contiguous`` copy in the program and may return the tensor itself where a size is 1. Then what is
+written into one of the two afterwards is in both, and sizes for which that is so are excluded as well.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
 
 from trtcache.lowering.rewriting import expression
 
@@ -48,6 +52,9 @@ def small_size_guards(
         conditions: what calls are held to anyway, as sympy expressions. A trial has sizes that satisfy them.
     """
     hints = _hints(program)
+    if not hints:
+        return []
+    copies = _copies(program, hints)
     ranges = program.range_constraints
     symbols = [symbol for symbol in hints if symbol not in ranges or ranges[symbol].lower <= 2]
     excluded: list[dict[Any, int]] = []
@@ -55,7 +62,7 @@ def small_size_guards(
         if any(one.items() <= trial.items() for one in excluded):
             continue
         sizes = _satisfying(trial, hints, conditions)
-        if sizes is not None and not (_is_right(program, sizes) and _is_right(decomposed, sizes)):
+        if sizes is not None and not (_is_right(_Run(program, sizes, copies)) and _is_right(_Run(decomposed, sizes))):
             excluded.append(trial)
     return [_exclusion(trial) for trial in excluded]
 
@@ -109,18 +116,71 @@ def _hints(program: ExportedProgram) -> dict[Any, int]:
     return found
 
 
-class _Run(fx.Interpreter):
-    """Runs a graph and compares the shape of each result with the program's, for given values of its symbols."""
+def _copies(program: ExportedProgram, hints: Mapping[Any, int]) -> frozenset[str]:
+    """Return which nodes make copies for the example's sizes; none where nothing is written into a tensor."""
+    if not any(map(_written, program.graph.nodes)):
+        return frozenset()
+    run = _Run(program, hints)
+    return frozenset(run.copies) if _is_right(run) else frozenset()
 
-    def __init__(self, graph_module: fx.GraphModule, sizes: Mapping[Any, int]) -> None:
-        super().__init__(graph_module, garbage_collect_values=True)
-        self._sizes = sizes
+
+class _Run(fx.Interpreter):
+    """Runs a graph and compares the shape of each result with the program's, for given values of its symbols.
+
+    Attributes:
+        copies: the names of nodes whose result shares no memory with their arguments.
+    """
+
+    def __init__(
+        self, program: ExportedProgram, sizes: Mapping[Any, int], copies: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(program.graph_module, garbage_collect_values=True)
+        self.copies: set[str] = set()
+        self._sizes, self._expected_copies = sizes, copies
+        self._inputs = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+        self._shared: list[torch.UntypedStorage] = []  # of results that should have been copies
+
+    def check(self) -> None:
+        """Run the graph.
+
+        Raises:
+            Exception: an operator does not take these sizes, or the program is not right for them.
+        """
+        self.run(*(_input(said, self._sizes) for said in self._inputs), enable_io_processing=False)
 
     def run_node(self, n: fx.Node) -> Any:
+        """Run a node and compare its result."""
+        if n.op != "call_function":
+            return super().run_node(n)
+        arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
+        if self._shared and _written(n) and any(map(self._is_shared, arguments)):
+            raise ValueError(f"{n.name} writes into what is no copy")
         result = super().run_node(n)
-        if n.op == "call_function" and not _agrees(n.meta.get("val"), result, self._sizes):
+        if not _agrees(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
+        if _is_strided(result) and result.numel():
+            if not any(_memory(one) == _memory(result) for one in arguments):
+                self.copies.add(n.name)
+            elif n.name in self._expected_copies:
+                self._shared.append(result.untyped_storage())
         return result
+
+    def _is_shared(self, tensor: torch.Tensor) -> bool:
+        return any(storage._cdata == _memory(tensor) for storage in self._shared)
+
+
+def _written(node: fx.Node) -> bool:
+    """Say whether an operator writes into an argument."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_strided(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
 
 
 def _agrees(said: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
@@ -147,12 +207,11 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
     return int(value) if value.is_Integer else None
 
 
-def _is_right(program: ExportedProgram, sizes: Mapping[Any, int]) -> bool:
+def _is_right(run: _Run) -> bool:
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     try:
         with mode, torch.no_grad(), _unlogged():
-            inputs = [_input(node.meta.get("val"), sizes) for node in program.graph.find_nodes(op="placeholder")]
-            _Run(program.graph_module, sizes).run(*inputs, enable_io_processing=False)
+            run.check()
     except Exception:  # noqa: BLE001  # an operator may raise anything for a size that it does not take
         return False
     return True
