@@ -5,8 +5,8 @@ that: a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, 
 a size by the wrong branch. Here each truth value of a size that Python code asks for is recorded with the comparison
 that it came from, and becomes a guard of the program like torch's own.
 
-``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said no,
-the program is held to that.
+``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said
+no, the program is held to that.
 
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes agree.
