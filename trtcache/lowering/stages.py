@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import PassError
+from trtcache.lowering import value_assertions
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.entry_points import installed
 from trtcache.lowering.fallback import Forced, unhide
@@ -65,7 +66,7 @@ def lower(
     start = time.perf_counter()
     guards = ExportGuards.of(exported)  # now: decompositions may lose what is saved
     forced = torch_executed or Forced()
-    with forced.noted(exported.graph):
+    with forced.noted(exported.graph), value_assertions.on_numbers(exported.graph):
         decomposed = decompose(exported, keep, forced.keeps)
     guards = guards.with_small_sizes(exported, decomposed)
     exported = decomposed
