@@ -49,7 +49,9 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
 def _loss_conditions(node: fx.Node) -> Iterator[Any]:
     if node.target is aten.multi_margin_loss.default:  # its kernel leaves the mean of nothing uninitialized
         given = tensor_of(node.args[0])
-        yield from (sympy.Ne(expression(size), 0, evaluate=False) for size in (given.shape if given is not None else ()))
+        yield from (
+            sympy.Ne(expression(size), 0, evaluate=False) for size in (given.shape if given is not None else ())
+        )
         return
     values, target = (tensor_of(argument) for argument in node.args[:2])
     if values is None or target is None or target.dim() != max(values.dim() - 1, 0):

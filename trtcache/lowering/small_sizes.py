@@ -81,9 +81,16 @@ def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: 
     ]
     for sizes in candidates:
         numbers = {symbol: sympy.Integer(size) for symbol, size in sizes.items()}
-        if all(condition.xreplace(numbers) is not sympy.false for condition in conditions):
+        if all(_may_hold(condition, numbers) for condition in conditions):
             return sizes
     return candidates[0] if others else None
+
+
+def _may_hold(condition: Any, numbers: Mapping[Any, Any]) -> bool:
+    try:
+        return condition.xreplace(numbers) is not sympy.false
+    except (ArithmeticError, AssertionError):  # it divides by a size of 0
+        return False
 
 
 def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
