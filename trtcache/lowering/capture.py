@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -22,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
 from trtcache.inputs import examples, whole_ranges
+from trtcache.lowering.arguments import arguments
 from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
 from trtcache.lowering.order import tied
@@ -32,11 +35,11 @@ from trtcache.weights import layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from torch import fx
     from torch.export import ExportedProgram
 
 log = logging.getLogger(__name__)
 
+_NEED_WEIGHTS = 10  # the place of this argument of ``_native_multi_head_attention``
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
@@ -100,9 +103,9 @@ def decompose(
         ExportError: an operator cannot be decomposed or made functional.
     """
     table = torch.export.default_decompositions()
-    for operator in list(table):
-        if _packet(operator) in keep or stays(operator):
-            del table[operator]
+    for target in list(table):
+        if _packet(target) in keep or stays(target):
+            del table[target]
     try:
         with quiet():
             decomposed: ExportedProgram = program.run_decompositions(table)
@@ -274,16 +277,35 @@ def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor])
 def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:
     output = graph_module.graph.output_node()
     roles: list[Role] = []
-    for spec in specs:
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, as export makes it
+    for place, spec in enumerate(specs):
         target: str | int | None = spec.target
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             target = leaves[str(spec.target)]
-        roles.append(_role(spec, target))
+        if _is_none(results[place]):
+            results[place] = None
+            roles.append(Role("value"))
+        else:
+            roles.append(_role(spec, target))
+    output.args = (tuple(results),)
     roles = [
         replace(role, layout=_layout(value)) if role.kind == "result" else role
-        for role, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple, as export makes it
+        for role, value in zip(roles, results, strict=True)
     ]
     output.meta["roles"] = tuple(roles)
+
+
+def _is_none(value: object) -> bool:
+    """Say whether an operator returns None here, although its fake implementation returns an empty tensor.
+
+    That is so for the second output of ``_native_multi_head_attention`` with ``need_weights=False``.
+    """
+    if not isinstance(value, fx.Node) or value.target is not operator.getitem or value.args[1] != 1:
+        return False
+    called = value.args[0]
+    if not isinstance(called, fx.Node) or called.target is not torch.ops.aten._native_multi_head_attention.default:
+        return False
+    return arguments(called)[_NEED_WEIGHTS] is False
 
 
 def _layout(node: fx.Node) -> tuple[int, ...] | None:
