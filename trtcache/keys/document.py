@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trtcache.fingerprints import fingerprints
+from trtcache.lowering.module_arguments import module_class
 from trtcache.values import encode, hash_bytes
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ def structure(spec: pytree.TreeSpec) -> Any:
         return None
     children = spec.children() if callable(spec.children) else spec.children
     kind = f"{spec.type.__module__}.{spec.type.__qualname__}"
-    return [kind, _context(spec.context), *map(structure, children)]
+    context = (
+        spec.context if module_class(spec) is None else spec.context[0]
+    )  # a weak reference differs in each process
+    return [kind, _context(context), *map(structure, children)]
 
 
 def _context(context: Any) -> Any:

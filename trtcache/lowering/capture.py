@@ -80,6 +80,8 @@ def export(
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
     args, kwargs, shapes = examples(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
+    if shared := _shared_module(model, (args, kwargs)):
+        raise ExportError(label, f"{shared}; pass a copy of it (copy.deepcopy), or use it as an attribute")
     try:
         with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), recorded_decisions() as decisions:
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
@@ -161,6 +163,21 @@ def _examples(model: torch.nn.Module, arguments: Any) -> Any:
         return made
 
     return pytree.tree_map_only(torch.Tensor, example, arguments)
+
+
+def _shared_module(model: torch.nn.Module, arguments: Any) -> str:
+    """Say which module among the arguments shares a tensor with the model or another argument; empty if none does."""
+    taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
+    for leaf in pytree.tree_leaves(arguments):
+        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
+            taken.add(_memory(leaf))
+    for leaf in pytree.tree_leaves(arguments):
+        if isinstance(leaf, torch.nn.Module):
+            own = {_memory(one) for one in (*leaf.parameters(), *leaf.buffers()) if one.layout == torch.strided}
+            if own & taken:
+                return f"an argument of class {type(leaf).__name__} shares a tensor with the model or another argument"
+            taken |= own
+    return ""
 
 
 def _memory(tensor: torch.Tensor) -> int:

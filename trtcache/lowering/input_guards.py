@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from trtcache.errors import ExportError
 from trtcache.lowering.expressions import bounds, evaluate
 from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.module_arguments import without_modules
 from trtcache.lowering.operator_checks import operator_checks
 from trtcache.lowering.small_sizes import small_size_guards
 from trtcache.values import json_bytes
@@ -204,7 +205,7 @@ def _named_terms(program: ExportedProgram) -> dict[str, Any]:
     ]
     entry = program.module_call_graph[0].signature
     names = list(entry.forward_arg_names or ()) if entry else []
-    spec = program.call_spec.in_spec
+    spec = without_modules(program.call_spec.in_spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]]
     terms: dict[str, Any] = {}
     for leaf, (node, path) in enumerate(zip(inputs, paths, strict=True)):

@@ -6,13 +6,18 @@ import inspect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import InputError
+from trtcache.lowering.module_arguments import children, configuration, configurations, module_class, without_modules
 from trtcache.runtime.inputs import same_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+
+_OTHER_SETUP = ("a module that is set up as when compiling", "one with other flags, numbers or submodules")
 
 
 class CallSignature:
@@ -34,11 +39,12 @@ class CallSignature:
         """
         self.in_spec, self.out_spec = in_spec, out_spec
         self._signature = signature
-        positional, named = _children(in_spec)
-        self._count = len(_children(positional))
+        positional, named = children(in_spec)
+        self._count = len(children(positional))
         self._names: tuple[str, ...] = tuple(named.context)
         self._keys = dict.fromkeys(self._names).keys()
-        self._flat = all(child.is_leaf() for child in (*_children(positional), *_children(named)))
+        self._modules = configurations(in_spec)
+        self._flat = all(child.is_leaf() for child in (*children(positional), *children(named)))
 
     @property
     def signature(self) -> inspect.Signature | None:
@@ -66,10 +72,58 @@ class CallSignature:
             return (*args, *[kwargs[name] for name in self._names]) if kwargs else args
         ordered = {name: kwargs[name] for name in self._names}
         leaves, spec = pytree.tree_flatten((args, ordered))
-        if spec != self.in_spec:
-            path, expected, found = _difference(self.in_spec, spec)
-            raise InputError(self._name(path), expected, found)
+        if self._modules or spec != self.in_spec:
+            leaves = []
+            if not self._gather(self.in_spec, (args, ordered), leaves, iter(self._modules)):
+                path, expected, found = _difference(self.in_spec, spec)
+                raise InputError(self._name(path), expected, found)
         return leaves
+
+    def _gather(
+        self, spec: pytree.TreeSpec, value: Any, leaves: list[Any], modules: Iterator[dict[str, Any] | None]
+    ) -> bool:
+        """Append the leaves of a value in the order of a spec, as ``ExportedProgram.module()`` reads them.
+
+        A ``torch.Size`` counts as a tuple, a dict may have its keys in another order, and a module is its parameters
+        and buffers. Returns False where the value is nested otherwise.
+
+        Raises:
+            InputError: a module is set up otherwise than the one that was compiled with.
+        """
+        if module_class(spec) is not None:
+            return self._gather_module(spec, value, leaves, next(modules))
+        if spec.is_leaf():
+            leaves.append(value)
+            return pytree.tree_structure(value).is_leaf()
+        expected = children(spec)
+        if spec.type is dict and type(value) is dict:
+            if value.keys() != set(spec.context):
+                return False
+            parts = [value[key] for key in spec.context]
+        else:
+            parts, found = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
+            size = spec.type is tuple and type(value) is torch.Size
+            if found.is_leaf() or not (size or (found.type is spec.type and found.context == spec.context)):
+                return False
+        return len(parts) == len(expected) and all(
+            self._gather(one, part, leaves, modules) for one, part in zip(expected, parts, strict=True)
+        )
+
+    def _gather_module(
+        self, spec: pytree.TreeSpec, value: Any, leaves: list[Any], expected: dict[str, Any] | None
+    ) -> bool:
+        if type(value) is not module_class(spec):
+            return False
+        tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
+        if list(tensors) != spec.context[0]:
+            return False
+        if configuration(value) != expected:
+            # Its numbers and flags are part of the program: torch.export traced the module that it was given.
+            hint = "pass the one that was compiled with, or compile again"
+            where = self.label(len(leaves)).removesuffix(f"[{next(iter(tensors))!r}]") if tensors else "arguments"
+            raise InputError(where, *_OTHER_SETUP, hint)
+        leaves += tensors.values()
+        return True
 
     def unflatten(self, results: list[Any]) -> Any:
         """Return an output of the model's own structure."""
@@ -77,7 +131,8 @@ class CallSignature:
 
     def label(self, leaf: int) -> str:
         """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
-        paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec))[0]
+        spec = without_modules(self.in_spec)
+        paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
         _, first, *rest = paths[leaf][0]
         place = getattr(first, "key", None)
         return f"{self._name((0, getattr(first, 'idx', 0) if place is None else place))}{pytree.keystr(tuple(rest))}"
@@ -138,15 +193,13 @@ class CallSignature:
         return names[: self._count]
 
 
-def _children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    children = spec.children
-    return list(children() if callable(children) else children)
-
-
 def _difference(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[tuple[Any, ...], str, str]:
     """Return the first place at which two structures differ, and what each has there."""
-    inside, given = _children(expected), _children(found)
-    if (expected.type, expected.context, len(inside)) != (found.type, found.context, len(given)):
+    inside, given = children(expected), children(found)
+    kind = tuple if found.type is torch.Size else found.type
+    if expected.type is dict and kind is dict and set(expected.context) == set(found.context):
+        given = [given[found.context.index(key)] for key in expected.context]
+    elif (expected.type, expected.context, len(inside)) != (kind, found.context, len(given)):
         return (), *_told_apart(expected, found)
     steps = expected.context if expected.type is dict else range(len(inside))
     for step, one, other in zip(steps, inside, given, strict=True):
@@ -162,7 +215,7 @@ def _words(spec: pytree.TreeSpec) -> str:
         return "a tensor or another single value"
     kind, names = spec.type, _names(spec)
     if names is None:
-        return f"{_article(kind.__name__)} of {len(_children(spec))}"
+        return f"{_article(kind.__name__)} of {len(children(spec))}"
     if isinstance(spec.context, type):  # a namedtuple's class
         kind = spec.context
     return f"{_article(kind.__name__)} of {', '.join(names) or 'nothing'}"

@@ -1,0 +1,80 @@
+"""Modules among the arguments of a program: torch.export takes their parameters and buffers as inputs.
+
+Their classes, flags and numbers become part of the program. torch knows how to flatten such a module only while it
+exports; ``in_spec`` has its class, and as context the names of its tensors and a weak reference to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_TENSORS = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
+
+
+def module_class(spec: pytree.TreeSpec) -> type[torch.nn.Module] | None:
+    """Return the class of a module that was an argument when exporting; None for other specs."""
+    return spec.type if isinstance(spec.type, type) and issubclass(spec.type, torch.nn.Module) else None
+
+
+def without_modules(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    """Return a spec in which a module is a dict of its tensors: torch knows how to flatten modules in export only."""
+    if spec.is_leaf():
+        return spec
+    parts = [without_modules(child) for child in children(spec)]
+    if module_class(spec) is not None:
+        return pytree.TreeSpec(dict, list(spec.context[0]), parts)
+    return pytree.TreeSpec(spec.type, spec.context, parts)
+
+
+def configuration(module: torch.nn.Module) -> dict[str, Any]:
+    """Return all that a module's answers depend on beside its parameters and buffers: classes, flags and numbers.
+
+    Whatever has no plain value counts as the object that it is.
+    """
+    found: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        own = {name: value for name, value in vars(part).items() if name not in _TENSORS}
+        found[path] = (type(part), {name: _plain(value) for name, value in own.items()})
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return type(value), repr(value)
+    if isinstance(value, (list, tuple)):
+        return type(value), [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return type(value), [(_plain(key), _plain(part)) for key, part in value.items()]
+    return _Same(value)
+
+
+class _Same:
+    """An object that equals only itself, kept so that no other can get its address."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def configurations(spec: pytree.TreeSpec) -> list[dict[str, Any] | None]:
+    """Return how the modules among the arguments are set up, in their order; None for one that is gone."""
+    if spec.is_leaf():
+        return []
+    if module_class(spec) is not None:
+        module = spec.context[1]()  # after torch.export.load this is no module of that class
+        return [configuration(module) if type(module) is spec.type else None]
+    return [found for child in children(spec) for found in configurations(child)]
+
+
+def children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    """Return the parts of a spec, which older versions of torch have as an attribute."""
+    parts = spec.children
+    return list(parts() if callable(parts) else parts)
