@@ -324,6 +324,8 @@ def _checked(
 def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
     if not isinstance(tensor, torch.Tensor):
         return f"a {type(tensor).__name__}, not a tensor"
+    if is_fake(tensor):
+        return "a fake tensor, which has no values"
     if tuple(tensor.shape) != slot.shape:
         return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
     if dtype_name(tensor.dtype) != slot.dtype:
@@ -333,6 +335,11 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
     if str(tensor.layout) != "torch.strided":
         return f"layout {tensor.layout}, the engine takes strided weights"
     return None
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor was made under ``FakeTensorMode``; its class is imported by torch.export only."""
+    return type(tensor).__name__ == "FakeTensor"
 
 
 def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:

@@ -30,7 +30,7 @@ from trtcache.lowering.contents import Content
 from trtcache.lowering.order import tied
 from trtcache.lowering.rewriting import is_static, same_sizes
 from trtcache.lowering.size_decisions import recorded_decisions
-from trtcache.weights import layout
+from trtcache.weights import is_fake, layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -268,10 +268,32 @@ def _make_constant(
         raise ExportError("the program", f"{spec.target or node.name} is a {spec.kind.name}, which no engine takes")
     if node.users:
         value = program.constants[str(spec.target)]
+        if isinstance(value, torch.Tensor) and is_fake(value):
+            raise without_values("the program", [str(spec.target)])
         constant = new_constant(graph_module, value, before=node)
         constant.meta["content"] = constants[str(spec.target)] = Content.of(value)
         node.replace_all_uses_with(constant)
     node.graph.erase_node(node)
+
+
+def refuse_fake_weights(program: ExportedProgram, label: str) -> None:
+    """Refuse to compile a program whose weights have no values.
+
+    Raises:
+        ExportError: there are some.
+    """
+    tensors = {**program.constants, **program.state_dict}
+    if fake := [name for name, one in tensors.items() if isinstance(one, torch.Tensor) and is_fake(one)]:
+        raise without_values(label, fake)
+
+
+def without_values(label: str, names: list[str]) -> ExportError:
+    """Return the error for weights or constants that are fake tensors."""
+    found = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    verb, noun = ("are fake tensors", "their") if len(names) > 1 else ("is a fake tensor", "its")
+    why = f"{found} {verb}, made under FakeTensorMode without {noun} values"
+    remedy = "make the model outside FakeTensorMode, or load its weights first: load_state_dict(..., assign=True)"
+    return ExportError(label, f"{why}; {remedy}")
 
 
 def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from trtcache.lowering.arguments import arguments
+from trtcache.weights import is_fake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,6 +65,8 @@ def tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Group names of tensors that are one tensor: name to all names of its group, in their order."""
     groups: dict[object, list[str]] = {}
     for name, tensor in names.items():
-        identity = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        # A fake tensor has no address; `data_ptr` of all of them is 0.
+        place = (tensor.untyped_storage()._cdata, tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
+        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         groups.setdefault(identity if tensor.numel() else name, []).append(name)
     return {name: tuple(group) for group in groups.values() for name in group}
