@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
+from torch.utils import _pytree as pytree
 
 import trtcache
+from tests.models import Calls
+from trtcache.errors import ExportError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +53,7 @@ def test_an_output_that_an_operator_gives_as_none_is_none(
     found, nothing = module(x)
     torch.testing.assert_close(found, model(x)[0])
     assert nothing is None
-    traced = torch.export.export(module, (x,)).module()(x)
+    traced = torch.export.export(Calls(lambda _, x: module(x)), (x,)).module()(x)
     assert traced[1] is None
 
 
@@ -56,3 +61,122 @@ def test_attention_weights_that_are_asked_for_are_returned(compiled: Callable[..
     """The second output is a tensor then."""
     model, x = Attention(need_weights=True).eval(), torch.randn(2, 3, 8)
     torch.testing.assert_close(compiled(model, (x,))(x), model(x))
+
+
+class Sized(nn.Module):
+    """Numbers made of sizes, beside a tensor."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        n, m = x.shape
+        return torch.softmax(x, -1) + y.sum(), n, {"twice": n * 2 + 1, "rest": (n * m) % 7}, m
+
+
+class Read(nn.Module):
+    """Numbers that are read from tensors."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        count = x.nonzero().shape[0]
+        return x * 2, x.flatten().argmax().item(), (x.sum() > 3).item(), count, count * 2 + 1, x.max().item()
+
+
+SIZED = (torch.randn(3, 4), torch.randn(2))
+OTHERS = ((torch.randn(7, 2), torch.randn(5)), (torch.randn(1, 9), torch.randn(2)))
+VARYING = {"x": {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, "y": {0: Dim.DYNAMIC}}
+
+
+def check(model: nn.Module, module: Any, *calls: tuple[torch.Tensor, ...]) -> None:
+    """Compare outputs, whose numbers must be of the same types."""
+    for args in calls:
+        wanted, found = pytree.tree_flatten(model(*args)), pytree.tree_flatten(module(*args))
+        assert found[1] == wanted[1]
+        for one, other in zip(wanted[0], found[0], strict=True):
+            assert type(one) is type(other)
+            torch.testing.assert_close(other, one)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "aot_inductor"])
+def test_a_size_is_returned_as_the_number_of_this_call(
+    compiled: Callable[..., trtcache.CompiledModule], backend: str, tmp_path: Path
+) -> None:
+    """After a build, an alias, from a file, after export and load, and in parts."""
+    model = Sized()
+    for _ in range(2):
+        module = compiled(model, SIZED, dynamic_shapes=VARYING, backend=backend)
+        check(model, module, SIZED, *OTHERS)
+    torch.export.save(torch.export.export(model, SIZED, dynamic_shapes=VARYING), tmp_path / "model.pt2")
+    for _ in range(2):
+        check(model, compiled(tmp_path / "model.pt2", backend=backend), SIZED, *OTHERS)
+    divided = compiled(
+        model, SIZED, dynamic_shapes=VARYING, backend=backend, settings={"torch_executed_ops": ["aten.softmax.int"]}
+    )
+    assert divided.report.left
+    check(model, divided, SIZED, OTHERS[0])
+    check(model, copy.deepcopy(module), SIZED)
+
+
+def test_programs_that_return_other_sizes_have_other_keys(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """What is returned is part of the program, though no engine computes it."""
+    keys = set()
+    for number in (
+        lambda x: x.shape[0],
+        lambda x: x.shape[1],
+        lambda x: x.shape[0] * 2,
+        lambda x: x.shape[0] / 2,
+        lambda x: x.shape[0] > x.shape[1],
+        lambda x: x.shape[0] >= x.shape[1],
+        lambda x: x.shape[0] == x.shape[1],
+    ):
+        model = Calls(lambda _, x, number=number: (x * 2, number(x)))
+        for _ in range(2):
+            module = compiled(model, SIZED[:1], dynamic_shapes={"args": ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)})
+            check(model, module, SIZED[:1], OTHERS[0][:1], (torch.randn(5, 5),))
+        keys.add(module.report.partitions[0].key.digest)
+    assert len(keys) == 7
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "aot_inductor"])
+def test_a_number_that_is_read_from_a_tensor_is_returned_as_a_number(
+    compiled: Callable[..., trtcache.CompiledModule], backend: str
+) -> None:
+    """The engine gives a tensor of one element for it."""
+    x = torch.tensor([[0.5, 0.0, 2.0], [1.0, 0.0, 0.25]])
+    for _ in range(2):
+        module = compiled(Read(), (x,), dynamic_shapes=({0: Dim.DYNAMIC},), backend=backend)
+        check(Read(), module, (x,), (torch.zeros(4, 3),), (torch.ones(5, 3),))
+
+
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [
+        (lambda x: x.shape[0] * 0.1, "a float"),
+        (lambda x: x.sum().item() * 2, "a float"),
+        (lambda x: x.nonzero().shape[0] > 3, "a truth value"),
+    ],
+)
+def test_a_number_that_could_be_off_by_a_bit_is_refused(
+    compiled: Callable[..., trtcache.CompiledModule], number: Callable[[torch.Tensor], Any], what: str
+) -> None:
+    """A tracer rearranges arithmetic on floats when it traces; and no tensor has a computed truth value."""
+    model = Calls(lambda _, x: (x * 2, number(x)))
+    with pytest.raises(ExportError, match=f"it returns {what} that is computed at the call.*return a tensor"):
+        compiled(model, SIZED[:1], dynamic_shapes={"args": ({0: Dim.DYNAMIC},)})
+
+
+def test_a_size_that_cannot_be_computed_is_an_input_error(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Eager torch raises ZeroDivisionError there."""
+    model = Calls(lambda _, x: (x * 2, x.shape[0] // (x.shape[1] - 5)))
+    module = compiled(model, SIZED[:1], dynamic_shapes={"args": ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)})
+    check(model, module, SIZED[:1], (torch.randn(3, 7),))
+    with pytest.raises(InputError):
+        module(torch.randn(3, 5))
+
+
+def test_numbers_are_seen_by_a_tracer(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """torch.export of a module with such an engine in it returns numbers as the model does."""
+    engine = compiled(Sized(), SIZED, dynamic_shapes=VARYING)
+    shapes = {"args": ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})}
+    traced = torch.export.export(Calls(lambda _, *args: engine(*args)), SIZED, dynamic_shapes=shapes, strict=False)
+    check(Sized(), lambda *args: traced.module()(*args), SIZED, OTHERS[0])
+    reading = compiled(Read(), (torch.ones(2, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    traced = torch.export.export(Calls(lambda _, x: reading(x)), (torch.ones(2, 3),), strict=False)
+    check(Read(), lambda x: traced.module()(x), (torch.ones(2, 3),), (torch.eye(2, 3),))

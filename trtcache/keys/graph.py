@@ -186,7 +186,11 @@ class _Writer:
         node = program.graph_module.graph.output_node()
         slots = {name: slot.index for slot in program.interface.slots for name in slot.names}
         results: list[Json] = []
+        numbers = iter([one.value for one in program.interface.results if one.kind == "size"])
         for role, value in zip(node.meta["roles"], node.args[0], strict=True):  # type: ignore[arg-type]
+            if role.kind == "size":
+                results.append([role.kind, None, {"$number": next(numbers)}])
+                continue
             target = slots[role.target] if role.kind == "weight" else role.target
             results.append([role.kind, target, self._argument(value, node)])
         return ["output", results], list(self._uses)

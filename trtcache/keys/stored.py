@@ -146,7 +146,7 @@ def _tagged(value: Mapping[str, Any], use: Any) -> str:
                 return repr(complex(*map(float.fromhex, content)))
             case "sym":
                 return f"s{content}"
-            case "$size":
+            case "$size" | "$number":
                 return in_words(content, use)
             case "$torch" | "$device" | "$enum":
                 return str(content).removeprefix("torch.")

@@ -18,6 +18,9 @@ from torch.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
     TensorArgument,
 )
 from torch.utils import _pytree as pytree
@@ -27,6 +30,7 @@ from trtcache.inputs import examples, whole_ranges
 from trtcache.lowering.arguments import arguments
 from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
+from trtcache.lowering.numbers import Sizes, as_tensor
 from trtcache.lowering.order import tied
 from trtcache.lowering.rewriting import is_static, same_sizes
 from trtcache.lowering.size_decisions import recorded_decisions
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _NEED_WEIGHTS = 10  # the place of this argument of ``_native_multi_head_attention``
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
@@ -50,8 +55,10 @@ Model = torch.nn.Module
 class Role:
     """What one output of a lowered graph is.
 
-    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None of it: ``value``), or
-    the new content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its leaf).
+    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None of it: ``value``),
+    ``size`` (a number that is an expression over sizes, ``value``), ``number`` (one that a tensor of one element
+    holds), or the new content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its
+    leaf). The graph has None in the place of a value and of a size.
     ``layout`` is how the model lays a result out in memory: its dimensions from the outermost to the innermost, or None
     where its memory has gaps or that depends on sizes. Passes may change how it comes about, but a caller can see it.
     """
@@ -317,6 +324,7 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
     output = graph_module.graph.output_node()
     roles: list[Role] = []
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, as export makes it
+    sizes = Sizes(graph_module.graph)
     for place, spec in enumerate(specs):
         target: str | int | None = spec.target
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
@@ -324,6 +332,8 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
         if _is_none(results[place]):
             results[place] = None
             roles.append(Role("value"))
+        elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, _NUMBERS):
+            roles.append(_number_role(results, place, output, sizes))
         else:
             roles.append(_role(spec, target))
     output.args = (tuple(results),)
@@ -332,6 +342,20 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
         for role, value in zip(roles, results, strict=True)
     ]
     output.meta["roles"] = tuple(roles)
+
+
+def _number_role(results: list[Any], place: int, output: fx.Node, sizes: Sizes) -> Role:
+    """Return the role of a number, and put in its place among the results what the graph returns for it."""
+    node = results[place]
+    number = node.meta["val"] if isinstance(node, fx.Node) else node
+    if isinstance(number, (bool, int, float)):
+        results[place] = None
+        return Role("value", value=number)
+    if sizes.tell(number):
+        results[place] = None
+        return Role("size", value=number)
+    results[place] = as_tensor(node, output)
+    return Role("number")
 
 
 def _is_none(value: object) -> bool:

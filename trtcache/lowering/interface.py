@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from trtcache.weights import EngineWeight, Slot
 
 
+NOT_COMPUTED = frozenset({"value", "size"})
+"""Kinds of results that no engine gives."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorInput:
     """A leaf of the arguments that is a tensor. Sizes and strides are numbers or expressions (see ``symbols.py``)."""
@@ -43,15 +47,21 @@ class ValueInput:
 class Result:
     """One output of the engine or of the model.
 
-    ``kind`` is ``result``, ``value``, ``weight`` or ``input`` as in ``capture.Role``; of the engine's outputs only
-    results and new contents of inputs are left, since an engine changes its own weights itself. ``layout`` is the order
+    ``kind`` is ``result``, ``value``, ``size``, ``number``, ``weight`` or ``input`` as in ``capture.Role``; new
+    contents of weights are no results, since an engine changes its own weights itself. The value of a size is JSON for
+    ``expressions.evaluate``. ``layout`` is the order
     of a result's dimensions in memory, from the outermost, as the model makes it; None where that is not to be kept.
     """
 
     kind: str
     target: int | None = None
-    value: object = None
+    value: Any = None
     layout: tuple[int, ...] | None = None
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is a tensor that the engine gives: all but values and sizes."""
+        return self.kind not in NOT_COMPUTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import torch
 from trtcache.errors import ExportError
 from trtcache.lowering.contents import Content
 from trtcache.lowering.guards import PROVEN
-from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput, ValueInput
+from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
+from trtcache.lowering.numbers import write_number
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
@@ -162,6 +163,7 @@ def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
     mutated = {str(role.target) for role in roles if role.kind == "weight"}
     slots, weights = number_weights(order, state, mutated=mutated, saved=frame.saved)
     constants, digests = _constants(graph_module, order)
+    numbered = symbols.copied()
     return LoweredProgram(
         name=frame.name,
         device=_device(frame.name, graph_module.graph.nodes),
@@ -171,11 +173,7 @@ def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
         interface=Interface(
             inputs=inputs,
             values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
-            results=tuple(
-                Result(role.kind, role.target if isinstance(role.target, int) else None, role.value, role.layout)
-                for role in roles
-                if role.kind != "weight"
-            ),
+            results=tuple(_result(role, numbered) for role in roles if role.kind != "weight"),
             slots=slots,
             weights=weights,
             constants=digests,
@@ -205,10 +203,18 @@ def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput
     return tuple(inputs)
 
 
+def _result(role: Role, symbols: Symbols) -> Result:
+    target = role.target if isinstance(role.target, int) else None
+    value = write_number(role.value, symbols) if role.kind == "size" else role.value
+    return Result(role.kind, target, value, role.layout)
+
+
 def _outputs(output: fx.Node, roles: Iterable[Role], symbols: Symbols) -> tuple[TensorOutput, ...]:
     """Return what an engine gives; the numbers of symbols that are only here are nobody else's."""
     nodes: Any = output.args[0]
-    values = [node.meta["val"] for role, node in zip(roles, nodes, strict=True) if role.kind in {"result", "input"}]
+    values = [
+        node.meta["val"] for role, node in zip(roles, nodes, strict=True) if role.kind not in {*NOT_COMPUTED, "weight"}
+    ]
     return tuple(
         TensorOutput(dtype_name(value.dtype), tuple(map(symbols.write, value.shape)), value.device.type)
         for value in values

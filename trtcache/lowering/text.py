@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from trtcache import recipes
+from trtcache.lowering.guard_text import describe
 from trtcache.naming import NodeNames
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def render(program: LoweredProgram) -> str:
         lines.append(f"{names[node]}: {_made(node)}{_how(node, program.arguments[node], names)}")
     output = program.graph_module.graph.output_node()
     roles = [role.kind for role in output.meta["roles"]]
+    sizes = iter([describe(one.value, {}) for one in program.interface.results if one.kind == "size"])
     results = (
-        f"{kind} {_value(value, names)}"
+        f"size {next(sizes)}" if kind == "size" else f"{kind} {_value(value, names)}"
         for kind, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]
     )
     return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PartitionError
+from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.partition.capability import dragged_along, left_in_torch, refused
 from trtcache.partition.clusters import clusters, outputs
 from trtcache.partition.division import Cluster, Division, EnginePart, TorchPart, in_words
@@ -104,6 +105,6 @@ def _divided(program: LoweredProgram, groups: Sequence[Cluster]) -> Division:
     pairs = list(zip(output.meta["roles"], values, strict=True))
     return Division(
         parts=tuple(parts),
-        results=tuple(sources.of(node) for role, node in pairs if role.kind in {"result", "input"}),
+        results=tuple(sources.of(node) for role, node in pairs if role.kind not in {*NOT_COMPUTED, "weight"}),
         stores=tuple((weights[str(role.target)], sources.of(node)) for role, node in pairs if role.kind == "weight"),
     )

@@ -19,7 +19,7 @@ from trtcache.partition.division import EnginePart
 from trtcache.partition.wires import Carrier as SizeCarrier
 from trtcache.partition.wires import Constant, Input, Made, Size, Weight
 from trtcache.recipes import evaluate as evaluate_recipe
-from trtcache.runtime.inputs import bind_sizes
+from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ class Carrier:
         for one in self._interface.results:
             if one.kind == "value":
                 results.append(one.value)
+            elif one.kind == "size":
+                inputs = self._interface.inputs
+                sizes = bind_sizes(inputs, [leaves[taken.leaf] for taken in inputs])
+                results.append(evaluate_size(one.value, sizes))
+            elif one.kind == "number":
+                results.append(next(remaining).item())
             elif one.kind == "input":
                 leaves[one.target or 0].copy_(next(remaining))
             else:

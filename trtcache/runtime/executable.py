@@ -154,7 +154,8 @@ def _tensor_output(written: Mapping[str, Any]) -> TensorOutput:
 
 def _result(written: Sequence[Any]) -> Result:
     kind, target, value, layout = written
-    return Result(kind, target, _value(value), None if layout is None else tuple(layout))
+    read = value if kind == "size" else _value(value)
+    return Result(kind, target, read, None if layout is None else tuple(layout))
 
 
 def _slot(index: int, written: Mapping[str, Any], names: Sequence[str]) -> Slot:

@@ -19,7 +19,7 @@ from trtcache.runtime.guards import compile_guards, failed_guard, guard_symbols
 from trtcache.weights import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.values import Json
@@ -289,6 +289,18 @@ def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[torch.Tensor]) -> 
     for one, tensor in zip(inputs, given, strict=True):
         _bind(one, tensor, sizes)
     return sizes
+
+
+def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
+    """Return a result that is a number made of sizes.
+
+    Raises:
+        InputError: it cannot be computed for these sizes, as where it divides by zero.
+    """
+    value = evaluate(written, sizes)
+    if value is None:
+        raise InputError("sizes", f"sizes for which {describe(written, {})} has a value", str(dict(sizes)))
+    return value
 
 
 def _bind(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:

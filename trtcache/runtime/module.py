@@ -14,7 +14,7 @@ from trtcache.errors import GuardError, InputError, RefitError, VerifyError
 from trtcache.lowering.guard_text import describe, symbol_names
 from trtcache.runtime.gate import Gate
 from trtcache.runtime.given import Given
-from trtcache.runtime.inputs import InputCheck
+from trtcache.runtime.inputs import InputCheck, bind_sizes, evaluate_size
 from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
 from trtcache.runtime.refitting import beside, refit
@@ -77,7 +77,8 @@ class CompiledModule:
         self._check = InputCheck(self._interface, self._device, call.label)
         self._results = self._interface.results
         self._plain = all(result.kind == "result" for result in self._results)
-        self._layouts = tuple(one.layout for one in self._results if one.kind != "value")
+        self._has_sizes = any(result.kind == "size" for result in self._results)
+        self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self._gate = Gate(engine)
         self._weights = weights if isinstance(weights, Fitted) else Fitted(weights)
         self._refitting = threading.Lock()
@@ -168,18 +169,30 @@ class CompiledModule:
         return separate(dense, inputs)
 
     def _completed(self, outputs: list[torch.Tensor], leaves: Any) -> list[Any]:
-        """Write new contents back to the caller's inputs, and put constants where the model returns them."""
+        """Write new contents back to the caller's inputs, and put numbers where the model returns them."""
         results: list[Any] = []
         remaining = iter(outputs)
+        sizes = self._sizes(leaves)
         for result in self._results:
             if result.kind == "value":
                 results.append(result.value)
+            elif result.kind == "size":
+                results.append(evaluate_size(result.value, sizes))
+            elif result.kind == "number":
+                results.append(next(remaining).item())
             elif result.kind == "input":
                 with torch.no_grad():
                     leaves[result.target].copy_(next(remaining))
             else:
                 results.append(next(remaining))
         return results
+
+    def _sizes(self, leaves: Any) -> dict[int, int]:
+        """Return the values of symbols for this call, if results are made of them."""
+        if not self._has_sizes:
+            return {}
+        inputs = self._interface.inputs
+        return bind_sizes(inputs, [leaves[one.leaf] for one in inputs])
 
     def refit(
         self,

@@ -97,7 +97,7 @@ def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
     Raises:
         ValueError: its entry is of a time before outputs were noted.
     """
-    layouts = [one.layout for one in interface.results if one.kind != "value"]
+    layouts = [one.layout for one in interface.results if one.is_output]
     if len(interface.outputs) != len(layouts):
         raise ValueError("its entry does not say what the engine gives; build it again: TRTCACHE_RECACHE=1")
     inputs = [{"dtype": one.dtype, "shape": one.shape, "device": one.device} for one in interface.inputs]

@@ -16,6 +16,7 @@ from trtcache.backends.aot_inductor.patterns import without_attention_patterns
 from trtcache.backends.aot_inductor.scratch import reclaim
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
+from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
@@ -200,7 +201,7 @@ def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node
     stores = {_weight(program, role.target): value for role, value in outputs if role.kind == "weight"}
     results = []
     for role, value in outputs:
-        if role.kind not in {"weight", "value"}:
+        if role.kind not in {*NOT_COMPUTED, "weight"}:
             results.append(_computed(graph, copies[value]) if _source(value) in stores else copies[value])
     for weight, value in stores.items():
         copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))

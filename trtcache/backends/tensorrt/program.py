@@ -19,6 +19,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import BuildError
+from trtcache.lowering.interface import NOT_COMPUTED
 
 if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
@@ -59,7 +60,7 @@ def _outputs(program: LoweredProgram, kind: str) -> list[fx.Node]:
     roles = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
     if changed := [str(role.target) for role, _ in roles if role.kind == "weight"]:
         raise BuildError(kind, f"calls change {', '.join(changed)}, and a plan keeps no state between calls")
-    return [node for role, node in roles if role.kind != "value"]
+    return [node for role, node in roles if role.kind not in NOT_COMPUTED]
 
 
 class _Writer:
