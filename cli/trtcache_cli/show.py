@@ -87,7 +87,8 @@ def _guards(header: Header) -> list[str]:
         return []
     from trtcache.lowering.guard_text import describe, symbol_names  # few entries have any
 
-    names = symbol_names(((one["leaf"], one["shape"]) for one in parts["inputs"]), lambda leaf: f"input{leaf}")
+    inputs = ((one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"])
+    names = symbol_names(inputs, lambda leaf: f"input{leaf}")
     return [describe(guard, names) for guard in parts["guards"]]
 
 

@@ -186,7 +186,7 @@ class _Writing:
 
     def _input(self, place: int, one: Any) -> fx.Node:
         node: fx.Node = self._graph.placeholder(f"in{place}")
-        node.meta |= {"input": one["leaf"], "val": self._empty(one)}
+        node.meta |= {"input": one["leaf"], "number": one.get("number", False), "val": self._empty(one)}
         return node
 
     def _node(self, record: list[Any], nodes: list[fx.Node], inputs: Mapping[int, fx.Node]) -> fx.Node:

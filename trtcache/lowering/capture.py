@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -32,7 +33,7 @@ from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
 from trtcache.lowering.numbers import Sizes, as_tensor
 from trtcache.lowering.order import tied
-from trtcache.lowering.rewriting import is_static, same_sizes
+from trtcache.lowering.rewriting import is_static, same_sizes, tensor_of
 from trtcache.lowering.size_decisions import recorded_decisions
 from trtcache.weights import is_fake, layout
 
@@ -259,9 +260,39 @@ def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, obj
         if node.users:
             raise ExportError("the program", f"input {node.name} is a constant that the graph still uses")
         node.graph.erase_node(node)
+    elif isinstance(spec.arg, SymIntArgument):
+        _mark_int(node, leaf, values)
     else:
         kind = type(spec.arg).__name__
-        raise ExportError("the program", f"input {node.name} is a {kind}: only tensors can vary; pass a fixed number")
+        why = f"input {node.name} is a {kind}: only tensors and ints can vary; pass a fixed number"
+        raise ExportError("the program", why)
+
+
+def _mark_int(node: fx.Node, leaf: int, values: dict[int, object]) -> None:
+    """Let a tensor of shape (int, 0) stand for an int that varies: engines take nothing but tensors."""
+    number = node.meta["val"]
+    if isinstance(number, int):  # export found that it has this one value
+        for user in list(node.users):
+            user.args, user.kwargs = fx.node.map_arg(
+                (user.args, user.kwargs), lambda one: number if one is node else one
+            )
+        values[leaf] = number
+        node.graph.erase_node(node)
+        return
+    hint = number.node.hint
+    if hint is not None and int(hint) < 0:
+        raise ExportError("the program", f"input {node.name} is {hint}: an int that varies cannot be negative")
+    fakes = (tensor_of(other) for other in node.graph.nodes)
+    fake = next((one for one in fakes if isinstance(one, FakeTensor)), None)
+    if fake is None:
+        raise ExportError("the program", f"input {node.name} is an int that varies, and there are no tensors")
+    users = list(node.users)
+    with node.graph.inserting_after(node):
+        size = node.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
+    size.meta["val"] = number
+    for user in users:
+        user.replace_input_with(node, size)
+    node.meta = {**node.meta, "input": leaf, "number": True, "val": fake.new_empty((number, 0), dtype=torch.float32)}
 
 
 def _make_constant(

@@ -62,19 +62,19 @@ def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
     return f"({text})" if level < outer else text
 
 
-def symbol_names(shapes: Iterable[tuple[int, Sequence[Json]]], label: Callable[[int], str]) -> dict[int, str]:
-    """Return what each symbol is in the caller's words: ``x.shape[0]``, or ``(x.shape[0] - 1) // 2``.
+def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Callable[[int], str]) -> dict[int, str]:
+    """Return what each symbol is in the caller's words: ``x.shape[0]``, ``n``, or ``(x.shape[0] - 1) // 2``.
 
     Args:
-        shapes: the leaf and the shape of each input.
+        inputs: the leaf and the shape of each input, and whether it stands for an int that varies.
         label: the caller's name for a leaf, ``argument x``.
     """
     names: dict[int, str] = {}
     derived: dict[int, str] = {}
-    for leaf, shape in shapes:
+    for leaf, shape, is_number in inputs:
         argument = _BY_POSITION.sub(r"args[\1]", label(leaf).removeprefix("argument "))
         for dim, size in enumerate(shape):
-            text = f"{argument}.shape[{dim}]"
+            text = argument if is_number else f"{argument}.shape[{dim}]"
             number, factor, more = affine(size) or (-1, 0, 0)
             if (factor, more) == (1, 0):
                 names.setdefault(number, text)

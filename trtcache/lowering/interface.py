@@ -16,23 +16,30 @@ NOT_COMPUTED = frozenset({"value", "size"})
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """A leaf of the arguments that is a tensor. Sizes and strides are numbers or expressions (see ``symbols.py``)."""
+    """A leaf of the arguments that is a tensor. Sizes and strides are numbers or expressions (see ``symbols.py``).
+
+    Where ``number`` is true the leaf is an int that varies: the engine takes a tensor of shape (int, 0) in its place.
+    """
 
     leaf: int
     dtype: str
     shape: tuple[Json, ...]
     stride: tuple[Json, ...]
     device: str
+    number: bool = False
 
     def document(self) -> dict[str, Json]:
         """Return the input as it stands in the key and in the artifact."""
-        return {
+        document: dict[str, Json] = {
             "leaf": self.leaf,
             "dtype": self.dtype,
             "shape": list(self.shape),
             "stride": list(self.stride),
             "device": self.device,
         }
+        if self.number:  # a program without such inputs keeps its key
+            document["number"] = True
+        return document
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,9 @@ def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput
             value = node.meta["val"]
             shape = tuple(map(symbols.write, value.shape))
             stride = tuple(map(symbols.write, value.stride()))
-            inputs.append(TensorInput(node.meta["input"], dtype_name(value.dtype), shape, stride, value.device.type))
+            dtype, device = dtype_name(value.dtype), value.device.type
+            number = node.meta.get("number", False)
+            inputs.append(TensorInput(node.meta["input"], dtype, shape, stride, device, number))
     return tuple(inputs)
 
 

@@ -20,7 +20,7 @@ from trtcache.partition.wires import Carrier as SizeCarrier
 from trtcache.partition.wires import Constant, Input, Made, Size, Weight
 from trtcache.recipes import evaluate as evaluate_recipe
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
-from trtcache.runtime.operator import specs_of
+from trtcache.runtime.operator import specs_of, with_carriers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +84,8 @@ class Carrier:
 
     def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = self._outgoing.call
-        leaves = call.flatten(args, kwargs)
+        numbers = [(one.leaf, one.device) for one in self._interface.inputs if one.number]
+        leaves = with_carriers(call.flatten(args, kwargs), numbers)
         inputs = [leaves[one.leaf] for one in self._interface.inputs]
         if self._outgoing.division.is_whole:
             outputs, stores = self._whole(inputs)

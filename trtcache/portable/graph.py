@@ -163,9 +163,10 @@ def _other_sizes(ranges: Sequence[tuple[int | None, int | None]], preferred: Seq
         yield sizes
 
 
-def _examples(interface: Interface, device: torch.device) -> dict[int, torch.Tensor]:
+def _examples(interface: Interface, device: torch.device) -> dict[int, Any]:
     sizes = hints(interface)
-    return {one.leaf: _example(one, sizes, device) for one in interface.inputs}
+    found = {one.leaf: _example(one, sizes, device) for one in interface.inputs}
+    return {one.leaf: found[one.leaf].shape[0] if one.number else found[one.leaf] for one in interface.inputs}
 
 
 def _example(one: TensorInput, sizes: Mapping[int, int], device: torch.device) -> torch.Tensor:
@@ -183,10 +184,11 @@ def _shapes(outgoing: Outgoing) -> Any:
     if not any(type(size) is not int for one in interface.inputs for size in one.shape):
         return None
     dims = [_dim(number, *bounds) for number, bounds in enumerate(interface.ranges)]
-    said = {
+    said: dict[int, Any] = {
         one.leaf: {place: _size(size, dims) for place, size in enumerate(one.shape) if type(size) is not int}
         for one in interface.inputs
     }
+    said |= {one.leaf: Dim.AUTO for one in interface.inputs if one.number}  # torch takes no named Dim for an int
     spec = outgoing.call.in_spec
     args, kwargs = pytree.tree_unflatten([said.get(leaf) for leaf in range(spec.num_leaves)], spec)
     positional, names = len(args), list(kwargs)

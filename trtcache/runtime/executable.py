@@ -145,7 +145,9 @@ def interface_of(document: Mapping[str, Any], recipes: Mapping[str, Json], names
 
 def _tensor_input(written: Mapping[str, Any]) -> TensorInput:
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    return TensorInput(written["leaf"], written["dtype"], shape, stride, written["device"])
+    return TensorInput(
+        written["leaf"], written["dtype"], shape, stride, written["device"], written.get("number", False)
+    )
 
 
 def _tensor_output(written: Mapping[str, Any]) -> TensorOutput:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from trtcache.values import Json
 
 
+_INTS = 2**63  # what a size, an int64, holds
+
+
 class InputCheck:
     """Turns the leaves of a call's arguments into the tensors that an engine takes.
 
@@ -41,6 +44,11 @@ class InputCheck:
             label: the caller's name for a leaf, for messages.
         """
         self._label = label
+        self._numbers = tuple(
+            (one.leaf, device if one.device == device.type else torch.device(one.device))
+            for one in interface.inputs
+            if one.number
+        )
         self._inputs = interface.inputs
         self._guards = interface.conditions
         self._holds = compile_guards(interface.conditions)
@@ -72,6 +80,8 @@ class InputCheck:
         """
         if self._values:
             self.values(leaves)
+        if self._numbers:
+            leaves = self._with_carriers(leaves)
         tensors = self._tensors(leaves)
         if self._mutated:
             self._check_apart(leaves)
@@ -87,6 +97,28 @@ class InputCheck:
             given = leaves[leaf]
             if given is not value and not same_value(given, value):
                 raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
+
+    def numbers(self, leaves: Sequence[Any]) -> None:
+        """Check the ints that vary; a tracer's may be symbols.
+
+        Raises:
+            InputError: one is no int, or it is negative.
+        """
+        for leaf, _ in self._numbers:
+            given = leaves[leaf]
+            if type(given) is not int and not isinstance(given, torch.SymInt):
+                raise self._wrong(leaf, "an int", _described(given))
+            if type(given) is int and not 0 <= given < _INTS:
+                hint = "an int that varies is a size to the engine"
+                raise self._wrong(leaf, "an int from 0 to 2**63 - 1", str(given), hint)
+
+    def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the leaves with a tensor in the place of each int that varies."""
+        self.numbers(leaves)
+        carried = list(leaves)
+        for leaf, device in self._numbers:
+            carried[leaf] = torch.empty((carried[leaf], 0), device=device, dtype=torch.float32)
+        return carried
 
     def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         if self._fixed and not self._conjugates:
@@ -188,6 +220,8 @@ class InputCheck:
         else:
             hint = "its sizes do not fit each other"
         error = InputError if self._fixed else GuardError
+        if one.number:
+            raise self._wrong(one.leaf, str(expected[0]), str(given.shape[0]), hint, error)
         raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape), hint, error)
 
     def _check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
@@ -199,6 +233,8 @@ class InputCheck:
                 for place, written in enumerate(one.shape):
                     if _only_symbol(written) == number:
                         expected = f"size {least} to {'any' if most is None else most} in dimension {place}"
+                        if one.number:
+                            expected = f"an int from {least} to {'any' if most is None else most}"
                         found = str(leaves[one.leaf].shape[place])
                         raise self._wrong(one.leaf, expected, found, error=GuardError)
 
@@ -211,7 +247,7 @@ class InputCheck:
         guard = failed_guard(self._guards, sizes)
         if guard is None:
             return
-        names = symbol_names(((one.leaf, one.shape) for one in self._inputs), self._label)
+        names = symbol_names(((one.leaf, one.shape, one.number) for one in self._inputs), self._label)
         involved = guard_symbols(guard)
         found = ", ".join(f"{names.get(number, f's{number}')} is {sizes.get(number)}" for number in involved)
         values = {sizes.get(number) for number in involved}
@@ -283,8 +319,11 @@ def _is_contiguous(one: TensorInput) -> bool:
     return True
 
 
-def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[torch.Tensor]) -> dict[int, int]:
-    """Return the values of symbols that the sizes of checked inputs give away, by their numbers."""
+def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int, int]:
+    """Return the values of symbols that the sizes of checked inputs give away, by their numbers.
+
+    An int that varies may be given itself, or as the tensor that stands for it.
+    """
     sizes: dict[int, int] = {}
     for one, tensor in zip(inputs, given, strict=True):
         _bind(one, tensor, sizes)
@@ -303,9 +342,10 @@ def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
     return value
 
 
-def _bind(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
+def _bind(one: TensorInput, given: Any, sizes: dict[int, int]) -> None:
     """Learn the symbols that an input's sizes give away: itself, or the one in ``a * s + b``."""
-    for written, size in zip(one.shape, given.shape, strict=True):
+    shape = given.shape if isinstance(given, torch.Tensor) else (given, 0)
+    for written, size in zip(one.shape, shape, strict=True):
         number = _only_symbol(written)
         if number is None or number in sizes:
             continue

@@ -94,8 +94,8 @@ class CompiledModule:
     @property
     def guards(self) -> tuple[str, ...]:
         """What the program was exported for, as conditions on the sizes of its arguments."""
-        shapes = ((one.leaf, one.shape) for one in self._interface.inputs)
-        names = symbol_names(shapes, self._call.label)
+        inputs = ((one.leaf, one.shape, one.number) for one in self._interface.inputs)
+        names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
     def stored_form(self) -> tuple[Executable, CallSignature, Fitted]:
@@ -133,6 +133,7 @@ class CompiledModule:
         leaves = self._call.flatten(args, kwargs)
         if is_traced() and self._operator is not None:
             self._check.values(leaves)
+            self._check.numbers(leaves)
             outputs = self._operator(leaves)
         else:
             outputs = self._answer(leaves)
@@ -162,7 +163,8 @@ class CompiledModule:
             InputError: an input is not what the module was compiled for; nothing was run.
         """
         values = {one.leaf: one.value for one in self._interface.values}
-        tensors = {one.leaf: given for one, given in zip(self._interface.inputs, inputs, strict=True)}
+        pairs = zip(self._interface.inputs, inputs, strict=True)
+        tensors = {one.leaf: given.shape[0] if one.number else given for one, given in pairs}
         leaves: dict[int, Any] = {**values, **tensors}
         outputs = self._answer([leaves.get(leaf) for leaf in range(max(leaves, default=-1) + 1)])
         dense = [one if order else one.contiguous() for one, order in zip(outputs, self._layouts, strict=True)]

@@ -25,7 +25,7 @@ from trtcache.lowering.guard_text import describe
 from trtcache.weights import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface
     from trtcache.values import Json
@@ -57,6 +57,7 @@ class EngineCall:
     Attributes:
         handle: the engine's, for as long as it lives.
         leaves: which leaves of a call's arguments the engine takes.
+        numbers: of those, which are ints that vary, and the kind of device on which a tensor stands for each.
         input_spec, output_spec: what it takes and gives, as JSON.
     """
 
@@ -64,6 +65,7 @@ class EngineCall:
     leaves: tuple[int, ...]
     input_spec: str
     output_spec: str
+    numbers: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of(cls, interface: Interface, live: Live) -> EngineCall | None:
@@ -74,7 +76,8 @@ class EngineCall:
             specs = specs_of(interface)
         except ValueError:
             return None
-        return cls("", tuple(one.leaf for one in interface.inputs), *specs).another(live)
+        numbers = tuple((one.leaf, one.device) for one in interface.inputs if one.number)
+        return cls("", tuple(one.leaf for one in interface.inputs), *specs, numbers).another(live)
 
     def another(self, live: Live) -> EngineCall:
         """Give another engine with the same specs a handle of its own."""
@@ -84,6 +87,8 @@ class EngineCall:
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Call the operator with the leaves of a call's arguments; results have no gradient, as an engine's."""
+        if self.numbers:
+            leaves = with_carriers(leaves, self.numbers)
         inputs = [leaves[leaf].detach() if leaves[leaf].requires_grad else leaves[leaf] for leaf in self.leaves]
         outputs: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
             inputs, [], self.handle, "", "", self.input_spec, self.output_spec
@@ -112,6 +117,15 @@ def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
     if interface.conditions:
         taken["guards"] = interface.conditions
     return json.dumps(taken), json.dumps(outputs)
+
+
+def with_carriers(leaves: Sequence[Any], numbers: Iterable[tuple[int, str]]) -> list[Any]:
+    """Return the leaves of a call with a tensor of shape (int, 0) for each int that varies, by its leaf and device."""
+    carried = list(leaves)
+    for leaf, kind in numbers:
+        devices = (one.device for one in leaves if isinstance(one, torch.Tensor) and one.device.type == kind)
+        carried[leaf] = torch.empty((leaves[leaf], 0), device=next(devices, torch.device(kind)), dtype=torch.float32)
+    return carried
 
 
 def is_traced() -> bool:

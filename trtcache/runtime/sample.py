@@ -37,9 +37,11 @@ def sample(interface: Interface, call: CallSignature, shapes: Mapping[str, tuple
         raise InputError("arguments", f"one of {', '.join(names.values())}", unknown[0])
     sizes: dict[int, int] = {}
     for one in interface.inputs:
-        _match(one, shapes.get(names[one.leaf]), names[one.leaf], sizes)
+        given = shapes.get(names[one.leaf])
+        _match(one, (*given, 0) if given is not None and one.number else given, names[one.leaf], sizes)
     leaves: dict[int, Any] = {value.leaf: value.value for value in interface.values}
-    leaves |= {one.leaf: _tensor(one, names[one.leaf], sizes, interface) for one in interface.inputs}
+    tensors = {one.leaf: _tensor(one, names[one.leaf], sizes, interface) for one in interface.inputs}
+    leaves |= {one.leaf: tensors[one.leaf].shape[0] if one.number else tensors[one.leaf] for one in interface.inputs}
     spec = call.in_spec
     args, kwargs = pytree.tree_unflatten([leaves[leaf] for leaf in range(spec.num_leaves)], spec)
     return args, kwargs
