@@ -54,12 +54,19 @@ def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
         return f"{str(head).lower()}({', '.join(_text(one, sizes, 0) for one in args)})"
     sign, level = _INFIX[str(head)]
     if head == "Add":  # a + -1 * b reads as a - b
-        args = [one for one in args if not isinstance(one, int)] + [one for one in args if isinstance(one, int)]
+        args = sorted(args, key=_place_in_sum)
     if head in {"Eq", "Ne"} and isinstance(args[0], int):
         args = args[::-1]
     text = sign.join(_text(one, sizes, level + (place > 0)) for place, one in enumerate(args))
     text = text.replace(" + -1 * ", " - ").replace(" + -", " - ")
     return f"({text})" if level < outer else text
+
+
+def _place_in_sum(part: Json) -> int:
+    """Put what is subtracted after what is added, and a number last."""
+    if isinstance(part, int):
+        return 2
+    return 1 if isinstance(part, list) and part[:1] == ["Mul"] and isinstance(part[1], int) and part[1] < 0 else 0
 
 
 def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Callable[[int], str]) -> dict[int, str]:

@@ -1,0 +1,230 @@
+"""Assertions on numbers that are read from tensors: where torch raises, so does the engine."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import trtcache
+from tests.guards.cases import Calls, answers, outcomes
+from trtcache.integrations import torch_compile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch import Tensor
+
+FOUR = torch.arange(4.0)
+
+
+def check(condition: Any) -> None:
+    """Assert a condition."""
+    torch._check(condition)  # type: ignore[no-untyped-call]  # torch's
+
+
+def read(tensor: Tensor) -> Any:
+    """Return the number in a tensor."""
+    return tensor.item()
+
+
+def _equal(n: Tensor) -> Tensor:
+    check(n.item() == 4)
+    return n * 2
+
+
+def _equal_size(n: Tensor) -> Tensor:
+    size = read(n)
+    check(size == 4)
+    return torch.zeros(size) + 1
+
+
+def _between(n: Tensor) -> Tensor:
+    number = n.item()
+    check(number > 2)
+    check(number < 6)
+    return n * number
+
+
+def _unequal(n: Tensor) -> Tensor:
+    check(n.item() != 3)
+    return n * 3
+
+
+def _nested(n: Tensor) -> Tensor:
+    number = n.item()
+    check(((number > 2) & (number < 6)) | (number == 0))
+    return n * 3
+
+
+def _even(n: Tensor) -> Tensor:
+    check(n.item() % 2 == 0)
+    return n * 3
+
+
+def _half(n: Tensor) -> Tensor:
+    check(n.item() // 2 == 2)
+    return n * 3
+
+
+def _fraction(n: Tensor) -> Tensor:
+    check(n.float().item() > 2.5)
+    return n * 2
+
+
+def _sliced(n: Tensor) -> Tensor:
+    size = read(n)
+    check(size >= 0)
+    check(size <= 8)
+    return torch.arange(8)[:size]
+
+
+def _split(n: Tensor) -> tuple[Tensor, ...]:
+    size = read(n)
+    check(size >= 0)
+    check(size <= 10)
+    return torch.split(torch.arange(10), [size, 6])
+
+
+def _of_tensor(n: Tensor) -> Tensor:
+    torch._assert_async(n == 4)
+    return n * 2
+
+
+def _of_tensor_with_message(n: Tensor) -> Tensor:
+    torch._assert_async(n > 3, "too small")
+    return n * 2
+
+
+def _boolean(n: Tensor) -> Tensor:
+    check((n > 3).item())
+    return n * 2
+
+
+def _counted(n: Tensor) -> Tensor:
+    check((torch.arange(8) < n).nonzero().shape[0] == 4)
+    return n * 2
+
+
+def _counted_and_read(n: Tensor, m: Tensor) -> Tensor:
+    check((torch.arange(8) < n).nonzero().shape[0] == m.item())
+    return n * 2
+
+
+def _both(n: Tensor, m: Tensor) -> Tensor:
+    first, second = read(n), read(m)
+    check(first == second)
+    return torch.zeros(first) + torch.ones(second)
+
+
+def _sum(n: Tensor, m: Tensor) -> Tensor:
+    check(n.item() + m.item() == 8)
+    return n * 2 + m
+
+
+def _product(n: Tensor, m: Tensor) -> Tensor:
+    check(n.item() * m.item() == 16)
+    return n * 2 + m
+
+
+def _ordered(n: Tensor, m: Tensor) -> Tensor:
+    check(n.item() <= m.item())
+    return n * 2 + m
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "added": lambda n: torch.arange(n.item()) + FOUR,
+    "viewed": lambda n: torch.arange(16).view(n.item(), 4),
+    "viewed by the rest": lambda n: torch.arange(16).view(n.item(), -1),
+    "two added": lambda n, m: torch.zeros(n.item()) + torch.ones(m.item()),
+    "multiplied": lambda n, m: torch.ones(3, n.item()) @ torch.ones(m.item(), 2),
+    "stacked": lambda n: torch.stack([torch.zeros(n.item()), torch.ones(4)]),
+    "masked": lambda n: FOUR[n > FOUR] + FOUR,
+    "equal": _equal,
+    "equal size": _equal_size,
+    "between": _between,
+    "unequal": _unequal,
+    "nested": _nested,
+    "even": _even,
+    "half": _half,
+    "fraction": _fraction,
+    "sliced": _sliced,
+    "split": _split,
+    "of a tensor": _of_tensor,
+    "of a tensor with a message": _of_tensor_with_message,
+    "boolean": _boolean,
+    "counted": _counted,
+    "counted and read": _counted_and_read,
+    "both": _both,
+    "sum": _sum,
+    "product": _product,
+    "ordered": _ordered,
+}
+NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, -1)
+PAIRED = (0, 1, 2, 4, 6)
+LOST_BY_DYNAMO = {"counted and read"}  # torch 2.13 asserts that a number is equal to itself
+
+
+def _calls(function: Callable[..., Any]) -> list[tuple[Tensor, ...]]:
+    count = function.__code__.co_argcount
+    numbers = NUMBERS if count == 1 else PAIRED
+    return [tuple(map(torch.tensor, given)) for given in itertools.product(numbers, repeat=count)]
+
+
+def _example(function: Callable[..., Any]) -> tuple[Tensor, ...]:
+    return (torch.tensor(4),) * function.__code__.co_argcount
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_program_answers_what_torch_answers(name: str, interpreter: str, tmp_path: Path) -> None:
+    """A compiled program answers exactly where the exported program does, and raises where that raises."""
+    function = FUNCTIONS[name]
+    program = torch.export.export(Calls(function), _example(function), strict=False)
+    compiled = trtcache.compile(program, backend=interpreter, cache=tmp_path)
+    eager = program.module()
+    found = outcomes(compiled, eager, _calls(function), refused=Exception)
+    assert found["right"] == sum(answers(eager, args) for args in _calls(function))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_model_is_right_or_raises(name: str, interpreter: str, tmp_path: Path) -> None:
+    """No number leads to an answer that the model does not give; what export ruled out raises (broadcasts of one)."""
+    function = FUNCTIONS[name]
+    compiled = trtcache.compile(Calls(function), _example(function), backend=interpreter, cache=tmp_path)
+    assert outcomes(compiled, function, _calls(function), refused=Exception)["right"]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - LOST_BY_DYNAMO))
+def test_torch_compile_is_right_or_raises(name: str, interpreter: str, tmp_path: Path) -> None:
+    """The same programs, in the graphs that Dynamo makes of them."""
+    function = FUNCTIONS[name]
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"backend": interpreter, "cache": tmp_path / "cache"}
+    compiled = torch.compile(Calls(function), backend=torch_compile.backend, options=options)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled(*_example(function))
+        assert outcomes(compiled, function, _calls(function), refused=Exception)["right"]
+    torch._dynamo.reset()
+
+
+def _many(n: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+    number, other = read(n), read(m)
+    check(number != 3)
+    check(number + other <= 12)
+    check(other >= 0)
+    torch._assert_async(n < 8)
+    return torch.zeros(other).sum() + n, n * number
+
+
+@pytest.mark.slow
+def test_an_engine_of_aot_inductor_asserts(engines: Path) -> None:
+    """Compiled code raises as torch does, from C++."""
+    program = torch.export.export(Calls(_many), _example(_many), strict=False)
+    compiled = trtcache.compile(program, cache=engines)
+    eager = program.module()
+    found = outcomes(compiled, eager, _calls(_many), refused=Exception)
+    assert found["right"] == sum(answers(eager, args) for args in _calls(_many))
+    assert found["refused"]
