@@ -5,6 +5,7 @@ It does not show what program it was cut out of, so that equal parts of two prog
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.program import Frame, assembled
 from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
@@ -56,6 +58,9 @@ def engine_part(
         pipeline=whole.pipeline,
     )
     program = assembled(Marked(graph_module, dict(whole.state), {}, {}), frame)
+    # The whole program's inputs are checked at a call. A part answers the sizes of 0 and 1 that it answers.
+    least = tuple(0 if whole.interface.small_sizes and low == 2 else low for low, _ in program.interface.ranges)
+    program = replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
     return EnginePart(program, takes, len(outputs), cut.weights(), cluster)
 
 

@@ -54,7 +54,7 @@ class Sources:
         """
         written = self._program.symbols.copied().write(size)
         numbers = symbols_in(written)
-        if evaluate(written, dict.fromkeys(numbers, 2)) is None or not numbers <= self._known():
+        if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= self._known():
             why = f"size {size} is needed on both sides of a cut, and cannot be told from the inputs' sizes"
             advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
             raise ExportError(self._program.name, f"{why}; {advice}")
