@@ -212,10 +212,10 @@ def test_torch_compile_is_right_or_raises(name: str, interpreter: str, tmp_path:
 
 def _many(n: Tensor, m: Tensor) -> tuple[Tensor, ...]:
     number, other = read(n), read(m)
-    check(number != 3)
-    check(number + other <= 12)
+    check(number != 2)
+    check(number + other <= 10)
     check(other >= 0)
-    torch._assert_async(n < 8)
+    torch._assert_async(n < 6)
     return torch.zeros(other).sum() + n, n * number
 
 
