@@ -7,6 +7,9 @@ So the exported graph is run with fake tensors of these sizes, and each result m
 says. Sizes for which it has another, or for which an operator raises, become guards. The decomposed graph is run as
 well: what ``logsumexp`` and ``roll`` are decomposed into raises for sizes of 0 that they take themselves.
 
+Some kernels refuse tensors without elements, or end the process (a division by the length of a sequence, a read at an
+index of nothing), and their fake kernels do not. For these there is a list.
+
 ``reshape`` and ``contiguous`` copy in the program and may return the tensor itself where a size is 1. Then what is
 written into one of the two afterwards is in both, and sizes for which that is so are excluded as well.
 """
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SMALL = (0, 1)
+_NOT_EMPTY = ("scaled_dot_product", "_scaled_dot_product", "upsample", "_upsample")
+_INDEXED = frozenset({"index", "_unsafe_index", "embedding"})
 _MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
 
 
@@ -162,6 +167,8 @@ class _Run(fx.Interpreter):
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
         if self._shared and _written(n) and any(map(self._is_shared, arguments)):
             raise ValueError(f"{n.name} writes into what is no copy")
+        if arguments and not _takes(n.target, arguments):
+            raise ValueError(f"{n.name} takes no empty tensor")
         result = super().run_node(n)
         if not _agrees(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
@@ -174,6 +181,20 @@ class _Run(fx.Interpreter):
 
     def _is_shared(self, tensor: torch.Tensor) -> bool:
         return any(storage._cdata == _memory(tensor) for storage in self._shared)
+
+
+def _takes(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
+    """Say whether an operator takes such tensors, where its fake kernel does not tell.
+
+    An index that is there and points into no elements is out of range, whatever its value.
+    """
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    name = target._schema.name.removeprefix("aten::")
+    first, *others = arguments
+    if name.startswith(_NOT_EMPTY):
+        return all(one.numel() for one in arguments)
+    return not (name in _INDEXED and first.numel() == 0 and others and all(one.numel() for one in others))
 
 
 def _written(node: fx.Node) -> bool:
