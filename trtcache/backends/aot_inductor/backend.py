@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from trtcache.backends.aot_inductor.ambient import ambient
+from trtcache.backends.aot_inductor.assumptions import Assumptions
 from trtcache.backends.aot_inductor.loader import Package, PackageEngine
+from trtcache.backends.members import ENGINE
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trtcache.lowering import LoweredProgram
@@ -74,7 +76,7 @@ class AotInductor(Backend):
         """Build a package without weights."""
         from trtcache.backends.aot_inductor.build import build_package  # a hit does not need it
 
-        return Artifact(build_package(program, settings, target, folder))
+        return build_package(program, settings, target, folder)
 
     def load(
         self,
@@ -86,6 +88,17 @@ class AotInductor(Backend):
     ) -> PackageEngine:
         """Load a package and put every constant and weight in."""
         return PackageEngine(Package(artifact, device), constants, weights)
+
+    def load_entry(
+        self,
+        read: Callable[[str], bytes | memoryview],
+        *,
+        device: torch.device,
+        constants: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor],
+    ) -> PackageEngine:
+        """Load a package with what Inductor assumed about sizes, which each call is held to."""
+        return PackageEngine(Package(read(ENGINE), device, Assumptions.of(read)), constants, weights)
 
 
 def _version(distribution: str) -> str | None:

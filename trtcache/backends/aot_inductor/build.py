@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from trtcache.backends.aot_inductor.assumptions import MEMBER, noted
 from trtcache.backends.aot_inductor.loader import open_loader
 from trtcache.backends.aot_inductor.patterns import without_attention_patterns
 from trtcache.backends.aot_inductor.scratch import reclaim
+from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.interface import NOT_COMPUTED
@@ -44,8 +46,8 @@ _SOURCES = (".cpp", ".cu", ".h")
 _METADATA = "_metadata.json"
 
 
-def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Path:
-    """Return the file of a new package in ``folder``.
+def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
+    """Return a new package in ``folder``, and what Inductor assumed about sizes.
 
     Raises:
         SettingsError: Inductor has no option of a name in ``settings.inductor``.
@@ -59,14 +61,15 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
-        with quiet(), without_attention_patterns():
+        with quiet(), without_attention_patterns(), noted(program) as assumed:
             files: Any = aot_compile(module, examples, options=options)
             package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     except Exception as error:
         raise BuildError("aot_inductor", _explained(error)) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
     _prove(program, path)
-    return path
+    member = assumed.member(program)
+    return Artifact(path, {} if member is None else {MEMBER: member})
 
 
 def _prove(program: LoweredProgram, package: Path) -> None:

@@ -29,6 +29,7 @@ from trtcache.errors import IncompatibleEngineError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from trtcache.backends.aot_inductor.assumptions import Assumptions
     from trtcache.backends.aot_inductor.container import Library
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,18 @@ log = logging.getLogger(__name__)
 class Package:
     """The bytes of a package, from which any number of live engines can be made."""
 
-    def __init__(self, content: bytes | memoryview, device: torch.device) -> None:
-        """Keep the bytes; for each load they are written to a private file that is gone after it."""
+    def __init__(
+        self, content: bytes | memoryview, device: torch.device, assumptions: Assumptions | None = None
+    ) -> None:
+        """Keep the bytes; for each load they are written to a private file that is gone after it.
+
+        Args:
+            content: the package.
+            device: where it runs.
+            assumptions: what Inductor assumed about sizes; None for nothing.
+        """
         self._content = content
+        self.assumptions = assumptions
         self.device = device
 
     @cached_property
@@ -181,7 +191,13 @@ class PackageEngine:
         return ParallelEngine(self._package, self._constants, self._shared, calls)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package."""
+        """Run the package.
+
+        Raises:
+            GuardError: the sizes are not those that Inductor assumed.
+        """
+        if self._package.assumptions is not None:
+            self._package.assumptions.check(inputs)
         if self._enters:
             self._enter()
         outputs: list[torch.Tensor] = self._loader.run(inputs)
@@ -238,8 +254,11 @@ class ParallelEngine:
         """Run the package.
 
         Raises:
+            GuardError: the sizes are not those that Inductor assumed.
             RunError: the package failed.
         """
+        if self._package.assumptions is not None:
+            self._package.assumptions.check(inputs)
         return self._here().run(inputs)
 
 

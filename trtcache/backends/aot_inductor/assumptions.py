@@ -1,0 +1,183 @@
+"""What Inductor assumes about sizes while it compiles, and the check of it at every call.
+
+Its lowerings take sizes for numbers (``adaptive_avg_pool2d`` unrolls its windows) or choose by them (``diagonal`` takes
+the smaller of two), and note a guard. ``torch.compile`` checks these guards; a package has none of them, and torch
+2.13 answers other sizes from the wrong memory. So they are stored beside the package, and the engine checks them.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.members import GRAPH, INTERFACE
+from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
+from trtcache.lowering.expressions import affine, evaluate
+from trtcache.lowering.guard_text import describe
+from trtcache.values import json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trtcache.lowering import LoweredProgram
+    from trtcache.values import Json
+
+MEMBER = "assumptions.json"
+"""The member of an artifact with the guards, and the shapes of inputs that their symbols are read from."""
+
+# Operators for which torch 2.13's Inductor takes sizes for numbers (guard_int, evaluate_min in its lowering.py and
+# kernel/conv.py). Entries without the member were built before this was noted: with one of these they may be wrong.
+_ASSUMING = (
+    *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
+    *("convolution", "_pdist", "as_strided"),
+)
+_KEPT = ("guards", "replacements", "divisible", "var_to_range", "var_to_range_sloc")
+
+
+class Noted:
+    """The guards that were noted while Inductor compiled, as sympy expressions."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.guards: tuple[Any, ...] = ()
+
+    def member(self, program: LoweredProgram) -> bytes | None:
+        """Return the member for a program; None where no size varies.
+
+        Raises:
+            BuildError: a guard has a term that is not known, so that it could not be checked.
+        """
+        from trtcache.lowering.input_guards import conjuncts, symbolic_guards
+
+        interface = program.interface
+        if not interface.ranges:
+            return None
+        try:
+            found = symbolic_guards(self.guards, program.symbols)
+        except ExportError as error:
+            raise BuildError("aot_inductor", error.why) from error
+        guards = {json_bytes(part): part for guard in found for part in conjuncts(guard) if part is not True}
+        document = {
+            "inputs": [list(one.shape) for one in interface.inputs],
+            "guards": [guards[key] for key in sorted(guards)],
+        }
+        return json_bytes(document)
+
+
+@contextmanager
+def noted(program: LoweredProgram) -> Iterator[Noted]:
+    """Note what is assumed about a program's sizes while the body runs, and forget it in the program's ``ShapeEnv``."""
+    result, environment = Noted(), _environment(program)
+    if environment is None:
+        yield result
+        return
+    with _unchanged(environment), _precision_by_example(environment):
+        count = len(environment.guards)
+        yield result
+        result.guards = tuple(guard.expr for guard in environment.guards[count:])
+
+
+@contextmanager
+def _unchanged(environment: Any) -> Iterator[None]:
+    """Forget what a ``ShapeEnv`` learns meanwhile: it is the caller's program's too, whose sizes would be numbers."""
+    before = {name: getattr(environment, name).copy() for name in _KEPT if hasattr(environment, name)}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(environment, name, value)
+        environment._update_version_counter()
+
+
+@contextmanager
+def _precision_by_example(environment: Any) -> Iterator[None]:
+    """Let the example's sizes decide how sums are made more precise, without a guard.
+
+    Both ways are right for all sizes; by torch's guard no call could sum over more than 4,096 numbers.
+    """
+    from torch._inductor.codegen.cpp import CppKernel
+
+    original = getattr(CppKernel, "need_use_acc_helper", None)
+    if original is None:  # torch before 2.9
+        yield
+        return
+
+    def need_use_acc_helper(self: Any, *args: Any) -> Any:
+        with _unchanged(environment):
+            return original(self, *args)
+
+    CppKernel.need_use_acc_helper = need_use_acc_helper  # type: ignore[method-assign]  # for as long as it compiles
+    try:
+        yield
+    finally:
+        CppKernel.need_use_acc_helper = original  # type: ignore[method-assign]
+
+
+def _environment(program: LoweredProgram) -> Any:
+    for node in program.graph_module.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        for size in sizes:
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env
+    return None
+
+
+class Assumptions:
+    """The check of a package's guards."""
+
+    def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
+        """Keep the guards, and where the first size is that each symbol can be read from."""
+        self._guards = tuple(guards)
+        self._places: dict[int, tuple[int, int, int, int]] = {}
+        for place, shape in enumerate(inputs):
+            for dim, size in enumerate(shape):
+                number, factor, more = affine(size) or (-1, 0, 0)
+                if factor and (number not in self._places or (factor, more) == (1, 0)):
+                    self._places.setdefault(number, (place, dim, factor, more))
+
+    @classmethod
+    def of(cls, read: Callable[[str], bytes | memoryview]) -> Assumptions | None:
+        """Read them from an entry's members; None where there is nothing to check.
+
+        Raises:
+            IncompatibleEngineError: the entry was built before they were noted, and has operators that need them.
+        """
+        try:
+            document: Mapping[str, Any] = json.loads(bytes(read(MEMBER)))
+        except LookupError:
+            if _may_assume(read):
+                why = "it was built before Inductor's assumptions about sizes were noted"
+                raise IncompatibleEngineError("package", f"{why}; build it again") from None
+            return None
+        return cls(document["inputs"], document["guards"]) if document["guards"] else None
+
+    def check(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Compare the sizes of an engine's inputs.
+
+        Raises:
+            GuardError: Inductor assumed something else.
+        """
+        sizes = {
+            number: (inputs[place].shape[dim] - more) // factor
+            for number, (place, dim, factor, more) in self._places.items()
+        }
+        guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
+        if guard is not None:
+            names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
+            found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items())
+            raise GuardError("sizes", describe(guard, names), found, "compile with example inputs of these sizes")
+
+
+def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:
+    """Say whether an entry without the member has sizes that vary and operators that Inductor takes sizes of."""
+    try:
+        if not json.loads(bytes(read(INTERFACE)))["sizes"]:
+            return False
+        graph = bytes(read(GRAPH)).decode()
+    except LookupError:
+        return False  # an engine without a key: it was built by this very version
+    return any(name in graph for name in _ASSUMING)
