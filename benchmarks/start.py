@@ -108,7 +108,8 @@ class _Model:
 
     def _caches(self, name: str) -> dict[str, str]:
         place = self.folder / name
-        return {"TRTCACHE_DIR": str(place / "trtcache"), "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor")}
+        caches = {"TRTCACHE_DIR": str(place / "trtcache"), "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor")}
+        return caches | {"TRTCACHE_DIRECT": "on"}
 
     def _named(self, way: str, found: Figures) -> Figures:
         prefix = f"{self.name}.{way}." if way else f"{self.name}."
