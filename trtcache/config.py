@@ -37,7 +37,7 @@ VARIABLES = {
     "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
     "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
-    "TRTCACHE_DIRECT": "on: a module that is known is not exported (default); verify: it is, and compared; off",
+    "TRTCACHE_DIRECT": "on: a module that is known is not exported; verify: it is, and compared; off (default)",
     "TRTCACHE_DIRECT_SAMPLE": "one direct hit in this many is verified at exit (default: 200; 0: none)",
     "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
