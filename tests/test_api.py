@@ -96,13 +96,14 @@ def test_what_cannot_be_exported_is_one_clear_error(
         compiled(model, (X,))
 
 
-def test_numbers_that_vary_are_refused(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """A dynamic number as an input, and a dynamic size as an output, are ExportErrors."""
+def test_numbers_vary(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A number that varies is an input like another, and a size may be returned."""
     dynamic = torch.export.Dim.DYNAMIC
-    with pytest.raises(ExportError, match="only tensors can vary"):
-        compiled(Calls(lambda lin, x, n: lin(x) * n), (X, 3), dynamic_shapes=((None, dynamic),))
-    with pytest.raises(ExportError, match="only tensors and constants can be returned"):
-        compiled(Calls(lambda lin, x: x.shape[0]), (X,), dynamic_shapes=(({0: dynamic},),))
+    scaled = compiled(Calls(lambda lin, x, n: lin(x) * n), (X, 3), dynamic_shapes=((None, dynamic),))
+    assert [scaled(X, n).shape for n in (3, 5)] == [X.shape] * 2
+    assert not torch.equal(scaled(X, 3), scaled(X, 5))
+    size = compiled(Calls(lambda lin, x: x.shape[0]), (X,), dynamic_shapes=(({0: dynamic},),))
+    assert (size(X), size(X[:2])) == (X.shape[0], 2)
 
 
 @pytest.mark.parametrize("args", [(), (X, X), (X[:, :3],)])

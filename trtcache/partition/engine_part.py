@@ -57,11 +57,18 @@ def engine_part(
         saved=saved,
         pipeline=whole.pipeline,
     )
-    program = assembled(Marked(graph_module, dict(whole.state), {}, {}), frame)
-    # The whole program's inputs are checked at a call. A part answers the sizes of 0 and 1 that it answers.
-    least = tuple(0 if whole.interface.small_sizes and low == 2 else low for low, _ in program.interface.ranges)
-    program = replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
+    program = _with_small_sizes(assembled(Marked(graph_module, dict(whole.state), {}, {}), frame), whole)
     return EnginePart(program, takes, len(outputs), cut.weights(), cluster)
+
+
+def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> LoweredProgram:
+    """Let a part take the sizes of 0 and 1 that its program takes, which checks them at each call."""
+    if whole.interface.small_sizes is None:
+        return program
+    known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
+    ranges = zip(program.symbols.order, program.interface.ranges, strict=False)
+    least = tuple(known.get(symbol, own)[0] for symbol, own in ranges)
+    return replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
 
 
 class _Cut:

@@ -136,8 +136,8 @@ class Assumptions:
         for place, shape in enumerate(inputs):
             for dim, size in enumerate(shape):
                 number, factor, more = affine(size) or (-1, 0, 0)
-                if factor and (number not in self._places or (factor, more) == (1, 0)):
-                    self._places.setdefault(number, (place, dim, factor, more))
+                if factor and ((factor, more) == (1, 0) or number not in self._places):
+                    self._places[number] = (place, dim, factor, more)
 
     @classmethod
     def of(cls, read: Callable[[str], bytes | memoryview]) -> Assumptions | None:
@@ -168,8 +168,9 @@ class Assumptions:
         guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
         if guard is not None:
             names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
-            found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items())
-            raise GuardError("sizes", describe(guard, names), found, "compile with example inputs of these sizes")
+            text = describe(guard, names)
+            found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items() if name in text)
+            raise GuardError("sizes", text, found, "compile with example inputs of these sizes")
 
 
 def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:

@@ -1,0 +1,131 @@
+"""Sizes that Inductor takes for numbers while it compiles: a call with others is refused, on every path."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional
+
+import trtcache
+from tests.guards.cases import outcomes
+from trtcache.backends.aot_inductor.assumptions import MEMBER, Assumptions
+from trtcache.errors import GuardError, IncompatibleEngineError
+from trtcache.store.disk import DiskStore
+from trtcache.store.entry import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+PICTURE = torch.randn(3, 2, 6, 8)
+SHAPES = ({0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC},)
+
+
+class Pooling(nn.Module):
+    """Operators for which Inductor unrolls windows, or takes the smaller of two sizes."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return means of windows and a diagonal."""
+        return functional.adaptive_avg_pool2d(x, 2), x[0, 0].diagonal() * 2
+
+
+def pictures() -> list[tuple[torch.Tensor]]:
+    """Return calls of the example's sizes with other batches, and of other sizes."""
+    answered = [(1, 6, 8), (7, 6, 8), (3, 6, 8)]
+    sizes = [*answered, (3, 7, 8), (3, 6, 9), (3, 16, 12), (3, 3, 5), (2, 1, 1), (3, 8, 6), (0, 6, 8)]
+    return [(torch.rand(batch, 2, height, width),) for batch, height, width in sizes]
+
+
+def held(module: Any) -> None:
+    """Require that other batches are answered, that other pictures are not, and that nothing is wrong."""
+    found = outcomes(module, Pooling(), pictures(), refused=GuardError)
+    assert found["right"] >= 3
+    assert found["refused"] >= 6
+
+
+def test_every_path_is_held_to_it(engines: Path, tmp_path: Path) -> None:
+    """A build, an alias, a program twice, a file, a loaded program and parts of one."""
+    for _ in range(2):
+        module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=engines)
+        held(module)
+    program = torch.export.export(Pooling(), (PICTURE,), dynamic_shapes=SHAPES)
+    for _ in range(2):
+        held(trtcache.compile(program, cache=engines))
+    torch.export.save(program, tmp_path / "model.pt2")
+    for _ in range(2):
+        held(trtcache.compile(tmp_path / "model.pt2", cache=engines))
+    trtcache.export(module, tmp_path / "program.pt2")
+    held(trtcache.load(tmp_path / "program.pt2", trust="local-file"))
+    settings = {"torch_executed_ops": ["aten.mul"]}
+    divided = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=engines, settings=settings)
+    assert divided.report.left
+    held(divided)
+    with divided.runners(2) as runners, pytest.raises(GuardError):
+        runners.submit(torch.rand(3, 2, 16, 12)).result()
+
+
+def test_a_build_leaves_the_program_as_it_was(engines: Path) -> None:
+    """Sizes that vary in a program still vary after Inductor took them for numbers."""
+    program = torch.export.export(Pooling(), (PICTURE,), dynamic_shapes=SHAPES)
+    first = trtcache.compile(program, cache=engines)
+    assert trtcache.compile(program, cache=engines).interface.inputs == first.interface.inputs
+    assert all(isinstance(first.interface.inputs[0].shape[dim], dict) for dim in (0, 2, 3))
+
+
+def test_an_entry_of_before_is_built_again(tmp_path: Path) -> None:
+    """An entry without what Inductor assumed is not used where a size could have been taken for a number."""
+    trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=tmp_path)
+    store = DiskStore.open(tmp_path)
+    (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == "aot_inductor")
+    header = store.header(digest)
+    entry = store.get(header.key)
+    assert isinstance(entry, Entry)
+    document = json.loads(bytes(entry.read(MEMBER)))
+    assert ["Eq", 6, {"sym": 1}] in document["guards"]
+    content: dict[str, Any] = {name: bytes(entry.read(name)) for name in entry.members if name != MEMBER}
+    store.put(header.key, content, kind=header.kind, name=header.name)
+    for _ in range(2):
+        module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=tmp_path)
+        held(module)
+    assert module.report.partitions[0].outcome == "hit"
+
+
+def test_a_long_sum_is_not_held_to_the_size_of_the_example(engines: Path) -> None:
+    """Inductor asks whether a sum has more than 4,096 terms only to make it more precise."""
+    model = Summing()
+    module = trtcache.compile(model, (torch.randn(4, 6),), dynamic_shapes=({0: Dim.DYNAMIC, 1: None},), cache=engines)
+    x = torch.rand(5000, 6)
+    torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+class Summing(nn.Module):
+    """A sum over a size that varies."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sums of columns and of all."""
+        return x.sum(0) + x.mean()
+
+
+def test_members_are_read() -> None:
+    """A static entry of before has no member and needs none; one with operators that assume nothing neither."""
+    interface = {"sizes": [[2, None]]}
+    members = {"interface.json": json.dumps(interface).encode(), "graph.json": b'["aten.mm.default"]'}
+    assert Assumptions.of(members.__getitem__) is None
+    members["graph.json"] = b'["aten.diagonal.default"]'
+    with pytest.raises(IncompatibleEngineError, match="build it again"):
+        Assumptions.of(members.__getitem__)
+    assert Assumptions.of({"interface.json": b'{"sizes": []}'}.__getitem__) is None
+    empty: dict[str, bytes] = {}
+    assert Assumptions.of(empty.__getitem__) is None
+    document = {"inputs": [[["Add", 1, {"sym": 0}], {"sym": 1}], [{"sym": 0}]], "guards": [["Eq", 4, {"sym": 0}]]}
+    found = Assumptions.of({MEMBER: json.dumps(document).encode()}.__getitem__)
+    assert found is not None
+    found.check([torch.ones(5, 2), torch.ones(4)])
+    with pytest.raises(GuardError, match=r"compiled for .* == 4; input1.shape\[0\] is 3"):
+        found.check([torch.ones(4, 2), torch.ones(3)])
