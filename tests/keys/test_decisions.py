@@ -66,7 +66,8 @@ def test_every_part_of_a_key_is_documented() -> None:
     section = text.partition("## The parts")[2].partition("## The graph")[0]
     parts = key.document["parts"]
     assert isinstance(parts, dict)
-    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(parts)
+    conditional = {"guards"}  # a program that was exported for all sizes has none
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(parts) | conditional
 
 
 def test_every_field_of_a_target_is_in_the_key() -> None:

@@ -89,3 +89,11 @@ def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Call
                 text = f"{text} {'-' if more > 0 else '+'} {abs(more)}" if more else text
                 derived.setdefault(number, f"({text}) // {factor}" if factor != 1 else f"({text})")
     return derived | names
+
+
+def guard_symbols(guard: Json) -> list[int]:
+    """Return the numbers of the symbols in a guard, in order, each once."""
+    if isinstance(guard, dict):
+        return [int(str(guard["sym"]))]
+    found = [number for part in guard[1:] for number in guard_symbols(part)] if isinstance(guard, list) else []
+    return list(dict.fromkeys(found))

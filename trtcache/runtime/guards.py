@@ -78,14 +78,6 @@ def failed_guard(guards: Iterable[Json], sizes: Mapping[int, int]) -> Json:
     return next((guard for guard in guards if evaluate(guard, sizes) is not True), None)
 
 
-def guard_symbols(guard: Json) -> list[int]:
-    """Return the numbers of the symbols in a guard, in order, each once."""
-    if isinstance(guard, dict):
-        return [int(str(guard["sym"]))]
-    found = [number for part in guard[1:] for number in guard_symbols(part)] if isinstance(guard, list) else []
-    return list(dict.fromkeys(found))
-
-
 def _source(part: Json) -> str:
     if isinstance(part, (bool, int)):
         return f"({part!r})"

@@ -13,9 +13,9 @@ import torch
 
 from trtcache.errors import GuardError, InputError
 from trtcache.lowering.expressions import evaluate
-from trtcache.lowering.guard_text import describe, symbol_names
+from trtcache.lowering.guard_text import describe, guard_symbols, symbol_names
 from trtcache.runtime.aliasing import shared
-from trtcache.runtime.guards import compile_guards, failed_guard, guard_symbols
+from trtcache.runtime.guards import compile_guards, failed_guard
 from trtcache.weights import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:

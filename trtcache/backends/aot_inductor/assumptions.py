@@ -16,7 +16,7 @@ import torch
 from trtcache.backends.members import GRAPH, INTERFACE
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
 from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.guard_text import describe, guard_symbols
 from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _ASSUMING = (
     *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
     *("convolution", "_pdist", "as_strided"),
 )
+# Of these a comparison with a number decides what is computed, of others only how.
+_BOUNDED = ("adaptive_", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal", "_pdist", "as_strided")
 _KEPT = ("guards", "replacements", "divisible", "var_to_range", "var_to_range_sloc")
 
 
@@ -59,12 +61,21 @@ class Noted:
             found = symbolic_guards(self.guards, program.symbols)
         except ExportError as error:
             raise BuildError("aot_inductor", error.why) from error
-        guards = {json_bytes(part): part for guard in found for part in conjuncts(guard) if part is not True}
+        bounded = any(name in str(node.target) for node in program.order for name in _BOUNDED)
+        parts = [part for guard in found for part in conjuncts(guard) if part is not True]
+        guards = {json_bytes(part): part for part in parts if bounded or not _is_threshold(part)}
         document = {
             "inputs": [list(one.shape) for one in interface.inputs],
             "guards": [guards[key] for key in sorted(guards)],
         }
         return json_bytes(document)
+
+
+def _is_threshold(guard: Json) -> bool:
+    """Say whether a guard compares one size with a number, as where a convolution's layout is chosen by its batch."""
+    if not isinstance(guard, list) or guard[0] not in {"Le", "Lt", "Ne"}:
+        return False
+    return len(guard_symbols(guard)) == 1 and any(isinstance(part, int) for part in guard[1:])
 
 
 @contextmanager
