@@ -117,7 +117,7 @@ def decompose(
         if _packet(target) in keep or stays(target):
             del table[target]
     try:
-        with quiet():
+        with quiet(), _unguarded(program):
             decomposed: ExportedProgram = program.run_decompositions(table)
     except Exception as error:
         raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error
@@ -146,6 +146,20 @@ def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> N
         if differ or before.dtype != after.dtype:
             found = f"{after.dtype} of shape {tuple(after.shape)}, not {before.dtype} of {tuple(before.shape)}"
             raise ExportError("the program", f"torch's decompositions make result {place} a tensor of {found}")
+
+
+@contextmanager
+def _unguarded(program: ExportedProgram) -> Iterator[None]:
+    """Take a program's guards away meanwhile, which were read before.
+
+    torch runs them as Python when it traces a program again: ``max(a, b) == 4`` then asks which is the larger, ``or``
+    which side holds, and calls would be held to what the example says of that.
+    """
+    guards, program._guards_code = program._guards_code, []
+    try:
+        yield
+    finally:
+        program._guards_code = guards
 
 
 def _packet(operator: object) -> str:
