@@ -127,7 +127,7 @@ class ExportGuards:
                     raise _unchecked(text, error) from error
         parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
         least = [
-            0 if low == _TRACED_FROM and (high is None or json_bytes(["Le", {"sym": number}, high]) in parts) else low
+            0 if low == _TRACED_FROM and (high is None or _is_guard(number, high, parts)) else low
             for number, (low, high) in enumerate(ranges)
         ]
         held = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
@@ -143,6 +143,12 @@ class ExportGuards:
     def _term(self, text: str, symbols: Symbols) -> Json:
         found = self.terms.get(text)
         return None if found is None else symbols.write(found)
+
+
+def _is_guard(number: int, most: int, parts: Mapping[bytes, Json]) -> bool:
+    """Say whether a range ends where a guard ends it, ``s <= 6`` or ``s < 7``, not where the caller's does."""
+    ends: tuple[Json, ...] = (["Le", {"sym": number}, most], ["Lt", {"sym": number}, most + 1])
+    return any(json_bytes(end) in parts for end in ends)
 
 
 def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]:
