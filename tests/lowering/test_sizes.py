@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 import trtcache
@@ -66,3 +68,19 @@ def test_the_order_of_factors_makes_no_difference() -> None:
     """Only this pass gives arithmetic on sizes in another order the same key."""
     one = Calls(lambda _, x: x * (x.shape[0] * x.shape[1]))
     only_with("sizes", one, Calls(lambda _, x: x * (x.shape[1] * x.shape[0])), X, dynamic=BOTH)
+
+
+def test_a_size_that_cannot_be_made_leaves_what_could_be() -> None:
+    """The pass says that it changed the graph where only parts of an expression are made."""
+    least: Any = torch.sym_min
+    check: Any = torch._check
+
+    def checked(_: object, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        check(least(least(x.shape[0], 5), x.shape[1]) == n.item() + x.shape[1])
+        check(x.shape[0] + x.shape[1] > least(x.shape[0] % 4, least(x.shape[0], 3)))
+        return x * 2
+
+    program = torch.export.export(
+        Calls(checked), (torch.randn(4, 5), torch.tensor(-1)), dynamic_shapes=(({0: DYNAMIC, 1: DYNAMIC}, None),)
+    )
+    assert trtcache.lower(program).interface.inputs

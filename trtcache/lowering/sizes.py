@@ -60,7 +60,7 @@ class Sizes(Pass):
                 modified |= _substitute(node, size)
         if modified:
             _order(graph_module.graph)
-        return PassResult(graph_module, modified)
+        return PassResult(graph_module, modified or sizes.changed)  # of a size that cannot be made, parts may be
 
 
 def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
