@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._prims_common import is_contiguous
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn import functional
 
 import trtcache
 from tests.guards.cases import outcomes
-from trtcache.backends.aot_inductor.assumptions import MEMBER, Assumptions
+from trtcache.backends.aot_inductor.assumptions import MEMBER, Assumptions, _without_layout_guards
 from trtcache.errors import GuardError, IncompatibleEngineError
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -129,3 +132,33 @@ def test_members_are_read() -> None:
     found.check([torch.ones(5, 2), torch.ones(4)])
     with pytest.raises(GuardError, match=r"compiled for .* == 4; input1.shape\[0\] is 3"):
         found.check([torch.ones(4, 2), torch.ones(3)])
+
+
+def symbolic(*sizes: int) -> tuple[torch.Tensor, Any]:
+    """Return a fake tensor of sizes that vary, and the environment of their symbols."""
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment)
+    dims = [DimDynamic.DYNAMIC] * len(sizes)
+    fake = mode.from_tensor(torch.rand(sizes), symbolic_context=StatelessSymbolicContext(dims))
+    return fake, environment
+
+
+def test_a_question_about_a_layout_adds_no_guard() -> None:
+    """Layouts are right for all sizes; another comparison counts, after the same question for a layout too."""
+    x, environment = symbolic(6, 4)
+    other = x.new_empty((x.shape[0] - 3, x.shape[1] - 1))
+    before = len(environment.guards)
+    with _without_layout_guards(environment):
+        assert is_contiguous(other)
+        assert len(environment.guards) == before
+        assert x.shape[0] - 3 != 1
+    assert len(environment.guards) == before + 1
+
+
+def test_a_layout_that_is_right_for_small_sizes_alone() -> None:
+    """A size that is 1 in the example can have any stride, so that its layout is an assumption."""
+    x, environment = symbolic(4, 4)
+    column = x.new_empty_strided((4, x.shape[0] - 3), (1, x.shape[1] * 8))
+    with _without_layout_guards(environment):
+        assert is_contiguous(column)
+    assert environment.guards

@@ -45,7 +45,8 @@ class FoldConstants(Pass):
 
     Weights are not constants: nothing that depends on one is folded. A tensor made from numbers alone (``full``,
     ``arange``) is left to the engine, which makes it for less than a stored constant costs, and so is a result that is
-    larger than ``max_bytes`` and than what it was made from.
+    larger than ``max_bytes`` and than what it was made from. What ``as_strided`` could read is not folded either: it
+    reads the memory of a view's base, and a folded view has a memory of its own.
     """
 
     max_bytes: int = 1 << 16
@@ -66,7 +67,10 @@ class FoldConstants(Pass):
 
     def _evaluate(self, graph_module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         values: dict[fx.Node, torch.Tensor] = {}
+        read = _inputs_of_as_strided(graph_module.graph)
         for node in graph_module.graph.nodes:
+            if node in read:
+                continue
             if node.op == "get_attr":
                 value = getattr(graph_module, str(node.target), None)
             elif node.target in EXACT and all(used in values for used in node.all_input_nodes):
@@ -90,6 +94,17 @@ class FoldConstants(Pass):
         with torch.no_grad():
             result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of EXACT
         return result if isinstance(result, torch.Tensor) else None
+
+
+def _inputs_of_as_strided(graph: fx.Graph) -> set[fx.Node]:
+    """Return all nodes that a call of ``as_strided`` depends on, and the calls."""
+    found = set(graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default))
+    waiting = [*found]
+    while waiting:
+        inputs = set(waiting.pop().all_input_nodes) - found
+        found |= inputs
+        waiting.extend(inputs)
+    return found
 
 
 def _replace(graph_module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> None:

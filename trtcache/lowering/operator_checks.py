@@ -3,6 +3,9 @@
 A program with ``cross_entropy_loss`` of an input of sizes (N, C, d1, d2) raises for a target of other sizes than
 (N, d1, d2). Decomposed it is a ``gather``, which takes a smaller target and answers. torch's fake kernels do not check
 it either, so that export notes no guard for it. The conditions are added to the program's guards.
+
+``as_strided`` reads a tensor's memory, whatever the tensor's own sizes are, and torch raises where it would read beyond
+that memory. Compiled code has no such check, and it has dense copies of weights, constants and inputs.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch import fx
+from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
 from trtcache.lowering.rewriting import expression, tensor_of
@@ -18,7 +23,6 @@ from trtcache.lowering.rewriting import expression, tensor_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import fx
     from torch.export import ExportedProgram
 
 aten = torch.ops.aten
@@ -27,6 +31,14 @@ _LOSSES = frozenset(
     {
         *(aten.cross_entropy_loss.default, aten.nll_loss_nd.default, aten.nll_loss.default, aten.nll_loss2d.default),
         *(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default, aten.multi_margin_loss.default),
+    }
+)
+
+
+_AS_STRIDED = frozenset(
+    {
+        *(aten.as_strided.default, aten.as_strided_.default, aten.as_strided_copy.default),
+        aten.as_strided_scatter.default,
     }
 )
 
@@ -42,8 +54,50 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
         if values is not None and values.dim() < 2:  # a batch has two dimensions
             why = "torch decomposes multilabel_margin_loss of one sample to another shape: give it a batch of one"
             raise ExportError("the program", why)
-    found = (one for node in program.graph.nodes if node.target in _LOSSES for one in _loss_conditions(node))
-    return tuple(dict.fromkeys(one for one in found if one not in {sympy.true, True}))
+    _refuse_views_of_memory(program)
+    found = (condition for node in program.graph.nodes for condition in _conditions(node))
+    return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
+
+
+def _conditions(node: fx.Node) -> Iterator[Any]:
+    if node.target in _LOSSES:
+        yield from _loss_conditions(node)
+    elif node.target in _AS_STRIDED:
+        yield _is_inside_memory(node)
+
+
+def _refuse_views_of_memory(program: ExportedProgram) -> None:
+    """Refuse a program with ``as_strided`` and with weights or constants that are parts of a larger memory.
+
+    Raises:
+        ExportError: it has both.
+    """
+    if not any(node.target in _AS_STRIDED for node in program.graph.nodes):
+        return
+    for name, tensor in {**program.constants, **program.state_dict}.items():
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+            continue
+        if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
+            why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
+            raise ExportError("the program", why)
+
+
+def _is_inside_memory(node: fx.Node) -> Any:
+    """Return the condition that ``as_strided`` stays inside of the memory of the tensor that it is given."""
+    schema = node.target._schema  # type: ignore[union-attr]  # a member of _AS_STRIDED
+    places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+
+    def argument(name: str) -> Any:
+        value = node.args[places[name]] if places[name] < len(node.args) else node.kwargs.get(name)
+        return pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], value)
+
+    base = argument("self")
+    offset = argument("storage_offset")
+    last = expression(base.storage_offset() if offset is None else offset)
+    for size, stride in zip(argument("size"), argument("stride"), strict=True):
+        last = last + (expression(size) - 1) * expression(stride)
+    count = expression(base.untyped_storage().nbytes()) // base.element_size()
+    return sympy.Lt(last, count)
 
 
 def _loss_conditions(node: fx.Node) -> Iterator[Any]:

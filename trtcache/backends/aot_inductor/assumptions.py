@@ -8,19 +8,22 @@ the smaller of two), and note a guard. ``torch.compile`` checks these guards; a 
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 
 from trtcache.backends.members import GRAPH, INTERFACE
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
 from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe, guard_symbols
+from trtcache.lowering.guard_text import describe
 from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
 
     from trtcache.lowering import LoweredProgram
     from trtcache.values import Json
@@ -32,11 +35,25 @@ MEMBER = "assumptions.json"
 # kernel/conv.py). Entries without the member were built before this was noted: with one of these they may be wrong.
 _ASSUMING = (
     *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
-    *("convolution", "_pdist", "as_strided"),
+    *("convolution", "_pdist", "as_strided", "sort"),
 )
-# Of these a comparison with a number decides what is computed, of others only how.
-_BOUNDED = ("adaptive_", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal", "_pdist", "as_strided")
-_KEPT = ("guards", "replacements", "divisible", "var_to_range", "var_to_range_sloc")
+# Functions that ask about sizes only to choose a layout in memory or a way to compute, each right for all sizes.
+# Layouts are chosen as if sizes were large, so that an answer that holds for small sizes alone is an assumption.
+_LAYOUT = {
+    "torch/_prims_common/__init__.py": (
+        *("is_contiguous", "is_contiguous_or_false", "check_contiguous_sizes_strides"),
+        *("is_channels_last_contiguous_2d", "is_channels_last_contiguous_3d"),
+        *("is_non_overlapping_and_dense_or_false", "_is_non_overlapping_and_dense_or_false"),
+        "compute_elementwise_output_logical_to_physical_perm",
+    ),
+    "torch/_inductor/ir.py": ("significant_strides_equal",),
+}
+_IMPLEMENTATION = {
+    "torch/_subclasses/fake_impls.py": ("conv",),  # which of ATen's kernels runs: they agree on dense inputs
+    "torch/_inductor/codegen/cpp.py": ("need_use_acc_helper",),  # a sum of over 4,096 numbers is made more precise
+}
+_FRAMES = 24  # between the question and the function that asks it are fewer
+_KEPT = ("guards", "replacements", "divisible", "var_to_range", "var_to_range_sloc", "axioms")
 
 
 class Noted:
@@ -61,21 +78,12 @@ class Noted:
             found = symbolic_guards(self.guards, program.symbols)
         except ExportError as error:
             raise BuildError("aot_inductor", error.why) from error
-        bounded = any(name in str(node.target) for node in program.order for name in _BOUNDED)
-        parts = [part for guard in found for part in conjuncts(guard) if part is not True]
-        guards = {json_bytes(part): part for part in parts if bounded or not _is_threshold(part)}
+        guards = {json_bytes(part): part for guard in found for part in conjuncts(guard) if part is not True}
         document = {
             "inputs": [list(one.shape) for one in interface.inputs],
             "guards": [guards[key] for key in sorted(guards)],
         }
         return json_bytes(document)
-
-
-def _is_threshold(guard: Json) -> bool:
-    """Say whether a guard compares one size with a number, as where a convolution's layout is chosen by its batch."""
-    if not isinstance(guard, list) or guard[0] not in {"Le", "Lt", "Ne"}:
-        return False
-    return len(guard_symbols(guard)) == 1 and any(isinstance(part, int) for part in guard[1:])
 
 
 @contextmanager
@@ -85,7 +93,7 @@ def noted(program: LoweredProgram) -> Iterator[Noted]:
     if environment is None:
         yield result
         return
-    with _unchanged(environment), _precision_by_example(environment):
+    with _unchanged(environment), _without_layout_guards(environment):
         count = len(environment.guards)
         yield result
         result.guards = tuple(guard.expr for guard in environment.guards[count:])
@@ -104,27 +112,48 @@ def _unchanged(environment: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _precision_by_example(environment: Any) -> Iterator[None]:
-    """Let the example's sizes decide how sums are made more precise, without a guard.
+def _without_layout_guards(environment: Any) -> Iterator[None]:
+    """Add no guard where a layout or an implementation is chosen: each of them is right for all sizes.
 
-    Both ways are right for all sizes; by torch's guard no call could sum over more than 4,096 numbers.
+    With a guard for each, no call could have another batch than the example on the other side of 16 (``conv``).
     """
-    from torch._inductor.codegen.cpp import CppKernel
+    original = environment.evaluate_expr
 
-    original = getattr(CppKernel, "need_use_acc_helper", None)
-    if original is None:  # torch before 2.9
-        yield
-        return
+    def evaluate_expr(expr: Any, *args: Any, **kwargs: Any) -> Any:
+        is_layout, is_implementation = _asked_for(sys._getframe(1))
+        if not (is_layout or is_implementation):
+            return original(expr, *args, **kwargs)
+        with environment.suppress_guards():
+            answer = original(expr, *args, **kwargs)
+        if is_layout and answer != _answer_for_large_sizes(expr):
+            return original(expr, *args, **kwargs)
+        return answer
 
-    def need_use_acc_helper(self: Any, *args: Any) -> Any:
-        with _unchanged(environment):
-            return original(self, *args)
-
-    CppKernel.need_use_acc_helper = need_use_acc_helper  # type: ignore[method-assign]  # for as long as it compiles
+    environment.evaluate_expr = evaluate_expr
     try:
         yield
     finally:
-        CppKernel.need_use_acc_helper = original  # type: ignore[method-assign]
+        del environment.evaluate_expr
+
+
+def _asked_for(frame: FrameType | None) -> tuple[bool, bool]:
+    """Say whether a size is asked about to choose a layout, or to choose an implementation."""
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        path = frame.f_code.co_filename
+        for kinds in (_LAYOUT, _IMPLEMENTATION):
+            names = next((names for suffix, names in kinds.items() if path.endswith(suffix)), ())
+            if frame.f_code.co_name in names:
+                return kinds is _LAYOUT, kinds is _IMPLEMENTATION
+        frame = frame.f_back
+    return False, False
+
+
+def _answer_for_large_sizes(expr: Any) -> Any:
+    """Return what a condition is where all sizes are large and differ."""
+    symbols = sorted(getattr(expr, "free_symbols", ()), key=str)
+    return expr.xreplace({symbol: sympy.Integer((1 << 20) * (place + 3) + 1) for place, symbol in enumerate(symbols)})
 
 
 def _environment(program: LoweredProgram) -> Any:
