@@ -107,6 +107,28 @@ def test_a_long_sum_is_not_held_to_the_size_of_the_example(engines: Path) -> Non
     torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+def test_pictures_of_other_sizes_are_pooled(engines: Path) -> None:
+    """What Inductor asks about the layout of pictures is no assumption about their sizes."""
+    model = MaxPooling()
+    shapes = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
+    module = trtcache.compile(model, (torch.rand(4, 2, 12, 12),), dynamic_shapes=shapes, cache=engines)
+    sizes = [(1, 4, 4), (3, 5, 9), (20, 8, 4), (5, 30, 31)]
+    found = outcomes(module, model, [(torch.rand(batch, 2, *size),) for batch, *size in sizes])
+    assert found["right"] == len(sizes)
+
+
+class MaxPooling(nn.Module):
+    """A convolution and windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 3, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the largest of each window."""
+        return functional.max_pool2d(self.convolution(x), 2) * 2
+
+
 class Summing(nn.Module):
     """A sum over a size that varies."""
 

@@ -44,8 +44,9 @@ _LAYOUT = {
         *("is_contiguous", "is_contiguous_or_false", "check_contiguous_sizes_strides"),
         *("is_channels_last_contiguous_2d", "is_channels_last_contiguous_3d"),
         *("is_non_overlapping_and_dense_or_false", "_is_non_overlapping_and_dense_or_false"),
-        "compute_elementwise_output_logical_to_physical_perm",
+        *("compute_elementwise_output_logical_to_physical_perm", "are_strides_like_channels_last_or_false"),
     ),
+    "torch/_refs/__init__.py": ("_reshape_view_helper_core_alg",),
     "torch/_inductor/ir.py": ("significant_strides_equal",),
 }
 _IMPLEMENTATION = {
