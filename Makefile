@@ -94,7 +94,7 @@ partitions: $(READY)  ## models in parts, compared with eager, and write docs/ev
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.partition.evidence
 
 programs: $(READY)  ## models with their engines in a fresh environment, and write docs/evidence/export.md; about 8 minutes
-	$(TEST_ENV) $(BIN)/python -W ignore -m tests.portable.evidence
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.bundle.evidence
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attacks.stage import MAIN, Stage, Succeeded, file_of, key_of
+from trtcache.config.trust import Trust
+from trtcache.digests import hash_bytes
 from trtcache.store.compression import compressor
 from trtcache.store.disk import DiskStore, Miss
-from trtcache.trust import Trust
-from trtcache.values import hash_bytes
 
 MOST_GROWTH_BYTES = 96 << 20
 _BOMB_BYTES = 256 << 20

@@ -10,10 +10,10 @@ from typing import Any
 
 from attacks.poisoning import EVIL
 from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, key_of
+from trtcache.config.trust import Trust
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.store.transfer import plan_sync
-from trtcache.trust import Trust
+from trtcache.store.sync import plan_sync
 
 
 def attack(folder: Path) -> str:

@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 
 from attacks.stage import Stage, Succeeded, engine_of, file_of, key_of
+from trtcache.digests import hash_bytes
 from trtcache.errors import TrtcacheError
-from trtcache.store.artifact import contents_of
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.disk import DiskStore, Miss
-from trtcache.values import hash_bytes
+from trtcache.store.format import contents_of
 from trtcache_cli.main import main
 
 NAMES = ("../../escaped", "/escaped", "a\x1b[2J\x07", "..", ".", "a/b", "\0", "-rf", "a\nb", "\u202e", "x" * 100_000)

@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtcache.signing import SecretKey
-from trtcache.store.artifact import MAGIC
+from trtcache.config.signing_keys import SecretKey
+from trtcache.config.trust import Trust
+from trtcache.digests import CacheKey, hash_bytes
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.format import MAGIC
 from trtcache.store.sharing import share
-from trtcache.trust import Trust
-from trtcache.values import CacheKey, hash_bytes
 
 
 class Succeeded(Exception):  # noqa: N818  # what an attack is not to do

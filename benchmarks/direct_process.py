@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.timing import Samples, timed
 from trtcache.backends import registry
+from trtcache.compiler.request import Exported
 from trtcache.direct.attributes import Describer
 from trtcache.direct.before import Before
 from trtcache.direct.checking import check
@@ -19,7 +20,6 @@ from trtcache.direct.recording import recorded
 from trtcache.direct.surroundings import surroundings
 from trtcache.direct.tree import described, digest_of
 from trtcache.direct.writing import Writing
-from trtcache.request import Exported
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import trtcache
 from benchmarks.report import median, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import Marked, Role
 from trtcache.lowering.program import LoweredProgram, finish
 

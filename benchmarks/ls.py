@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, clean_environment, process_s, timed
+from trtcache.digests import CacheKey
 from trtcache.store.catalog import rebuild
 from trtcache.store.disk import DiskStore
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path

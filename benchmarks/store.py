@@ -10,8 +10,8 @@ from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.store_ways import content_of, ways
 from benchmarks.timing import Samples, child, gathered, per_call_s, timed
 from tests.cli.crowd import KINDS, crowded
+from trtcache.digests import CacheKey
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

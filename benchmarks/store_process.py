@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from benchmarks.store_ways import content_of
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey
 
 COUNTS = (1, 4, 8)
 DURATION_S = 3.0

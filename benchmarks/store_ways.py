@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from blake3 import blake3
 
 from benchmarks import engine_cache
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ import torch
 
 import trtcache
 from benchmarks.timing import timed
-from trtcache import tuning
+from trtcache.runtime import tuning
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.store.build_notes import Who
 from trtcache.store.disk import DiskStore
-from trtcache.store.notes import Who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

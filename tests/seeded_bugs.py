@@ -78,7 +78,7 @@ BUGS = (
     ),
     Bug(
         "the lock file is unlinked",
-        "trtcache/store/mutex.py",
+        "trtcache/store/file_lock.py",
         "        lock.release()\n",
         "        lock.release()\n        path.unlink(missing_ok=True)\n",
         ("tests/store/test_mutex.py", "tests/crash/test_single_flight.py"),
@@ -120,14 +120,14 @@ BUGS = (
     ),
     Bug(
         "a memo is unpickled",
-        "trtcache/memo.py",
+        "trtcache/keys/alias.py",
         "            written = json.loads(data)\n",
         "            written = __import__('pickle').loads(data)\n",
-        ("tests/test_memo.py",),
+        ("tests/keys/test_alias.py",),
     ),
     Bug(
         "patience is measured by the wall clock",
-        "trtcache/store/flight.py",
+        "trtcache/store/single_flight.py",
         "clock_s: Callable[[], float] = time.monotonic",
         "clock_s: Callable[[], float] = time.time",
         ("tests/store/test_flight.py",),

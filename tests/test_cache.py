@@ -16,7 +16,7 @@ import pytest
 
 import trtcache
 from trtcache import Cache, CacheKey, Entry
-from trtcache.config import Config
+from trtcache.config.environment import Config
 from trtcache.errors import BuildError, BuildForbiddenError, CanonicalizationError, NotAStoreError, SettingsError
 from trtcache.store.catalog import load_records
 

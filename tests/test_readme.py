@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import environ_untraced
-from trtcache.config import VARIABLES
+from trtcache.config.environment import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

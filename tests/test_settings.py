@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trtcache.digests import CacheKey
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS, Settings
-from trtcache.values import CacheKey
 
 
 def test_settings_come_from_a_mapping_settings_or_nothing() -> None:

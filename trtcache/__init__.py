@@ -7,44 +7,44 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.api import compile as compile  # noqa: A004  # the front door's name
+    from trtcache.bundle.files import export as export
+    from trtcache.bundle.files import load as load
     from trtcache.cache import Cache as Cache
-    from trtcache.doors.files import export as export
-    from trtcache.doors.files import load as load
-    from trtcache.doors.looking import key as key
-    from trtcache.doors.looking import lower as lower
-    from trtcache.inputs import Input as Input
+    from trtcache.compiler.inspect import key as key
+    from trtcache.compiler.inspect import lower as lower
+    from trtcache.config.threads import threads as threads
+    from trtcache.digests import CacheKey as CacheKey
+    from trtcache.digests import Digest as Digest
+    from trtcache.digests import digest as digest
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
+    from trtcache.lowering.input_spec import Input as Input
     from trtcache.progress import Step as Step
     from trtcache.progress import watching as watching
     from trtcache.runtime import CompiledModule as CompiledModule
     from trtcache.settings import Settings as Settings
     from trtcache.store.entry import Entry as Entry
-    from trtcache.thread_counts import threads as threads
-    from trtcache.values import CacheKey as CacheKey
-    from trtcache.values import Digest as Digest
-    from trtcache.values import digest as digest
 
     __version__: str
 
 # Loaded when first used: a program that only hits needs neither SQLAlchemy nor, behind its own builder, torch.
 _EXPORTS = {
     "Cache": "trtcache.cache",
-    "CacheKey": "trtcache.values",
+    "CacheKey": "trtcache.digests",
     "CompiledModule": "trtcache.runtime",
-    "Digest": "trtcache.values",
+    "Digest": "trtcache.digests",
     "Entry": "trtcache.store.entry",
-    "Input": "trtcache.inputs",
+    "Input": "trtcache.lowering.input_spec",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
     "compile": "trtcache.api",
-    "digest": "trtcache.values",
-    "export": "trtcache.doors.files",
+    "digest": "trtcache.digests",
+    "export": "trtcache.bundle.files",
     "install": "trtcache.integrations.torch_tensorrt",
-    "key": "trtcache.doors.looking",
-    "load": "trtcache.doors.files",
-    "lower": "trtcache.doors.looking",
-    "threads": "trtcache.thread_counts",
+    "key": "trtcache.compiler.inspect",
+    "load": "trtcache.bundle.files",
+    "lower": "trtcache.compiler.inspect",
+    "threads": "trtcache.config.threads",
     "uninstall": "trtcache.integrations.torch_tensorrt",
     "watching": "trtcache.progress",
 }
@@ -54,7 +54,7 @@ __all__ = ["__version__", *sorted(_EXPORTS)]
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from trtcache.version import installed_version
+        from trtcache.config.version import installed_version
 
         value: object = installed_version()
     elif name in _EXPORTS:

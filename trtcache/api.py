@@ -15,20 +15,20 @@ import torch
 from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
-from trtcache import logs
 from trtcache.cache import Cache
-from trtcache.compiling import compile_exported, compile_request
-from trtcache.config import parse_direct
+from trtcache.compiler.alias_lookup import Shortcut
+from trtcache.compiler.compile import compile_exported, compile_request
+from trtcache.compiler.request import Model, Request, collector_paused, exported_of, refuse_examples, request_of
+from trtcache.config import logs
+from trtcache.config.environment import parse_direct
 from trtcache.direct.mode import Attempt
 from trtcache.errors import ExportError, SettingsError
-from trtcache.onnx.file import is_onnx
-from trtcache.pt2 import ProgramFile
-from trtcache.request import Model, Request, collector_paused, exported_of, refuse_examples, request_of
+from trtcache.frontends.onnx.file import is_onnx
+from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.torchscript.program import converted, script_of
 from trtcache.runtime.on_guard import OnGuard, parse_on_guard
-from trtcache.runtime.verification import Examples
+from trtcache.runtime.verify import Examples
 from trtcache.settings import Settings
-from trtcache.shortcut import Shortcut
-from trtcache.torchscript import converted, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -231,7 +231,7 @@ def _compiled(
         module.report.export_s += convert_s
         return module, of_program
     if is_onnx(model):
-        from trtcache.onnx import door
+        from trtcache.compiler import onnx_compile as door
 
         door.refuse_dynamic_shapes(dynamic_shapes)
         module = door.compile_file(
@@ -265,7 +265,7 @@ def program_of(model: torch.export.ExportedProgram | str | os.PathLike[str]) -> 
 def _keep(
     report: Report, program: OfProgram | None, cache: Cache, backend: str, settings: Settings, target: str | None
 ) -> None:
-    from trtcache.kept import Asked, keep  # nobody else needs it
+    from trtcache.compiler.kept_program import Asked, keep  # nobody else needs it
 
     if program is None:
         raise SettingsError("keep_program", "an ONNX file is the program: keep the file")

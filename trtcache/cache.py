@@ -14,25 +14,25 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trtcache import logs
-from trtcache.busy import Busy
-from trtcache.config import Config
+from trtcache.config import logs
+from trtcache.config.contention import Busy
+from trtcache.config.environment import Config
+from trtcache.config.folders import absolute, absolutes
+from trtcache.config.units import parse_size
+from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.labels import check_kind, check_name, check_parts, check_provenance
-from trtcache.quantities import parse_size
+from trtcache.store.build_turn import taken
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
-from trtcache.user_folders import absolute, absolutes
-from trtcache.values import CacheKey
-from trtcache.waiting import taken
-from trtcache.wanted import Wanted
+from trtcache.store.pending_build import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from trtcache.store.artifact import Built
+    from trtcache.store.format import Built
 
 _logger = logging.getLogger("trtcache.cache")
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
+from trtcache.config.named_fields import made_of
+from trtcache.config.tensorrt_settings import TensorRTSettings
+from trtcache.config.threads import Threads
 from trtcache.errors import SettingsError
-from trtcache.named_fields import made_of
-from trtcache.tensorrt_settings import TensorRTSettings
-from trtcache.thread_counts import Threads
 
 Option: TypeAlias = bool | int | float | str
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.adopting.adoption import TOOLS, plan_adoption
-from trtcache.quantities import format_size
+from trtcache.config.units import format_size
+from trtcache.integrations.foreign_caches.adoption import TOOLS, plan_adoption
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -18,8 +18,8 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.adopting.adoption import Adopted, AdoptionPlan
-    from trtcache.adopting.find import Find
+    from trtcache.integrations.foreign_caches.adoption import Adopted, AdoptionPlan
+    from trtcache.integrations.foreign_caches.find import Find
 
 _HEADER = ("FILE", "WHAT", "SIZE", "MADE BY", "FOR", "STATE", "WHY")
 _LONGEST_NAME = 48

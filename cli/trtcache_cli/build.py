@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
 from trtcache_cli.output import note, print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
@@ -90,7 +90,7 @@ def build(
     if output is not None and output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
     from trtcache.cache import Cache
-    from trtcache.doors import building  # imports torch
+    from trtcache.compiler import build as building  # imports torch
     from trtcache_cli.programs import opened
 
     program, inputs = opened(file, shapes)
@@ -198,7 +198,7 @@ def _engine(one: PartitionReport) -> dict[str, Any]:
 
 
 def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
-    from trtcache.partition.division import in_words
+    from trtcache.partition.partitions import in_words
 
     return [
         ("name", report.name),

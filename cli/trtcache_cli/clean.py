@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from trtcache.quantities import format_size
+from trtcache.config.units import format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import Eviction, PrunePlan, remove
 from trtcache.store.root import is_store

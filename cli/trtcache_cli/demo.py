@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
+from trtcache.config.version import is_installed
 from trtcache.store.disk import DiskStore
-from trtcache.version import is_installed
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import note, print_aligned, print_json, working
 from trtcache_cli.session import Session, examples, pass_session, session_options

@@ -16,7 +16,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.config import Config
+    from trtcache.config.environment import Config
     from trtcache_cli.probes import Check
 
 _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.quantities import format_duration, format_size
+from trtcache.config.units import format_duration, format_size
 from trtcache_cli.build import BackendType, read_settings
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
 from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
-    from trtcache.portable.exporting import Exported
+    from trtcache.bundle.export import Exported
 
 
 @click.command(
@@ -65,8 +65,8 @@ def export(
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output.exists() and file.exists() and output.samefile(file):
         raise click.BadParameter("it is the program; name another file", param_hint="--output")
+    from trtcache.bundle.export import export_program
     from trtcache.cache import Cache
-    from trtcache.portable.exporting import export_program
     from trtcache.settings import Settings
     from trtcache_cli.programs import program_in
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from trtcache.store.notes import Flight, Who
+    from trtcache.store.build_notes import Flight, Who
     from trtcache_cli.session import Session
 
 HEADER = ("KEY", "KIND", "NAME", "BUILDER", "PROGRAM", "FOR", "WAITING")

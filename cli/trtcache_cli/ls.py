@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.units import format_duration, format_size
 from trtcache.errors import StoreError
-from trtcache.quantities import format_duration, format_size
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import names_one, parse_filters
 from trtcache.store.kinds import is_companion

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from trtcache import logs
+from trtcache.config import logs
 from trtcache.errors import TrtcacheError, did_you_mean
 from trtcache_cli.output import note
 

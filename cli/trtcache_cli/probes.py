@@ -20,7 +20,7 @@ from trtcache.errors import SettingsError, TrtcacheError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.trust import Trust
+    from trtcache.config.trust import Trust
 
 Status: TypeAlias = Literal["ok", "missing", "bad"]
 

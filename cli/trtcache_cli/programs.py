@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.doors import looking
+from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
-from trtcache.onnx.file import is_onnx
-from trtcache.pt2 import ProgramFile
-from trtcache.torchscript import converted, example_arguments, script_of
+from trtcache.frontends.onnx.file import is_onnx
+from trtcache.frontends.pt2 import ProgramFile
+from trtcache.frontends.torchscript.program import converted, example_arguments, script_of
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from trtcache.keys.stored import StoredGraph
+    from trtcache.digests import CacheKey
+    from trtcache.frontends.onnx.ports import Sizes
+    from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
-    from trtcache.onnx.ports import Sizes
     from trtcache.partition.outline import Outline
-    from trtcache.values import CacheKey
 
 
 def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:

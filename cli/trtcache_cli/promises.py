@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.config.units import format_size
 from trtcache.errors import NotAStoreError
-from trtcache.quantities import format_size
 from trtcache.store.files import TEMPORARY
 from trtcache.store.root import filesystem_type, is_immutable, is_local
 from trtcache_cli.measurements import Measured, measure

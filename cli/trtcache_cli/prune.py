@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.quantities import parse_duration, parse_size
+from trtcache.config.units import parse_duration, parse_size
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import parse_filters
 from trtcache.store.gc import plan_prune
@@ -75,7 +75,7 @@ def prune(
 
 
 def _stale(store: DiskStore, records: list[Record]) -> dict[str, str]:
-    from trtcache.staleness import Staleness  # torch
+    from trtcache.compiler.staleness import Staleness  # torch
 
     found = Staleness.of(store, records)
     for kind, why in sorted(found.unjudged.items()):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError, UnknownKeyError
-from trtcache.quantities import format_duration
 from trtcache.store.catalog import load_records
 from trtcache.store.filters import parse_filters
 from trtcache_cli.keys import SHORT
@@ -64,7 +64,7 @@ def _all_rebuilt(session: Session, records: list[Record]) -> list[dict[str, obje
 
 
 def _rebuilt(cache: Cache, record: Record) -> dict[str, object]:
-    from trtcache.rebuilding import rebuild as rebuilt  # torch
+    from trtcache.compiler.rebuild import rebuild as rebuilt  # torch
 
     document = _kept(record)
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trtcache.cache import Cache
-    from trtcache.memo import Memo
+    from trtcache.keys.alias import Memo
     from trtcache.store.disk import DiskStore
 
 _SHOWN = 6
@@ -63,7 +63,7 @@ def refit(session: Session, subject: str, weights: Path, output: Path | None) ->
 
 
 def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
-    from trtcache.refit import refit_program  # imports torch
+    from trtcache.compiler.refit import refit_program  # imports torch
 
     done = refit_program(path, weights, output)
     return {"file": str(path), "key": None, "kind": None, "weights": done.weights, "changed": list(done.changed)}
@@ -71,8 +71,8 @@ def _file(path: Path, weights: Path, output: Path | None) -> dict[str, Any]:
 
 def _entry(session: Session, subject: str, weights: Path, output: Path | None) -> dict[str, Any]:
     from trtcache.cache import Cache
+    from trtcache.compiler.refit import check_entry, refitted_plan, write_plan
     from trtcache.errors import UnknownKeyError
-    from trtcache.refit import check_entry, refitted_plan, write_plan
 
     store = session.store()
     key = store.header(store.resolve(subject)).key
@@ -94,7 +94,7 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 
 def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
     """Yield what is noted of programs whose engine is the entry."""
-    from trtcache.memo import KIND, MEMBER, Memo
+    from trtcache.keys.alias import KIND, MEMBER, Memo
     from trtcache.store.rows import INDEX_NAME, read_rows
 
     rows = read_rows(store.index_root / INDEX_NAME) or {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.quantities import format_duration, format_size
+from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config import Config
+from trtcache.config.environment import Config
 from trtcache.integrations.torch_tensorrt.installation import RUN
 from trtcache_cli.session import examples
 

@@ -12,8 +12,8 @@ from trtcache.backends import registry
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import driver_cuda
 from trtcache.backends.tensorrt.targets import gpu_here
+from trtcache.config.version import installed_version
 from trtcache.target import capability_words
-from trtcache.version import installed_version
 from trtcache_cli import probes
 
 if TYPE_CHECKING:

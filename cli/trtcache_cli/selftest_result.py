@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

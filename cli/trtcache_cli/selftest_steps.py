@@ -12,10 +12,10 @@ import torch
 
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
+from trtcache.config.units import format_duration, format_size
+from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, NoDeviceError
-from trtcache.quantities import format_duration, format_size
 from trtcache.store.disk import DiskStore
-from trtcache.values import CacheKey
 from trtcache_cli.selftest_environment import environment, lacks_gpu
 
 if TYPE_CHECKING:

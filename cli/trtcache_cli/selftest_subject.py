@@ -13,15 +13,15 @@ from torch import nn
 
 from trtcache import api
 from trtcache.cache import Cache
-from trtcache.config import Config
-from trtcache.doors import looking
+from trtcache.compiler import inspect as looking
+from trtcache.config.environment import Config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from trtcache.digests import CacheKey
     from trtcache.runtime import CompiledModule
-    from trtcache.values import CacheKey
 
 NAME = "selftest"
 WORDS, WIDTH, POSITIONS, MOST_ROWS = 12, 8, 5, 8

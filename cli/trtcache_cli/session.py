@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trtcache.config import Config
+from trtcache.config.environment import Config
 from trtcache.errors import NotAStoreError, ReadOnlyError
 from trtcache.store.root import is_store
 

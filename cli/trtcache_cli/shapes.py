@@ -9,8 +9,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.onnx.ports import Sizes
-    from trtcache.torchscript import Example
+    from trtcache.frontends.onnx.ports import Sizes
+    from trtcache.frontends.torchscript.program import Example
 
 shape_option = click.option(
     "shapes",
@@ -30,7 +30,7 @@ def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
     """
     if not written:
         return {}
-    from trtcache.onnx.ports import Sizes  # imports torch
+    from trtcache.frontends.onnx.ports import Sizes  # imports torch
 
     found: dict[str, Sizes] = {}
     for line in written:
@@ -51,7 +51,7 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
     """
     if not written:
         return {}
-    from trtcache.torchscript import Example  # imports torch
+    from trtcache.frontends.torchscript.program import Example  # imports torch
 
     parts = [line.partition(",") for line in written]
     found = read_shapes([sizes for sizes, _, _ in parts])

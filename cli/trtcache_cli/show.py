@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.quantities import format_duration, format_size
+from trtcache.config.units import format_duration, format_size
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import print_json, print_pairs
 from trtcache_cli.session import Session, examples, pass_session, session_options
@@ -17,7 +17,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.store.artifact import Header
+    from trtcache.store.format import Header
 
 _LINE = 100
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.quantities import format_duration, format_size, parse_since
+from trtcache.config.units import format_duration, format_size, parse_since
 from trtcache.store.catalog import counters, counters_since, load_records, refold
 from trtcache.store.layers import BELOW
 from trtcache_cli.kind_sums import as_json, sums_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
-from trtcache.quantities import format_size
 from trtcache.store.filters import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT
@@ -20,10 +20,10 @@ from trtcache_cli.session import Session, examples, filter_option, pass_session,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.config import Config
+    from trtcache.config.environment import Config
     from trtcache.store.disk import DiskStore
     from trtcache.store.record import Record
-    from trtcache.store.transfer import SyncPlan, SyncResult
+    from trtcache.store.sync import SyncPlan, SyncResult
 
 NOT_ARRIVED = CorruptBlobError.exit_code
 
@@ -58,7 +58,7 @@ def sync(
     What arrives is checked first: header, digests, and signatures where SRC or DST asks for them. What is refused is
     named with its reason, and the exit code is then 4. After an interruption the same command goes on with the rest.
     """
-    from trtcache.store.transfer import plan_sync
+    from trtcache.store.sync import plan_sync
 
     sources, root = _places(session, directories)
     config = replace(session.config(), root=root, lower=())

@@ -48,7 +48,7 @@ def in_this_environment() -> Iterator[Line]:
     """Yield what torch and trtcache make of this environment."""
     import torch
 
-    from trtcache.thread_counts import VARIABLES, in_force
+    from trtcache.config.threads import VARIABLES, in_force
 
     found = in_force()
     yield Line("intra", found.intra, found.intra_from, "threads that work on one call together")

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config import VARIABLES, Config
-from trtcache.config_file import make_folders, read_settings, setting_name, settings_path, write_setting
+from trtcache.config.environment import VARIABLES, Config
+from trtcache.config.file import make_folders, read_settings, setting_name, settings_path, write_setting
+from trtcache.config.trust import PublicKey, check_key_name, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache.trust import PublicKey, check_key_name, parse_keys
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.signing import SecretKey
+    from trtcache.config.signing_keys import SecretKey
 
 _KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
 
@@ -47,7 +47,7 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     The secret key goes to a file that you alone can read; unless --output says where, new entries are signed with it
     from then on, and it counts for yourself.
     """
-    from trtcache.signing import SecretKey
+    from trtcache.config.signing_keys import SecretKey
 
     key = SecretKey.generate(name)
     public = key.public
@@ -118,7 +118,7 @@ def ls(session: Session) -> None:
 def _signing_key(config: Config) -> bytes | None:
     if config.trust.signing_key is None:
         return None
-    from trtcache.signing import SecretKey
+    from trtcache.config.signing_keys import SecretKey
 
     return SecretKey.read(config.trust.signing_key).public.raw
 

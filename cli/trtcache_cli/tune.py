@@ -16,9 +16,9 @@ from trtcache_cli.shapes import read_examples, shape_option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from trtcache.frontends.torchscript.program import Example
     from trtcache.runtime import CompiledModule
-    from trtcache.torchscript import Example
-    from trtcache.tuning import Cell
+    from trtcache.runtime.tuning import Cell
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -78,8 +78,8 @@ def tune(
     given = read_examples(shapes)
     if output is not None:
         _check_output(output)
-    from trtcache import tuning  # imports torch
-    from trtcache.thread_counts import cores
+    from trtcache.config.threads import cores
+    from trtcache.runtime import tuning  # imports torch
 
     available = cores()
     steps = tuple(number for number in (1, 2, 4, 8, 16, 32, 64) if number <= available)
@@ -118,9 +118,9 @@ def _compiled(
     """Compile the program, and make arguments for it."""
     from trtcache import api
     from trtcache.cache import Cache
-    from trtcache.onnx.file import is_onnx
+    from trtcache.frontends.onnx.file import is_onnx
+    from trtcache.frontends.torchscript.program import example_arguments, script_of
     from trtcache.runtime.sample import sample
-    from trtcache.torchscript import example_arguments, script_of
 
     if is_onnx(file):
         raise click.UsageError(
@@ -171,7 +171,7 @@ def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:
 
 
 def _print(cells: Sequence[Cell], why_not: str) -> None:
-    from trtcache.tuning import busiest, fastest
+    from trtcache.runtime.tuning import busiest, fastest
 
     best = {id(fastest(cells)): ["latency"]}
     best.setdefault(id(busiest(cells)), []).append("throughput")
@@ -207,7 +207,7 @@ def _fields(cell: Cell, best: str) -> tuple[object, ...]:
 def _document(
     file: Path, module: CompiledModule, cells: Sequence[Cell], why_not: str, output: Path | None, cores: int
 ) -> dict[str, Any]:
-    from trtcache.tuning import busiest, fastest
+    from trtcache.runtime.tuning import busiest, fastest
 
     return {
         "file": str(file),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from trtcache.tuning import Cell
+    from trtcache.runtime.tuning import Cell
 
 
 _SHOWN = 4

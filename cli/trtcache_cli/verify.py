@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, FormatVersionError, UnknownKeyError
-from trtcache.quantities import format_size
 from trtcache.store.layers import Layers
 from trtcache_cli.keys import KeyType
 from trtcache_cli.output import bytes_bar, note, print_json, print_tsv

@@ -14,9 +14,9 @@ import pytest
 from attacks import NAMES, exchanged_names
 from attacks.stage import PULL, Stage, Succeeded, key_of, served
 from tests.effort import tries
+from trtcache.config.trust import Trust
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.trust import Trust
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "attacks"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
-    from trtcache.weights import Slot
+    from trtcache.weights.slots import Slot
 
 _GRAPHS: list[tuple[fx.GraphModule, tuple[torch.Tensor, ...]]] = []
 

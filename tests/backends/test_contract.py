@@ -15,7 +15,7 @@ from tests.models import Affine
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE
 from trtcache.errors import IncompatibleEngineError
-from trtcache.weights import fit
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

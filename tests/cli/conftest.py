@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
-from trtcache.values import CacheKey
 from trtcache_cli.main import main
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from trtcache.store.artifact import Draft
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
+from trtcache.store.format import Draft
 from trtcache.store.writer import write_artifact
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.adopting.layouts import NAMES, onnxruntime_cache, rtx_plan, torch_tensorrt_cache
-from trtcache.values import Digest
+from tests.integrations.foreign_caches.layouts import NAMES, onnxruntime_cache, rtx_plan, torch_tensorrt_cache
+from trtcache.digests import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 
 from tests.documents import console, plain, shape
 from trtcache.cache import Cache
-from trtcache.values import CacheKey
+from trtcache.digests import CacheKey
 from trtcache_cli import demo
 from trtcache_cli.demo_result import StepResult
 

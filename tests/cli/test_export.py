@@ -9,7 +9,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from trtcache.signing import SecretKey
+from trtcache.config.signing_keys import SecretKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

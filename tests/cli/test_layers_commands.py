@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
-from trtcache.values import CacheKey
 from trtcache_cli.run import environment
 
 if TYPE_CHECKING:

@@ -91,9 +91,9 @@ def test_a_companion_is_found_by_its_key(run: Callable[..., Result], put: Callab
 def test_kinds_of_companions_are_those_that_are_written() -> None:
     """Each is the kind that its module gives."""
     from trtcache.backends.tensorrt import runtime_cache, timing
+    from trtcache.compiler.kept_program import KIND
     from trtcache.direct import manifest, nearest
-    from trtcache.kept import KIND
-    from trtcache.memo import KIND as MEMO
+    from trtcache.keys.alias import KIND as MEMO
 
     assert {MEMO, manifest.KIND, nearest.REASONS, runtime_cache.KIND, timing.KIND} == COMPANIONS
     assert not is_companion(KIND)
@@ -112,7 +112,7 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
 )
 def test_the_order_can_be_chosen(run: Callable[..., Result], store: DiskStore, sort: str, expected: list[str]) -> None:
     """Largest, longest and latest first, names by the alphabet; --reverse turns each round."""
-    from trtcache.values import CacheKey
+    from trtcache.digests import CacheKey
 
     described = (("a", "z", 20, 1.0), ("b", "y", 10, 9.0), ("c", "x", 30, 5.0))
     for number, (name, kind, size, build_s) in enumerate(described):

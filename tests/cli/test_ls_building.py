@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tests.holding import holder
-from trtcache.store.notes import Who
+from trtcache.store.build_notes import Who
 
 if TYPE_CHECKING:
     from collections.abc import Callable

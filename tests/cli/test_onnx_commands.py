@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.onnx.graphs import saved, small
+from tests.frontends.onnx.graphs import saved, small
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import trtcache
 from tests.comparing import difference
 from tests.runtime.refit_contract import Network, image
-from trtcache.pt2 import ProgramFile
+from trtcache.frontends.pt2 import ProgramFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

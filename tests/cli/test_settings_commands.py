@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config import VARIABLES
+from trtcache.config.environment import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

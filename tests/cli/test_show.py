@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.values import CacheKey
+from trtcache.digests import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

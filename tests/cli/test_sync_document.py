@@ -6,8 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from tests.adopting.layouts import onnxruntime_cache, torch_tensorrt_cache
 from tests.documents import ROOT, shape
+from tests.integrations.foreign_caches.layouts import onnxruntime_cache, torch_tensorrt_cache
 from tests.store.sources import fill
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.thread_counts import cores
+from trtcache.config.threads import cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.signing import SecretKey
+from trtcache.config.signing_keys import SecretKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

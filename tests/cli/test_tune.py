@@ -10,8 +10,8 @@ import torch
 
 from tests.documents import console, shape
 from tests.models import Affine
-from trtcache.thread_counts import cores
-from trtcache.tuning import Cell, Effort, busiest, fastest, grid, measure
+from trtcache.config.threads import cores
+from trtcache.runtime.tuning import Cell, Effort, busiest, fastest, grid, measure
 from trtcache_cli import tune as command
 
 if TYPE_CHECKING:

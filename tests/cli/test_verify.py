@@ -76,7 +76,7 @@ def test_a_file_of_a_later_format_is_no_damage(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:
     """It is named and left alone."""
-    from trtcache.store import artifact
+    from trtcache.store import format as artifact
 
     path = store.path(put(1))
     raw = bytearray(path.read_bytes())

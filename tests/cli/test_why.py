@@ -13,10 +13,10 @@ import trtcache
 from tests.documents import console, shape
 from tests.keys.designs import picture, sequence
 from trtcache.backends import registry
-from trtcache.doors import looking
-from trtcache.keys.graph import graph_document, graph_records
+from trtcache.compiler import inspect as looking
+from trtcache.digests import CacheKey
+from trtcache.keys.graph_digest import graph_document, graph_records
 from trtcache.lowering import lower
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.digests import CacheKey
 from trtcache.errors import TrtcacheError
 from trtcache.store.catalog import load_records
 from trtcache.store.gc import plan_prune
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore

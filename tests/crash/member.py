@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
 
 
 def content_of(name: str) -> bytes:

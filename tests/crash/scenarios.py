@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.config.trust import Trust
+from trtcache.digests import CacheKey
 from trtcache.store import catalog, gc
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME
 from trtcache.store.sharing import share
-from trtcache.store.transfer import plan_sync
-from trtcache.trust import Trust
-from trtcache.values import CacheKey
+from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:
     from pathlib import Path

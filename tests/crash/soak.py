@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
 from trtcache.errors import StoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.gc import plan_prune

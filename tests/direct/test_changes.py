@@ -12,13 +12,13 @@ from tests.direct.changes import HIT, MISS, Subject
 from tests.direct.package import X, load, tiny, write
 from trtcache.cache import Cache
 from trtcache.direct.mode import Attempt
-from trtcache.keys.exported import exported_digest
+from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.values import Digest
+    from trtcache.digests import Digest
 
 
 @pytest.fixture(scope="module")

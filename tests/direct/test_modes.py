@@ -15,14 +15,14 @@ import trtcache
 from tests.comparing import difference
 from tests.models import Affine
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.digests import Digest
 from trtcache.direct import manifest as manifests
 from trtcache.direct.manifest import DETAILS, KIND, MEMBER
 from trtcache.direct.mode import Attempt
 from trtcache.direct.sampling import Sample, is_sampled
 from trtcache.errors import SettingsError
 from trtcache.store.disk import DiskStore
-from trtcache.values import Digest
 
 if TYPE_CHECKING:
     from pathlib import Path

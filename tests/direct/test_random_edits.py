@@ -17,7 +17,7 @@ from trtcache.cache import Cache
 from trtcache.direct import checking
 from trtcache.direct.mode import Attempt
 from trtcache.errors import ExportError
-from trtcache.keys.exported import exported_digest
+from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:

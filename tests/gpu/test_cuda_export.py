@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import trtcache
+from trtcache.bundle import target_choice as fitness
 from trtcache.errors import NoFittingEngineError
-from trtcache.portable import fitness
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trtcache.fingerprints import Fingerprints, fingerprints
+from trtcache.weights.fingerprints import Fingerprints, fingerprints
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,7 +13,7 @@ from torch import nn
 from torch.export import Dim
 
 from trtcache.api import prepare
-from trtcache.values import CacheKey, encode, hash_bytes
+from trtcache.digests import CacheKey, encode, hash_bytes
 
 PARTS = ("graph", "inputs", "values", "structure", "layouts", "sizes", "pipeline")
 

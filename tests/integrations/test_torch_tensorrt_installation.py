@@ -20,12 +20,12 @@ import trtcache
 from tests.documents import console, shape
 from tests.integrations import stand_in
 from tests.integrations.partitions import partition
+from trtcache.digests import CacheKey
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.integrations.torch_tensorrt import codec, installation
 from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS, breach, contract_for, known_versions
 from trtcache.integrations.torch_tensorrt.tally import Tally
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

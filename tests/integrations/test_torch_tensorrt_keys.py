@@ -15,15 +15,15 @@ from tests.integrations.partitions import Small, partition, small
 from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
-from trtcache.fingerprints import Fingerprints
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.library import Library
 from trtcache.integrations.torch_tensorrt.partition import describe
 from trtcache.integrations.torch_tensorrt.request import Conversion, request_for
 from trtcache.integrations.torch_tensorrt.target import memory_gib
-from trtcache.keys.graph import graph_records
-from trtcache.keys.stored import StoredGraph
+from trtcache.keys.graph_digest import graph_records
+from trtcache.keys.stored_graph import StoredGraph
 from trtcache.lowering.capture import quiet
+from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -393,7 +393,7 @@ def test_what_is_no_partition_has_no_key(fault: str) -> None:
 
 def test_the_stored_graph_can_be_read_without_torch(keyed: Callable[..., str]) -> None:
     """Entries keep the graph as every other kind does, for ``trtcache why``."""
-    from trtcache.keys.graph import graph_document
+    from trtcache.keys.graph_digest import graph_document
 
     program = describe(small(0), Fingerprints(), name="p", refittable=True)
     stored = StoredGraph.of(graph_document(program, graph_records(program)[0]))

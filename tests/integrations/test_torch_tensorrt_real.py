@@ -33,12 +33,12 @@ from tests.integrations.no_gpu.sitecustomize import Engine
 from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import drawn, made
 from trtcache.cache import Cache
-from trtcache.fingerprints import Fingerprints
 from trtcache.integrations.torch_tensorrt import EngineCache
 from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS, breach, contract_for
 from trtcache.integrations.torch_tensorrt.library import Library
 from trtcache.integrations.torch_tensorrt.request import Conversion, request_for
 from trtcache.integrations.torch_tensorrt.settings import unknown
+from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

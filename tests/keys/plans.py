@@ -12,7 +12,7 @@ from torch import fx
 from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import Marked, Role
 from trtcache.lowering.contents import Content
 from trtcache.lowering.program import finish

@@ -15,7 +15,7 @@ from torch import nn
 
 import trtcache
 from trtcache.errors import CanonicalizationError
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 
 if TYPE_CHECKING:
     import subprocess

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from trtcache.doors import looking
+from trtcache.compiler import inspect as looking
+from trtcache.config.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
 from trtcache.settings import AFTER_THE_KEY, AT_RUN_TIME, IN_THE_GRAPH, Settings
 from trtcache.target import Gpu, Target
-from trtcache.tensorrt_settings import NOT_IN_KEY, TensorRTSettings
 
 IN_THE_KEY = {"inductor", "operator_versions"}
 """Fields of ``Settings`` that the key has by themselves."""

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import trtcache
 from tests.keys.designs import picture, sequence, variants
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.digests import encode
 from trtcache.errors import BuildForbiddenError
 from trtcache.keys.difference import summary
 from trtcache.keys.explain import explain
-from trtcache.keys.stored import StoredGraph
-from trtcache.values import encode
+from trtcache.keys.stored_graph import StoredGraph
 
 VARIANTS = variants()
 

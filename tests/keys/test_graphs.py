@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trtcache.keys.explain import explain
-from trtcache.keys.graphs import graph_differences
-from trtcache.keys.stored import StoredGraph, in_words
+from trtcache.keys.graph_diff import graph_differences
+from trtcache.keys.stored_graph import StoredGraph, in_words
 
 F = ["torch.float32", [2, 4], "cpu"]
 IN0, IN1 = ["input", [0], F, [4, 1], []], ["input", [1], F, [4, 1], []]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.effort import tries
 from tests.keys import plans
 from tests.keys.plans import Plan, Planned, graph_key
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering import lower
 from trtcache.lowering.pipeline import default_pipeline
 

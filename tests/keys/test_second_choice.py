@@ -12,11 +12,11 @@ import trtcache
 from tests.backends.interpreter import Interpretation, Interpreter
 from tests.comparing import difference
 from tests.models import Affine
+from trtcache.digests import CacheKey
 from trtcache.errors import IncompatibleEngineError, SettingsError
 from trtcache.keys.second_choice import second_choice
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.config import Config
+from trtcache.config.environment import Config
 from trtcache.errors import BuildForbiddenError, CanonicalizationError, SettingsError
-from trtcache.keys.graph import graph_records
+from trtcache.keys.graph_digest import graph_records
 from trtcache.settings import Settings
 from trtcache.store.disk import DiskStore
 

@@ -8,12 +8,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tests.lowering.graphs import KEEP, marked, run
-from trtcache.keys.graph import graph_records
-from trtcache.lowering.assertions import Assertions
+from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import decompose, export, mark
-from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.program import finish
+from trtcache.lowering.rewrites.assertions import Assertions
+from trtcache.lowering.rewrites.dead_code import DeadCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.lowering.capture import Marked, decompose, export, mark
 from trtcache.lowering.slots import recipe_of
-from trtcache.recipes import evaluate
+from trtcache.weights.recipes import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from torch.utils import _pytree as pytree
 
 from trtcache.backends.aot_inductor.build import unlifted
-from trtcache.keys.graph import graph_records
-from trtcache.weights import fit
+from trtcache.keys.graph_digest import graph_records
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
+    from trtcache.digests import Digest
     from trtcache.lowering import LoweredProgram
-    from trtcache.values import Digest
 
 
 def outputs(

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.arithmetic import Arithmetic
-from trtcache.lowering.dimensions import Dimensions
+from trtcache.lowering.rewrites.arithmetic import Arithmetic
+from trtcache.lowering.rewrites.dimensions import Dimensions
 
 EDGES = torch.tensor([0.0, -0.0, 1.5, -2.5, 1e-45, 3e38, float("inf"), -float("inf"), float("nan")])
 X = torch.cat([EDGES, torch.randn(23) * torch.randn(23).mul(20).exp()])

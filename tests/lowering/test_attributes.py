@@ -8,8 +8,8 @@ import torch
 from tests.lowering.contract import Calls
 from tests.lowering.graphs import marked, run
 from trtcache.errors import PreconditionError
-from trtcache.lowering.attributes import Attributes
 from trtcache.lowering.pipeline import Pipeline
+from trtcache.lowering.rewrites.attributes import Attributes
 
 X = torch.randn(3, 4)
 TABLE = torch.randn(4)

@@ -14,9 +14,9 @@ from tests.lowering.contract import only_with
 from tests.lowering.lowered import digest, operators, outputs
 from trtcache.errors import RefitError
 from trtcache.lowering import lower
-from trtcache.lowering.batch_norm import BatchNorm
 from trtcache.lowering.capture import decompose, export, mark
-from trtcache.recipes import Step
+from trtcache.lowering.rewrites.batch_norm import BatchNorm
+from trtcache.weights.recipes import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

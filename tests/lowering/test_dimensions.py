@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from trtcache.lowering.arguments import arguments
-from trtcache.lowering.dimensions import Dimensions
+from trtcache.lowering.rewrites.dimensions import Dimensions
 
 X = torch.randn(2, 3, 4)
 IMAGE = torch.randn(2, 3, 8, 8)

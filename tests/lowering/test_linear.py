@@ -7,12 +7,12 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.dead_code import DeadCode
-from trtcache.lowering.linear import Linear
-from trtcache.lowering.no_ops import NoOps
-from trtcache.lowering.shapes import Shapes
-from trtcache.lowering.sizes import Sizes
+from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
+from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.linear import Linear
+from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.shapes import Shapes
+from trtcache.lowering.rewrites.sizes import Sizes
 
 BEFORE = (NoOps(), Sizes(), Shapes(), DeadCode())
 X = torch.randn(2, 5, 8)

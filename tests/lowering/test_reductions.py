@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.dimensions import Dimensions
-from trtcache.lowering.reductions import Reductions
-from trtcache.lowering.shapes import Shapes
-from trtcache.lowering.sizes import Sizes
+from trtcache.lowering.rewrites.dimensions import Dimensions
+from trtcache.lowering.rewrites.reductions import Reductions
+from trtcache.lowering.rewrites.shapes import Shapes
+from trtcache.lowering.rewrites.sizes import Sizes
 
 BEFORE = (Dimensions(), Sizes(), Shapes(), Reductions())
 X = torch.randn(3, 4, 5)

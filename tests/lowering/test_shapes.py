@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.no_ops import NoOps
-from trtcache.lowering.shapes import Shapes
-from trtcache.lowering.sizes import Sizes
+from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.shapes import Shapes
+from trtcache.lowering.rewrites.sizes import Sizes
 
 X = torch.randn(2, 3, 4)
 OTHER = torch.randn(5, 3, 4)

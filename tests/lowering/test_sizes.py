@@ -8,8 +8,8 @@ import torch
 
 import trtcache
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.shapes import Shapes
-from trtcache.lowering.sizes import Sizes
+from trtcache.lowering.rewrites.shapes import Shapes
+from trtcache.lowering.rewrites.sizes import Sizes
 
 X = torch.randn(2, 3, 4)
 BOTH = ({0: DYNAMIC, 1: DYNAMIC},)

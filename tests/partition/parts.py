@@ -14,7 +14,7 @@ from trtcache import api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.partition.division import Division
+    from trtcache.partition.partitions import Division
 
 BATCH = Dim("batch", min=2, max=9)
 SOFTMAX = {"torch_executed_ops": ["aten.softmax.int"]}

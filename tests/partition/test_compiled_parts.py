@@ -14,7 +14,7 @@ from torch.export import Dim
 import trtcache
 from tests.backends.interpreter import Interpreter
 from tests.partition.parts import BATCH, SOFTMAX, Attention, Twice, double, dynamic, fill, inputs
-from trtcache.doors import building
+from trtcache.compiler import build as building
 from trtcache.errors import BuildError, BuildForbiddenError, ExportError, PartitionError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import trtcache
 from tests.backends.interpreter import Interpretation
 from tests.partition.parts import Towers, double
 from trtcache.errors import InputError
-from trtcache.runtime.schedule import Schedule
+from trtcache.runtime.executor import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def test_runners_and_parts_at_once(
     module: trtcache.CompiledModule, monkeypatch: pytest.MonkeyPatch, interpreter: str, tmp_path: Path
 ) -> None:
     """With a number of runners ``inter`` is for the parts; without one it is that number, and parts run in turn."""
-    monkeypatch.setattr("trtcache.thread_counts.cores", lambda: 4)
+    monkeypatch.setattr("trtcache.config.threads.cores", lambda: 4)
     args = given()
     with trtcache.threads(inter=2):
         with module.runners(2) as runners:

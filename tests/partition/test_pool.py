@@ -17,14 +17,14 @@ from tests.backends.interpreter import Interpreter
 from tests.partition.parts import SOFTMAX, Attention, inputs
 from trtcache import api
 from trtcache.backends.aot_inductor.backend import AotInductor
-from trtcache.building import pool as pools
-from trtcache.building.pool import Pool
+from trtcache.compiler import build_pool as pools
+from trtcache.compiler.build_pool import Pool
 from trtcache.errors import BuildError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.request import Request
+    from trtcache.compiler.request import Request
 
 ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
 

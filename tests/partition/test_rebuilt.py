@@ -15,8 +15,8 @@ from tests.partition.parts import Attention, dynamic, inputs
 from trtcache import api
 from trtcache.backends.aot_inductor.build import unlifted
 from trtcache.backends.members import members_of
-from trtcache.building.rebuilt import rebuilt
-from trtcache.request import keyed
+from trtcache.compiler.request import keyed
+from trtcache.compiler.stored_program import rebuilt
 
 if TYPE_CHECKING:
     from pathlib import Path

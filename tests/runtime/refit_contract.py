@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.comparing import difference, mixed_results
 from trtcache.errors import RefitError, VerifyError
-from trtcache.runtime import refitting
+from trtcache.runtime import refit as refitting
 
 if TYPE_CHECKING:
     from pathlib import Path

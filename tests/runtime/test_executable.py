@@ -11,7 +11,7 @@ from safetensors.torch import _TYPES, save
 import trtcache
 from tests import models
 from trtcache import lowering
-from trtcache.checkpoints import DTYPES
+from trtcache.frontends.checkpoint import DTYPES
 from trtcache.lowering.contents import Content
 from trtcache.runtime.constants import read_constants
 from trtcache.runtime.executable import Executable

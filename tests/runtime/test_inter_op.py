@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from trtcache import thread_counts
-from trtcache.runtime import inter_op
-from trtcache.runtime.inter_op import Call, Crew, InterOp, TorchState
+from trtcache.config import threads as thread_counts
+from trtcache.config.threads import InForce, Threads
+from trtcache.runtime import parallel as inter_op
+from trtcache.runtime.parallel import Call, Crew, InterOp, TorchState
 from trtcache.runtime.precedence import Precedence
-from trtcache.thread_counts import InForce, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

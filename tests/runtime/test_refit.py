@@ -16,9 +16,9 @@ from tests.comparing import difference
 from tests.models import Affine, KeyValue
 from tests.runtime.refit_contract import Network, RefitContract, image, in_place
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
-from trtcache.runtime import verification
-from trtcache.runtime.gate import Gate
-from trtcache.weights import Sources
+from trtcache.runtime import verify as verification
+from trtcache.runtime.engine_swap import Gate
+from trtcache.weights.slots import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,9 +15,9 @@ import trtcache
 from tests.models import Affine
 from trtcache.backends.aot_inductor.container import Container, ContainerHere, Library
 from trtcache.backends.aot_inductor.loader import PackageEngine, ParallelEngine
+from trtcache.config.threads import InForce
 from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
 from trtcache.runtime.runners import Runners, RunnersReport, report_on, side_by_side
-from trtcache.thread_counts import InForce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path

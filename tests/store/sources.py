@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.store.artifact import _FIELDS, MAGIC, PRELUDE_BYTES, Draft, parse_prelude
+from trtcache.digests import CacheKey, hash_bytes
 from trtcache.store.disk import DiskStore
+from trtcache.store.format import _FIELDS, MAGIC, PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
-from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
     import random

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, HeaderSizeError
-from trtcache.store import artifact, compression, reader, writer
-from trtcache.store.artifact import Draft, Header, contents_of, pays
+from trtcache.store import compression, reader, writer
+from trtcache.store import format as artifact
 from trtcache.store.compression import zstd
+from trtcache.store.format import Draft, Header, contents_of, pays
 from trtcache.store.reader import ArtifactFile
-from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -296,9 +297,9 @@ def test_lack_of_memory_is_no_damage(tmp_path: Path) -> None:
     code = """
         import resource, sys
         from pathlib import Path
-        from trtcache import values
+        from trtcache import digests as values
         from trtcache.store.disk import DiskStore, Miss
-        from trtcache.values import CacheKey
+        from trtcache.digests import CacheKey
         values._THREADS = 1  # where there is no memory for a thread, Rust ends the process
         store, key = DiskStore.open(sys.argv[1]), CacheKey.of("test", {})
         content = b"".join(b"%d, " % number for number in range(2_500_000))  # more than 16 MB: a window of 8 MiB

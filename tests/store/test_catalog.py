@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
+from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records, rebuild, refold
 from trtcache.store.disk import DiskStore
 from trtcache.store.rows import INDEX_NAME, read_rows
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def test_a_file_with_a_damaged_header_is_quarantined_and_counted(
 
 def test_a_file_of_a_later_format_is_left_alone(store: DiskStore) -> None:
     """Another version of the program may use the directory too."""
-    from trtcache.store import artifact
+    from trtcache.store import format as artifact
 
     digest = put(store, 1)
     path = store.path(digest)

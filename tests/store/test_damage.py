@@ -13,11 +13,11 @@ import pytest
 
 from tests.effort import tries
 from tests.store.mutations import mutations
+from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.rows import INDEX_NAME
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
     AmbiguousKeyError,
     CorruptBlobError,
@@ -22,11 +23,10 @@ from trtcache.errors import (
     ReadOnlyError,
     UnknownKeyError,
 )
-from trtcache.store.artifact import FORMAT, PRELUDE_BYTES
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.format import FORMAT, PRELUDE_BYTES
 from trtcache.store.reader import ArtifactFile
-from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trtcache.store.event_totals import retire
 from trtcache.store.events import Event, EventLog, read_from
 from trtcache.store.folders import Folders
-from trtcache.store.sums import retire
 
 if TYPE_CHECKING:
     from pathlib import Path

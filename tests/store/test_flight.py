@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.errors import LockTimeoutError
-from trtcache.store.flight import flight
+from trtcache.store.single_flight import flight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def holder_of(path: Path) -> subprocess.Popen[bytes]:
     """Start a process that holds the lock until it is killed, and wait until it does."""
     code = (
         "import pathlib, sys, time\n"
-        "from trtcache.store.flight import flight\n"
+        "from trtcache.store.single_flight import flight\n"
         "with flight(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(60)\n"
@@ -47,7 +47,7 @@ def test_a_clock_that_is_set_ends_no_wait(tmp_path: Path) -> None:
         "import itertools, pathlib, sys, time\n"
         "now, jump = time.time, itertools.count(0, 10**8)\n"
         "time.time = lambda: now() + next(jump)\n"
-        "from trtcache.store.flight import flight\n"
+        "from trtcache.store.single_flight import flight\n"
         "print('waits', flush=True)\n"
         "with flight(pathlib.Path(sys.argv[1]), timeout_s=30, notice_every_s=0.05):\n"
         "    print('held', flush=True)\n"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records
+from trtcache.store.file_lock import hold
 from trtcache.store.gc import HALF_LIFE_S, plan_prune, prune_after_put, remove, worth
-from trtcache.store.mutex import hold
 from trtcache.store.record import Record
 from trtcache.store.rows import INDEX_NAME, read_rows
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from trtcache.digests import CacheKey, Digest
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey, Digest
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(DATA))

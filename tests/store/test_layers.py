@@ -15,14 +15,14 @@ import pytest
 from tests.store.mounts import mounted, read_only
 from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.config.signing_keys import SecretKey
+from trtcache.config.trust import Trust
+from trtcache.digests import CacheKey
 from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreError, SettingsError, UnknownKeyError
-from trtcache.signing import SecretKey
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.layers import Layers
 from trtcache.store.rows import INDEX_NAME, read_rows
-from trtcache.trust import Trust
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

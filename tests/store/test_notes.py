@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.holding import holder
+from trtcache.store.build_notes import Notes, Who
 from trtcache.store.disk import DiskStore
 from trtcache.store.folders import Folders
-from trtcache.store.notes import Notes, Who
 
 if TYPE_CHECKING:
     from pathlib import Path

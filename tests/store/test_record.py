@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trtcache.store.record import Record
 
 if TYPE_CHECKING:
+    from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
-    from trtcache.values import CacheKey
 
 
 def test_a_record_is_made_of_header_and_file(store: DiskStore, key: CacheKey) -> None:

@@ -11,15 +11,15 @@ import pytest
 
 from tests.store.users import ALICE, BOB, GROUP, OUTSIDER, as_user, needs_root, public_directory
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.config.trust import Trust
+from trtcache.digests import CacheKey
 from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.marker import MARKER
 from trtcache.store.safety import check_way
 from trtcache.store.sharing import group_id, share
-from trtcache.trust import Trust
-from trtcache.values import CacheKey
 from trtcache_cli.verify import check
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.config import Config
+from trtcache.config.environment import Config
+from trtcache.config.signing_keys import SecretKey
+from trtcache.config.trust import PublicKey, Trust
+from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import SettingsError, UntrustedWriterError
-from trtcache.signing import SecretKey
-from trtcache.store.artifact import _FIELDS, PRELUDE_BYTES, parse_prelude
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
+from trtcache.store.format import _FIELDS, PRELUDE_BYTES, parse_prelude
 from trtcache.store.layers import Layers
 from trtcache.store.sharing import share
 from trtcache.store.signatures import LINE_BYTES, sign
-from trtcache.trust import PublicKey, Trust
-from trtcache.values import CacheKey, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,10 +10,10 @@ import pytest
 from trtcache.store.catalog import counters, counters_since
 from trtcache.store.counters import Tally
 from trtcache.store.disk import DiskStore
+from trtcache.store.event_totals import KEPT, read_sums, retire
 from trtcache.store.events import EventLog, log_name
 from trtcache.store.folders import Folders
 from trtcache.store.rows import INDEX_NAME
-from trtcache.store.sums import KEPT, read_sums, retire
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from tests.effort import tries
 from tests.store.mutations import mutations
 from tests.store.sources import HOSTILE, files_of, fill, forged, reheaded
 from tests.store.test_damage import no_longer_than, told
+from trtcache.digests import CacheKey
 from trtcache.store.disk import DiskStore, Miss
 from trtcache.store.entry import Entry
-from trtcache.store.transfer import plan_sync
-from trtcache.values import CacheKey
+from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ def test_a_key_document_that_has_no_digest_is_damage(document: dict[str, object]
     import json
 
     from trtcache.errors import CorruptBlobError
-    from trtcache.store.artifact import PRELUDE_BYTES
+    from trtcache.store.format import PRELUDE_BYTES
 
     source, target = fill(tmp_path / "source", 1), DiskStore.open(tmp_path / "target")
     path = source.path(KEY.digest)

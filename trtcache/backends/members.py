@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.values import canonical, json_bytes
-from trtcache.weights import weight_map
+from trtcache.digests import canonical, json_bytes
+from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import torch
 
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
-    from trtcache.values import Json
-    from trtcache.weights import EngineWeight
+    from trtcache.weights.slots import EngineWeight
 
 ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
     "engine",
@@ -34,7 +34,7 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
     """Return what is stored for a program: its engine, constants, weight map, interface and lowered graph."""
     from safetensors.torch import save  # only a build needs these two
 
-    from trtcache.keys.graph import graph_document
+    from trtcache.keys.graph_digest import graph_document
 
     # safetensors refuses tensors that share memory, as a buffer and a slice of it do.
     constants = {name: tensor.detach().cpu().clone() for name, tensor in program.constants.items()}

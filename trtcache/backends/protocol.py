@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.weights import Slot
+    from trtcache.weights.slots import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Capabilities:
         devices: kinds of device that its engines run on.
         keep: operators that lowering leaves whole because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
-        unpack: operators that lowering takes apart (``trtcache.lowering.unpack``).
+        unpack: operators that lowering takes apart (``trtcache.lowering.rewrites.unpack``).
         bakes_weights: whether an artifact may have values of weights in it (``Backend.frozen``).
         builds_elsewhere: whether another process can build, which has the program and no values of weights.
         small_sizes: whether an engine takes sizes of 0 and 1 where torch's range begins at 2.

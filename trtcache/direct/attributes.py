@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 PLAIN = frozenset({bool, int, str, type(None)})
 _MOST = 50_000

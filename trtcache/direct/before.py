@@ -17,8 +17,8 @@ from trtcache.direct.origin import is_trusted_module, module_of
 if TYPE_CHECKING:
     from types import CodeType
 
+    from trtcache.digests import Json
     from trtcache.direct.tree import Tree
-    from trtcache.values import Json
 
 _DEEP = 4
 _LARGE = 5000

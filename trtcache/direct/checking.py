@@ -18,9 +18,9 @@ from trtcache.direct.tree import digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trtcache.digests import Json
     from trtcache.direct.manifest import Manifest, OfClass, OfModule
     from trtcache.direct.tree import Tree
-    from trtcache.values import Json
 
 
 class DifferenceError(Exception):

@@ -31,7 +31,7 @@ from trtcache.direct.origin import is_trusted, is_trusted_module
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _BOOKKEEPING = frozenset(
     (

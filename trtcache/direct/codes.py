@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.values import hash_bytes
+from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtcache.config.stat_fingerprint import FileState
+from trtcache.digests import Digest
 from trtcache.direct.attributes import UnstableError
 from trtcache.direct.manifest import OfFile
-from trtcache.file_state import FileState
 from trtcache.store.root import is_local
-from trtcache.values import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
+    from trtcache.digests import Json
     from trtcache.direct.before import Before
     from trtcache.direct.recording import Recording
     from trtcache.direct.tree import Tree
-    from trtcache.values import Json
 
 ABSENT: list[Any] = ["absent"]
 

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.file_state import FileState
-from trtcache.values import Digest
+from trtcache.config.stat_fingerprint import FileState
+from trtcache.digests import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trtcache.compiler.alias_lookup import Shortcut
+from trtcache.compiler.request import collector_paused
+from trtcache.digests import CacheKey
 from trtcache.direct import manifest as manifests
 from trtcache.direct.attributes import UnstableError
 from trtcache.direct.checking import DifferenceError, check
@@ -16,9 +19,6 @@ from trtcache.direct.sampling import Sample, is_sampled
 from trtcache.direct.source import DirectSource
 from trtcache.direct.surroundings import surroundings
 from trtcache.direct.tree import Tree, described, digest_of
-from trtcache.request import collector_paused
-from trtcache.shortcut import Shortcut
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.cache import Cache
+    from trtcache.compiler.request import Exported
+    from trtcache.digests import Json
     from trtcache.direct.recording import Recording
-    from trtcache.request import Exported
     from trtcache.runtime import CompiledModule
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
-    from trtcache.values import Json
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class Attempt:
             return
         from trtcache.direct.before import Before
         from trtcache.direct.recording import recorded
-        from trtcache.tracing import ALONE
+        from trtcache.lowering.tracing_lock import ALONE
 
         seen: Recording | None = None
         with ALONE, ExitStack() as around:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from trtcache.digests import CacheKey
 from trtcache.direct import manifest as manifests
 from trtcache.direct.differences import in_words
 from trtcache.direct.manifest import DETAILS, FORMAT, KIND
 from trtcache.store.entry import Entry
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -65,7 +65,7 @@ class Sample:
     def _verified(self, model: torch.nn.Module) -> str:
         from trtcache.direct.mode import VERIFY, Attempt
         from trtcache.lowering.capture import export
-        from trtcache.tracing import ALONE
+        from trtcache.lowering.tracing_lock import ALONE
 
         attempt = Attempt(model, self._examples, self._cache, mode=VERIFY, name=self._name)
         if not attempt.find():

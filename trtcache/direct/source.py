@@ -11,10 +11,10 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.digests import Digest
     from trtcache.direct.manifest import Manifest
     from trtcache.direct.tree import Tree
-    from trtcache.file_state import FileState
-    from trtcache.values import Digest
 
 
 class DirectSource:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.digests import hash_bytes
 from trtcache.direct.attributes import Describer, UnstableError
 from trtcache.direct.classes import IN_C, SIMPLE
 from trtcache.direct.origin import is_trusted, is_trusted_module
-from trtcache.memo import process
-from trtcache.values import hash_bytes
+from trtcache.keys.alias import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _FLAGS = (
     *("backends.cudnn.enabled", "backends.cudnn.benchmark", "backends.cudnn.deterministic"),

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.digests import Digest, hash_bytes
 from trtcache.direct.attributes import PLAIN, Describer, UnstableError
 from trtcache.direct.classes import own_bases, put_into
 from trtcache.direct.origin import is_trusted_module
 from trtcache.direct.shapes import shape_of
 from trtcache.direct.writers import TENSORS, like, tensor
-from trtcache.keys.document import structure
-from trtcache.values import Digest, hash_bytes
+from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
 _FLAT = frozenset({"_flat_weights", "_flat_weight_refs"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.keys.exported import exported_digest
+from trtcache.keys.program_digest import exported_digest
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.digests import hash_bytes
 from trtcache.direct.attributes import Describer, UnstableError, is_module_object
 from trtcache.direct.codes import code_digest
 from trtcache.direct.orders import is_ordered
 from trtcache.direct.origin import is_trusted
 from trtcache.direct.outside import asks
 from trtcache.lowering.contents import Content
-from trtcache.values import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 OF_TORCH = frozenset({"aten", "prims", "prim", "higher_order"})
 """Namespaces of operators whose kernels are torch's."""

@@ -12,15 +12,15 @@ from trtcache.direct.differences import in_words
 from trtcache.direct.files import file_of
 from trtcache.direct.following import Following
 from trtcache.direct.manifest import Manifest
-from trtcache.keys.exported import devices, exported_digest
+from trtcache.keys.program_digest import devices, exported_digest
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from trtcache.compiler.request import Exported
     from trtcache.direct.before import Before
     from trtcache.direct.recording import Recording
     from trtcache.direct.tree import Tree
-    from trtcache.request import Exported
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 

@@ -8,14 +8,14 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from trtcache.keys.difference import Difference, gathered
-from trtcache.keys.graphs import graph_differences
-from trtcache.keys.stored import in_words
+from trtcache.keys.graph_diff import graph_differences
+from trtcache.keys.stored_graph import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.keys.stored import StoredGraph
-    from trtcache.values import Json
+    from trtcache.digests import Json
+    from trtcache.keys.stored_graph import StoredGraph
 
 _ORDER = (
     *("format", "kind", "target", "toolchain", "settings", "ambient", "pipeline"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trtcache.keys.stored import StoredGraph, StoredNode
+    from trtcache.keys.stored_graph import StoredGraph, StoredNode
 
 Matched: TypeAlias = dict[int, int]
 """Place in the first graph -> place in the second."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from trtcache.errors import StoreError
 from trtcache.keys.difference import Difference, summary
 from trtcache.keys.explain import explain
-from trtcache.keys.stored import GRAPH_MEMBER, StoredGraph
+from trtcache.keys.stored_graph import GRAPH_MEMBER, StoredGraph
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.rows import INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.store.artifact import Header
+    from trtcache.digests import Json
     from trtcache.store.disk import DiskStore
-    from trtcache.values import Json
+    from trtcache.store.format import Header
 
 MOST_HEADERS = 200
 """How many entries are looked at: with headers of a few kilobytes, tens of milliseconds on a miss."""

@@ -11,10 +11,10 @@ from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.store.artifact import Header
+    from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
+    from trtcache.store.format import Header
     from trtcache.store.listing import Stored
-    from trtcache.values import CacheKey
 
 _KIND = COLUMNS.index("kind")
 

@@ -27,15 +27,15 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.inputs import examples, whole_ranges
 from trtcache.lowering.arguments import arguments
-from trtcache.lowering.constants import new_constant
 from trtcache.lowering.contents import Content
+from trtcache.lowering.input_spec import examples, whole_ranges
 from trtcache.lowering.numbers import Sizes, as_tensor
 from trtcache.lowering.order import tied
+from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import is_static, same_sizes, tensor_of
 from trtcache.lowering.size_decisions import recorded_decisions
-from trtcache.weights import is_fake, layout
+from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from trtcache.values import Digest
-from trtcache.weights import contiguous, dtype_name
+from trtcache.digests import Digest
+from trtcache.weights.slots import contiguous, dtype_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from trtcache.values import file_bytes
+from trtcache.digests import file_bytes
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

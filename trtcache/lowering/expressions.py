@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 
 def evaluate(written: Json, sizes: Mapping[int, int]) -> Any:

@@ -10,7 +10,7 @@ from trtcache.lowering.expressions import affine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 
 _BY_POSITION = re.compile(r"^(\d+)")  # an argument of a program that is not a model's has a place and no name

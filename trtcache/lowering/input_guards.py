@@ -22,21 +22,21 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.expressions import bounds, evaluate
 from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.module_arguments import without_modules
 from trtcache.lowering.operator_checks import operator_checks
 from trtcache.lowering.small_sizes import small_size_guards
-from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch.export import ExportedProgram
 
+    from trtcache.digests import Json
     from trtcache.lowering.symbols import Symbols
-    from trtcache.values import Json
 
 _BINARY = {
     ast.FloorDiv: "FloorDiv",

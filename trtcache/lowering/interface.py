@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trtcache.values import Json
-    from trtcache.weights import EngineWeight, Slot
+    from trtcache.digests import Json
+    from trtcache.weights.slots import EngineWeight, Slot
 
 
 NOT_COMPUTED = frozenset({"value", "size"})

@@ -21,7 +21,7 @@ from trtcache.lowering.symbols import Symbols
 if TYPE_CHECKING:
     from torch import fx
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 
 class Sizes:

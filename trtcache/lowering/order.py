@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from trtcache.lowering.arguments import arguments
-from trtcache.weights import is_fake
+from trtcache.weights.slots import is_fake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,32 +9,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
-from trtcache.lowering.arithmetic import Arithmetic
-from trtcache.lowering.assertions import Assertions
-from trtcache.lowering.attributes import Attributes
-from trtcache.lowering.batch_norm import BatchNorm
-from trtcache.lowering.casts import Casts
-from trtcache.lowering.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.commutative import Commutative
-from trtcache.lowering.concatenations import Concatenations
-from trtcache.lowering.constants import FoldConstants
-from trtcache.lowering.dead_code import DeadCode
-from trtcache.lowering.dead_stores import DeadStores
-from trtcache.lowering.dimensions import Dimensions
-from trtcache.lowering.factories import Factories
-from trtcache.lowering.guards import Guards
-from trtcache.lowering.linear import Linear
-from trtcache.lowering.lookups import Lookups
-from trtcache.lowering.loops import Loops
-from trtcache.lowering.no_ops import NoOps
 from trtcache.lowering.passes import Pass, PassResult, spec
-from trtcache.lowering.reductions import Reductions
-from trtcache.lowering.shapes import Shapes
-from trtcache.lowering.sizes import Sizes
-from trtcache.lowering.slices import Slices
+from trtcache.lowering.rewrites.arithmetic import Arithmetic
+from trtcache.lowering.rewrites.assertions import Assertions
+from trtcache.lowering.rewrites.attributes import Attributes
+from trtcache.lowering.rewrites.batch_norm import BatchNorm
+from trtcache.lowering.rewrites.casts import Casts
+from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
+from trtcache.lowering.rewrites.commutative import Commutative
+from trtcache.lowering.rewrites.concatenations import Concatenations
+from trtcache.lowering.rewrites.constants import FoldConstants
+from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.dead_stores import DeadStores
+from trtcache.lowering.rewrites.dimensions import Dimensions
+from trtcache.lowering.rewrites.factories import Factories
+from trtcache.lowering.rewrites.guards import Guards
+from trtcache.lowering.rewrites.linear import Linear
+from trtcache.lowering.rewrites.lookups import Lookups
+from trtcache.lowering.rewrites.loops import Loops
+from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.reductions import Reductions
+from trtcache.lowering.rewrites.shapes import Shapes
+from trtcache.lowering.rewrites.sizes import Sizes
+from trtcache.lowering.rewrites.slices import Slices
+from trtcache.lowering.rewrites.tile import Tile
+from trtcache.lowering.rewrites.tuples import Tuples
 from trtcache.lowering.text import listing
-from trtcache.lowering.tile import Tile
-from trtcache.lowering.tuples import Tuples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

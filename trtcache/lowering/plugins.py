@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trtcache.errors import PassError
-from trtcache.lowering.autocast import Autocast
-from trtcache.lowering.casts import Casts
-from trtcache.lowering.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.dead_code import DeadCode
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
-from trtcache.lowering.unpack import Unpack
+from trtcache.lowering.rewrites.autocast import Autocast
+from trtcache.lowering.rewrites.casts import Casts
+from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
+from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.unpack import Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Collection

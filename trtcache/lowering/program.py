@@ -9,14 +9,14 @@ import torch
 
 from trtcache.errors import ExportError
 from trtcache.lowering.contents import Content
-from trtcache.lowering.guards import PROVEN
 from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.lowering.numbers import write_number
 from trtcache.lowering.order import canonical_order
+from trtcache.lowering.rewrites.guards import PROVEN
 from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.text import render
-from trtcache.weights import dtype_name
+from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

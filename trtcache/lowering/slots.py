@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trtcache.lowering.order import tied
-from trtcache.recipes import Source, renamed, sources
-from trtcache.weights import EngineWeight, Slot, contiguous, dtype_name, layout
+from trtcache.weights.recipes import Source, renamed, sources
+from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
-    from trtcache.recipes import Recipe
+    from trtcache.weights.recipes import Recipe
 
 
 def recipe_of(node: fx.Node) -> Recipe | None:

@@ -20,8 +20,8 @@ from trtcache.lowering.program import LoweredProgram, finish
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from trtcache.lowering.autocast import Autocast
     from trtcache.lowering.pipeline import PassRun
+    from trtcache.lowering.rewrites.autocast import Autocast
 
 
 def lower(

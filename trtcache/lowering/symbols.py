@@ -10,7 +10,7 @@ from torch.utils._sympy.functions import Max, Min
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 
 _ANY_ORDER = (sympy.Add, sympy.Mul, sympy.Max, sympy.Min, Max, Min)

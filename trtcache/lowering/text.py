@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache import recipes
 from trtcache.lowering.guard_text import describe
-from trtcache.naming import NodeNames
+from trtcache.lowering.node_names import NodeNames
+from trtcache.weights import recipes
 
 if TYPE_CHECKING:
     from trtcache.lowering.program import LoweredProgram

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.keys.graph import why_unknown
+from trtcache.keys.graph_digest import why_unknown
 from trtcache.lowering.text import operator_name
-from trtcache.partition.division import LeftInTorch
 from trtcache.partition.nodes import FUNCTIONS, depends_on_values, is_check, is_item, is_number, is_step
+from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

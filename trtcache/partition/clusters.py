@@ -12,8 +12,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from trtcache.partition.division import Cluster
 from trtcache.partition.nodes import is_ordered, is_size, is_step
+from trtcache.partition.partitions import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -10,8 +10,8 @@ import torch
 
 from trtcache.lowering.text import operator_name
 from trtcache.partition.clusters import outputs
-from trtcache.partition.division import Cluster, EnginePart
 from trtcache.partition.nodes import is_step
+from trtcache.partition.partitions import Cluster, EnginePart
 from trtcache.partition.wires import Input, Made
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from trtcache.digests import CacheKey
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.division import Division, LeftInTorch
-    from trtcache.values import CacheKey
+    from trtcache.partition.partitions import Division, LeftInTorch
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
     from trtcache.partition.wires import Wire
-    from trtcache.values import Json
 
 
 class Sources:

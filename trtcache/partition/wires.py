@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from trtcache.checkpoints import LENGTH_BYTES, tensor_at
+from trtcache.frontends.checkpoint import LENGTH_BYTES, tensor_at
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
 from trtcache.lowering.interface import Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
-from trtcache.recipes import parse, sources
 from trtcache.runtime.constants import in_order, read_constants
-from trtcache.weights import EngineWeight, Slot
+from trtcache.weights.recipes import parse, sources
+from trtcache.weights.slots import EngineWeight, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
 
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.contents import Content
     from trtcache.store.entry import Entry
-    from trtcache.values import Json
 
 
 @dataclass(frozen=True, slots=True)

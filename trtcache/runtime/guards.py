@@ -14,7 +14,7 @@ from trtcache.lowering.expressions import evaluate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _INFIX = {
     "Add": "+",

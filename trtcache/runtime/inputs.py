@@ -16,13 +16,13 @@ from trtcache.lowering.expressions import evaluate
 from trtcache.lowering.guard_text import describe, guard_symbols, symbol_names
 from trtcache.runtime.aliasing import shared
 from trtcache.runtime.guards import compile_guards, failed_guard
-from trtcache.weights import aligned, contiguous, dtype_name
+from trtcache.weights.slots import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface, TensorInput
-    from trtcache.values import Json
 
 
 _INTS = 2**63  # what a size, an int64, holds

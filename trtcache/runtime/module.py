@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache import thread_counts
+from trtcache.config import threads as thread_counts
+from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError, RefitError, VerifyError
 from trtcache.lowering.guard_text import describe, symbol_names
-from trtcache.runtime.gate import Gate
-from trtcache.runtime.given import Given
+from trtcache.runtime.engine_swap import Gate
 from trtcache.runtime.inputs import InputCheck, bind_sizes, evaluate_size
 from trtcache.runtime.layouts import laid_out, lies_in
 from trtcache.runtime.operator import EngineCall, is_fake, is_traced, separate
-from trtcache.runtime.refitting import beside, refit
+from trtcache.runtime.refit import beside, refit
 from trtcache.runtime.report import RefitReport
 from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
-from trtcache.runtime.verification import Examples, compare, eager, tolerance_of
-from trtcache.thread_counts import Threads
-from trtcache.weights import Fitted, check, fit
+from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
+from trtcache.runtime.weight_source import Given
+from trtcache.weights.slots import Fitted, check, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
     from trtcache.lowering.interface import Interface
     from trtcache.runtime.executable import Executable
-    from trtcache.runtime.given import Weights
     from trtcache.runtime.on_guard import OnGuard
-    from trtcache.runtime.origin import Origin
-    from trtcache.runtime.refitting import Refitted
+    from trtcache.runtime.provenance import Origin
+    from trtcache.runtime.refit import Refitted
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
-    from trtcache.weights import Sources
+    from trtcache.runtime.weight_source import Weights
+    from trtcache.weights.slots import Sources
 
 
 class CompiledModule:

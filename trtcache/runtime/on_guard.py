@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from trtcache.errors import ExportError, GuardError, InputError, SettingsError, did_you_mean
-from trtcache.runtime.verification import eager
+from trtcache.runtime.verify import eager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.runtime.given import Weights
     from trtcache.runtime.module import CompiledModule
     from trtcache.runtime.report import Report
+    from trtcache.runtime.weight_source import Weights
 
 log = logging.getLogger(__name__)
 

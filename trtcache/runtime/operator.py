@@ -22,13 +22,13 @@ import torch
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.guard_text import describe
-from trtcache.weights import dtype_name
+from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
-    from trtcache.values import Json
 
 NAME = "trtcache::execute_engine"
 SCHEMA = (

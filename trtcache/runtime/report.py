@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.partition.division import in_words
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
+from trtcache.partition.partitions import in_words
 
 if TYPE_CHECKING:
-    from trtcache.partition.division import LeftInTorch
-    from trtcache.values import CacheKey
+    from trtcache.digests import CacheKey
+    from trtcache.partition.partitions import LeftInTorch
 
 _SHOWN = 6
 

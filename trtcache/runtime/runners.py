@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from trtcache import thread_counts
 from trtcache.backends.protocol import Parallel
+from trtcache.config import threads as thread_counts
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from trtcache.backends.protocol import Engine
-    from trtcache.thread_counts import InForce
+    from trtcache.config.threads import InForce
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.partition.division import EnginePart
 from trtcache.partition.nodes import keeps_its_turn
+from trtcache.partition.partitions import EnginePart
 from trtcache.partition.wires import Carrier, Constant, Input, Made, Size, Weight
 from trtcache.runtime.inputs import InputCheck, bind_sizes
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.division import Division
+    from trtcache.partition.partitions import Division
     from trtcache.partition.wires import Wire
 
 

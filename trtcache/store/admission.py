@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trtcache.config.signing_keys import SecretKey, ed25519
 from trtcache.errors import UntrustedEntryError
-from trtcache.signing import SecretKey, ed25519
 from trtcache.store.signatures import Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trtcache.store.artifact import Admit
-    from trtcache.trust import PublicKey, Trust
+    from trtcache.config.trust import PublicKey, Trust
+    from trtcache.store.format import Admit
 
 
 @dataclass(frozen=True, slots=True)

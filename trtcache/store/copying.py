@@ -12,8 +12,8 @@ from trtcache.store.reader import ArtifactFile
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
-    from trtcache.values import CacheKey
 
 
 def copy_up(key: CacheKey, source: DiskStore, target: DiskStore) -> Path:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from trtcache.store.event_totals import Summed
     from trtcache.store.events import Event
-    from trtcache.store.sums import Summed
 
 Counters: TypeAlias = "dict[tuple[str, str, str, str], Tally]"
 """(day in UTC, event, reason or "", kind or "") -> how often."""

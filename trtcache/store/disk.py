@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from trtcache.config.full_disk import room_for
+from trtcache.config.trust import Trust
 from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
@@ -24,30 +26,28 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
-from trtcache.full_disk import room_for
 from trtcache.store.admission import Admission
-from trtcache.store.artifact import Draft, check_document
+from trtcache.store.build_notes import NOTES, Notes, Who
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
-from trtcache.store.exclusion import objection
+from trtcache.store.file_lock import hold
 from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_permanent, sweep, sync_directory
-from trtcache.store.flight import NOTICE_EVERY_S, turn
 from trtcache.store.folders import Folders
+from trtcache.store.format import Draft, check_document
 from trtcache.store.listing import folders
-from trtcache.store.mutex import hold
-from trtcache.store.notes import NOTES, Notes, Who
+from trtcache.store.lock_probe import objection
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.reading import StoredEntries
 from trtcache.store.root import Opened, is_local, prepare, private_index_root
-from trtcache.trust import Trust
+from trtcache.store.single_flight import NOTICE_EVERY_S, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trtcache.store.artifact import Content
+    from trtcache.digests import CacheKey
     from trtcache.store.entry import Entry
-    from trtcache.store.flight import Told, Turn
-    from trtcache.values import CacheKey
+    from trtcache.store.format import Content
+    from trtcache.store.single_flight import Told, Turn
 
 _logger = logging.getLogger("trtcache.store")
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from trtcache.appearing import appearing
-from trtcache.store.artifact import DEFAULT_MEMBER, Content, Header
+from trtcache.config.atomic_write import appearing
+from trtcache.store.format import DEFAULT_MEMBER, Content, Header
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
+    from trtcache.digests import CacheKey
     from trtcache.store.reader import ArtifactFile, Buffer
-    from trtcache.values import CacheKey
 
 Outcome: TypeAlias = Literal["hit", "built"]
 

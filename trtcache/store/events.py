@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from trtcache.store.event_totals import Summed
     from trtcache.store.folders import Folders
-    from trtcache.store.sums import Summed
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
 _MAX_TEXT = 512
@@ -128,7 +128,7 @@ class EventLog:
 
     def _next(self, directory: Path) -> None:
         """Have the next event, of whichever process, go to another log, and keep sums of the oldest ones."""
-        from trtcache.store.sums import retire  # once in 40,000 events
+        from trtcache.store.event_totals import retire  # once in 40,000 events
 
         found = max(numbers(directory, self._host), default=0)
         self._number = found if self._number is None or found > self._number else found + 1
@@ -145,7 +145,7 @@ class EventLog:
         Raises:
             OSError: they cannot be read.
         """
-        from trtcache.store.sums import read_sums
+        from trtcache.store.event_totals import read_sums
 
         return read_sums(self.directory)
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trtcache.config.units import parse_duration, parse_size
 from trtcache.errors import SettingsError
-from trtcache.quantities import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
-from trtcache.store.mutex import hold
+from trtcache.store.file_lock import hold
 from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, IndexState, index_state, is_damage
 from trtcache.store.schema import CounterRow, EntryRow, EventLogRow
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trtcache.config import Config
-    from trtcache.values import CacheKey
+    from trtcache.config.environment import Config
+    from trtcache.digests import CacheKey
 
 _logger = logging.getLogger("trtcache.store")
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from blake3 import blake3
 
+from trtcache.digests import hash_bytes
 from trtcache.errors import CorruptBlobError
-from trtcache.store.artifact import MAX_RATIO, PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
 from trtcache.store.compression import decompress
 from trtcache.store.files import write_at
-from trtcache.values import hash_bytes
+from trtcache.store.format import MAX_RATIO, PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.store.artifact import Admit
+    from trtcache.store.format import Admit
 
 Buffer: TypeAlias = "bytes | memoryview"
 

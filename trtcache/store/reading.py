@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trtcache.errors import CorruptBlobError, UnknownKeyError
-from trtcache.store.artifact import check_document
+from trtcache.store.format import check_document
 from trtcache.store.listing import SUFFIX, Stored, resolve, scan
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.root import is_immutable, is_private
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.store.admission import Admission
-    from trtcache.store.artifact import Admit, Header
+    from trtcache.store.format import Admit, Header
     from trtcache.store.signatures import Verdict
 
 _HEX = re.compile(r"[0-9a-f]{1,64}")

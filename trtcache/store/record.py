@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trtcache.store.artifact import Header
+    from trtcache.store.format import Header
     from trtcache.store.listing import Stored
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trtcache.config.folders import cache_folder
+from trtcache.digests import hash_bytes
 from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
 from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
 from trtcache.store.marker import MARKER, STORE_FORMAT, format_of, read_marker, write_marker
 from trtcache.store.safety import check_safety, check_way
-from trtcache.user_folders import cache_folder
-from trtcache.values import hash_bytes
 
 TAG: Final = "CACHEDIR.TAG"
 

@@ -12,13 +12,13 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from trtcache.signing import SecretKey, is_signed
-from trtcache.values import hash_bytes
+from trtcache.config.signing_keys import SecretKey, is_signed
+from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trtcache.trust import PublicKey
+    from trtcache.config.trust import PublicKey
 
 LINE_BYTES: Final = 194
 

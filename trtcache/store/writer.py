@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from trtcache.errors import BuildError, HeaderSizeError
-from trtcache.store.artifact import (
+from trtcache.store.compression import compressed_size, compressor
+from trtcache.store.files import write_at
+from trtcache.store.format import (
     MAX_HEADER_BYTES,
     PRELUDE_BYTES,
     Codec,
@@ -26,14 +28,12 @@ from trtcache.store.artifact import (
     pays,
     reserved_bytes,
 )
-from trtcache.store.compression import compressed_size, compressor
-from trtcache.store.files import write_at
 from trtcache.store.signatures import LINE_BYTES, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.signing import SecretKey
+    from trtcache.config.signing_keys import SecretKey
 
 CHUNK_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10

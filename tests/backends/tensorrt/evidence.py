@@ -23,8 +23,8 @@ from tests.backends.tensorrt.zoo import FULL, SMALL, made
 from tests.keys.architectures import MODELS, called
 from tests.models import retrained
 from trtcache.backends.tensorrt.onnx import to_onnx
-from trtcache.values import hash_bytes
-from trtcache.weights import fit
+from trtcache.digests import hash_bytes
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.backends.tensorrt.network import Network, parse
 from trtcache.backends.tensorrt.onnx import OnnxModel, to_onnx
-from trtcache.weights import fit
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from tests.backends.tensorrt.bindings import DATA
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import ELSEWHERE, UNFIT
 from trtcache.backends.tensorrt.targets import capability_words
-from trtcache.tensorrt_settings import TILINGS, VERBOSITIES
+from trtcache.config.tensorrt_settings import TILINGS, VERBOSITIES
 
 NAMES = json.loads(DATA.read_text())
 

@@ -16,9 +16,9 @@ from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Errors, logger_of
 from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
+from trtcache.compiler.refit import refitted_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
-from trtcache.fingerprints import fingerprints
-from trtcache.refit import refitted_plan, write_plan
+from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
     from pathlib import Path

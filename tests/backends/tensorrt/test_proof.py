@@ -15,7 +15,7 @@ from tests.models import retrained
 from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.backends.tensorrt.proof import forget, prove, require_complete
 from trtcache.errors import BuildError
-from trtcache.weights import fit
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

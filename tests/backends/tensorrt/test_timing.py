@@ -11,8 +11,8 @@ import pytest
 from tests.backends.tensorrt.fake_timing import GPU, NEWER, TENSORRT, FakeConfig, built
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.timing import KIND, Timings, parts_of
+from trtcache.backends.tuning_cache import learned, learning
 from trtcache.cache import Cache
-from trtcache.learned import learned, learning
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
 

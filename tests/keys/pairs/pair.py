@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from trtcache.keys.exported import exported_digest
-from trtcache.request import exported_of, request_for
+from trtcache.compiler.request import exported_of, request_for
+from trtcache.digests import CacheKey
+from trtcache.keys.program_digest import exported_digest
 from trtcache.settings import Settings
-from trtcache.values import CacheKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,17 +16,17 @@ import sympy
 import torch
 
 from trtcache.backends.members import GRAPH, INTERFACE
+from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.guard_text import describe
-from trtcache.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
-    from trtcache.values import Json
 
 MEMBER = "assumptions.json"
 """The member of an artifact with the guards, and the shapes of inputs that their symbols are read from."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
-    from trtcache.weights import EngineWeight, Slot
+    from trtcache.weights.slots import EngineWeight, Slot
 
 # Either option alone leaves instructions of the build machine in the code (checked with objdump).
 _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from trtcache.tracing import ALONE
+from trtcache.lowering.tracing_lock import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.weights import Slot
+    from trtcache.weights.slots import Slot
 
 _BUILDER = 2
 """What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""

@@ -14,9 +14,9 @@ from trtcache.backends.tensorrt.preflight import recorded
 from trtcache.backends.tensorrt.profiles import ranges_of
 from trtcache.backends.tensorrt.program import input_name
 from trtcache.backends.tensorrt.proof import forget, prove, require_complete
-from trtcache.fingerprints import fingerprints
 from trtcache.progress import watcher
-from trtcache.weights import fit
+from trtcache.weights.fingerprints import fingerprints
+from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.backends.tensorrt.profiles import Range
     from trtcache.backends.tensorrt.proof import Proof
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.values import Json
 
 
 def build_plan(

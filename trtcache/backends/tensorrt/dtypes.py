@@ -13,7 +13,7 @@ import torch
 from trtcache.backends.tensorrt.border import dtypes_of
 from trtcache.backends.tensorrt.onnx import place_of
 from trtcache.errors import BuildError, UnsupportedOperatorError
-from trtcache.weights import dtype_name
+from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

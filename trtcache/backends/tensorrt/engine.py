@@ -11,8 +11,8 @@ from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, othe
 from trtcache.backends.tensorrt.refit import refit_engine
 from trtcache.backends.tensorrt.runtime_cache import RuntimeCache
 from trtcache.backends.tensorrt.targets import gpu_here
+from trtcache.backends.tuning_cache import learned
 from trtcache.errors import NoDeviceError, RefitError
-from trtcache.learned import learned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.learned import Learned
+    from trtcache.backends.tuning_cache import Learned
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.version import is_installed
 from trtcache.errors import BackendUnavailableError, SettingsError
-from trtcache.version import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

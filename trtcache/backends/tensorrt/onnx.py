@@ -59,7 +59,7 @@ def to_onnx(program: LoweredProgram, weights: Mapping[str, torch.Tensor], kind: 
 
     Args:
         program: the program.
-        weights: its engine weights by name, as ``trtcache.weights.fit`` makes them.
+        weights: its engine weights by name, as ``trtcache.weights.slots.fit`` makes them.
         kind: the kind of engine that it is for.
 
     Raises:

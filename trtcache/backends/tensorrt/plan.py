@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.log import Errors
     from trtcache.backends.tensorrt.network import Network
     from trtcache.backends.tensorrt.profiles import Range
+    from trtcache.config.tensorrt_settings import TensorRTSettings
     from trtcache.progress import Watcher
     from trtcache.target import Target
-    from trtcache.tensorrt_settings import TensorRTSettings
 
 _OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
 

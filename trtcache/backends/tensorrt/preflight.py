@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.config.tensorrt_settings import TensorRTSettings
+    from trtcache.digests import Json
     from trtcache.target import Gpu, Target
-    from trtcache.tensorrt_settings import TensorRTSettings
-    from trtcache.values import Json
 
 MEMBER = "plan.json"
 

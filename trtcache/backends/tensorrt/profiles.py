@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trtcache.backends.tensorrt.network import Network
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
-    from trtcache.values import Json
 
 Shape = tuple[int, ...]
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.network import Network
+    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
-    from trtcache.values import Json
-    from trtcache.weights import EngineWeight
+    from trtcache.weights.slots import EngineWeight
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
 

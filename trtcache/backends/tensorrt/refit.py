@@ -14,7 +14,7 @@ import torch
 
 from trtcache.backends.tensorrt.log import logger_of
 from trtcache.errors import IncompatibleEngineError, RefitError
-from trtcache.fingerprints import fingerprints
+from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.learned import Learned
+    from trtcache.backends.tuning_cache import Learned
     from trtcache.target import Gpu
 
 KIND = "runtime_cache"

@@ -11,13 +11,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from trtcache.learned import learned
+from trtcache.backends.tuning_cache import learned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.learned import Learned
+    from trtcache.backends.tuning_cache import Learned
     from trtcache.target import Gpu
 
 KIND = "timing_cache"

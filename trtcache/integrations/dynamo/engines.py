@@ -12,7 +12,7 @@ import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
-from trtcache.compiling import begin
+from trtcache.compiler.compile import begin
 from trtcache.errors import ExportError, InputError
 from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.cache import Cache
-    from trtcache.compiling import Compilation
+    from trtcache.compiler.compile import Compilation
     from trtcache.integrations.dynamo.arguments import Arguments
     from trtcache.integrations.dynamo.options import Options
     from trtcache.integrations.dynamo.reports import GraphReport

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.cache import Cache
+from trtcache.config.named_fields import field_names, refuse_unknown
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache.named_fields import field_names, refuse_unknown
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import sympy
 
+    from trtcache.digests import Json
     from trtcache.integrations.dynamo.arguments import Arguments
-    from trtcache.values import Json
 
 
 @dataclass(frozen=True, slots=True)

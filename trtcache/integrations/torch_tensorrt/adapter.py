@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
-from trtcache.fingerprints import Fingerprints
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
 from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.integrations.torch_tensorrt.library import Library
     from trtcache.integrations.torch_tensorrt.tally import Tally
-    from trtcache.store.artifact import Content
     from trtcache.store.entry import Entry
+    from trtcache.store.format import Content
 
 _logger = logging.getLogger(__name__)
 

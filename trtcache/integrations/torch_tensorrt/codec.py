@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _DTYPE = re.compile(r"[a-z]\w{0,31}")
 

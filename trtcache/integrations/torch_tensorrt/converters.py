@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
-from trtcache.keys.graph import is_foreign
-from trtcache.values import Digest
+from trtcache.keys.graph_digest import is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import fx
 
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _PACKAGE = "torch_tensorrt"
 _PLUGINS = f"{_PACKAGE}.dynamo.conversion.plugins"

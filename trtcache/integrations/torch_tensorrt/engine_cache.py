@@ -17,11 +17,11 @@ from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 
 from trtcache.cache import Cache
 from trtcache.errors import CanonicalizationError, CorruptBlobError
-from trtcache.fingerprints import Fingerprints
 from trtcache.integrations.torch_tensorrt.exchange import Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.library import Library
 from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
 from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     import os

@@ -24,7 +24,7 @@ from trtcache.lowering.symbols import Symbols
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.fingerprints import Fingerprints
+    from trtcache.weights.fingerprints import Fingerprints
 
 _FOLDED = "_frozen_param"
 """How torch_tensorrt names what it computes from constants."""

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtcache.digests import CacheKey
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.converters import converters_document, converters_of, declared_operators
 from trtcache.integrations.torch_tensorrt.partition import describe
 from trtcache.integrations.torch_tensorrt.target import target_document
 from trtcache.integrations.torch_tensorrt.toolchain import toolchain_document
-from trtcache.keys.graph import graph_document, graph_records
-from trtcache.values import CacheKey
+from trtcache.keys.graph_digest import graph_document, graph_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import fx
 
-    from trtcache.fingerprints import Fingerprints
+    from trtcache.digests import Json
     from trtcache.integrations.torch_tensorrt.library import Library
-    from trtcache.values import Json
+    from trtcache.weights.fingerprints import Fingerprints
 
 KIND = "torch_tensorrt"
 

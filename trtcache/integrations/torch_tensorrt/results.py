@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from trtcache.digests import json_bytes
 from trtcache.errors import CorruptBlobError
 from trtcache.integrations.torch_tensorrt.codec import read, written
 from trtcache.integrations.torch_tensorrt.contracts import ENGINE
-from trtcache.keys.stored import GRAPH_MEMBER
-from trtcache.values import json_bytes
+from trtcache.keys.stored_graph import GRAPH_MEMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.store.artifact import Content
+    from trtcache.digests import Json
     from trtcache.store.entry import Entry
-    from trtcache.values import Json
+    from trtcache.store.format import Content
 
 ENGINE_MEMBER, RESULT_MEMBER = "engine", "result.json"
 

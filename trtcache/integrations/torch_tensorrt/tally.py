@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.quantities import format_duration
+from trtcache.config.units import format_duration
 
 if TYPE_CHECKING:
     from trtcache.store.entry import Entry

@@ -9,7 +9,7 @@ import torch
 from trtcache.target import host_platform
 
 if TYPE_CHECKING:
-    from trtcache.values import Json
+    from trtcache.digests import Json
 
 _WINDOWS = "win32-amd64"
 _MEMORY_STEP = 4 << 30  # what drivers leave of 80 GB differs by a few hundred MB between machines

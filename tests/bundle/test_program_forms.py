@@ -1,0 +1,156 @@
+"""Programs of every form are written to a file, loaded, and opened by torch."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+import trtcache
+from tests.bundle.programs import forms, same
+from trtcache.errors import IncompatibleEngineError, ProgramFileError, RefitError
+
+FORMS = sorted(forms())
+MUTATIONS = {
+    "buffer changed": {"norm.running_mean", "norm.running_var"},
+    "buffer changed in parts": {"norm.running_mean", "norm.running_var"},
+    "no state_dict has it": {"kept"},
+    "no state_dict has it, in parts": {"kept"},
+    "input changed": {"x", "more_k"},
+    "input changed in parts": {"x", "more_k"},
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_loaded_program_answers_as_the_module_that_was_written(
+    name: str, interpreter: str, tmp_path: Path, engines: Path
+) -> None:
+    """Answers, changed inputs and changed state are the same bit for bit, call after call."""
+    form = forms()[name]
+    shapes = {"dynamic_shapes": form.shapes} if form.shapes else {}
+    module = trtcache.compile(
+        form.model(), form.args, dict(form.kwargs), backend=interpreter, settings=form.settings, cache=engines, **shapes
+    )
+    assert len(module.report.partitions) == form.engines
+    path = tmp_path / "program.pt2"
+    trtcache.export(module, path)
+    loaded = trtcache.load(path, trust="local-file")
+    for args in form.others or (form.args, form.args):
+        mine, theirs = copy.deepcopy((args, dict(form.kwargs))), copy.deepcopy((args, dict(form.kwargs)))
+        expected, found = module(*mine[0], **mine[1]), loaded(*theirs[0], **theirs[1])
+        assert same((expected, mine), (found, theirs))
+    _check_torchs(path, name, form.engines)
+
+
+def _check_torchs(path: Path, name: str, engines: int) -> None:
+    """Open a file by torch, and see that it has the engines and mutations."""
+    program = torch.export.load(path)
+    operator = torch.ops.trtcache.execute_engine.default
+    assert sum(node.target is operator for node in program.graph.nodes) == engines
+    changed = {spec.target for spec in program.graph_signature.output_specs if "MUTATION" in str(spec.kind)}
+    assert changed == MUTATIONS.get(name, set())
+
+
+def test_names_and_values_of_weights_are_the_models(interpreter: str, tmp_path: Path) -> None:
+    """What torch opens has the model's own weights under their names, tied ones once in memory."""
+    model = forms()["shared weight"].model()
+    module = trtcache.compile(model, (torch.tensor([1]),), backend=interpreter)
+    trtcache.export(module, tmp_path / "tied.pt2")
+    program = torch.export.load(tmp_path / "tied.pt2")
+    state = dict(program.state_dict)
+    assert state.keys() == {"embed.weight", "out.weight"}
+    assert torch.equal(state["out.weight"], model.embed.weight)  # type: ignore[union-attr]
+    assert state["out.weight"].untyped_storage().data_ptr() == state["embed.weight"].untyped_storage().data_ptr()
+    assert isinstance(state["out.weight"], torch.nn.Parameter)
+
+
+def test_a_file_says_nothing_of_the_machine_that_wrote_it(interpreter: str, tmp_path: Path) -> None:
+    """No folder of this machine and no name of it is in the file."""
+    form = forms()["recipes in torch"]
+    module = trtcache.compile(form.model(), form.args, backend=interpreter, settings=form.settings)
+    trtcache.export(module, tmp_path / "program.pt2")
+    content = (tmp_path / "program.pt2").read_bytes()
+    assert str(Path(trtcache.__file__).parent).encode() not in content
+    assert b'"host"' not in content
+
+
+def test_ranges_of_sizes_are_kept(interpreter: str, tmp_path: Path) -> None:
+    """Sizes vary as far as they did when the program was compiled."""
+    form = forms()["dynamic in parts"]
+    module = trtcache.compile(
+        form.model(), form.args, dynamic_shapes=form.shapes, backend=interpreter, settings=form.settings
+    )
+    trtcache.export(module, tmp_path / "program.pt2")
+    found = torch.export.load(tmp_path / "program.pt2").range_constraints.values()
+    assert sorted((int(one.lower), int(one.upper)) for one in found) == [(1, 8), (2, 64)]
+
+
+def test_a_loaded_program_is_refitted_with_a_state_dict(interpreter: str, tmp_path: Path) -> None:
+    """It takes other weights as the compiled module does, and can be written again with them."""
+    form = forms()["recipes in torch"]
+    module = trtcache.compile(form.model(), form.args, backend=interpreter, settings=form.settings)
+    trtcache.export(module, tmp_path / "program.pt2")
+    loaded = trtcache.load(tmp_path / "program.pt2", trust="local-file")
+    torch.manual_seed(7)
+    other = form.model()
+    loaded.refit(other)
+    module.refit(other)
+    assert same(loaded(*form.args), module(*form.args))
+    trtcache.export(loaded, tmp_path / "again.pt2")
+    assert same(trtcache.load(tmp_path / "again.pt2", trust="local-file")(*form.args), module(*form.args))
+
+
+def test_a_loaded_program_with_constants_is_written_again(interpreter: str, tmp_path: Path) -> None:
+    """Weights may have any name, and constants of an engine travel as often as it is written."""
+    model = torch.nn.Module()
+    for name in ("engine", "constants", "tensor", "_outgoing"):
+        model.add_module(name, torch.nn.Linear(4, 4))
+    model.register_buffer("module", torch.randn(4), persistent=False)
+    model.forward = lambda x: (model.engine(x) + model.module).max(1)
+    module = trtcache.compile(model, (torch.randn(3, 4),), backend=interpreter)
+    for written in ("first", "second"):
+        trtcache.export(module, tmp_path / written)
+        module = trtcache.load(tmp_path / written, trust="local-file")
+        found, expected = module(torch.ones(3, 4)), model(torch.ones(3, 4))
+        assert torch.equal(found.values, expected.values)
+        assert torch.equal(found.indices, expected.indices)
+
+
+def test_weights_that_are_gone_cannot_be_written(interpreter: str, tmp_path: Path) -> None:
+    """A weight that an engine's was made from is not kept by the module: the message says what to do."""
+    form = forms()["recipes"]
+    module = trtcache.compile(form.model(), form.args, backend=interpreter)
+    gc.collect()
+    with pytest.raises(RefitError, match="refit the module with it first"):
+        trtcache.export(module, tmp_path / "program.pt2")
+    assert list(tmp_path.iterdir()) == []
+    kept = form.model()
+    module.refit(kept)
+    trtcache.export(module, tmp_path / "program.pt2")
+
+
+def test_torchs_program_runs_no_engine(interpreter: str, tmp_path: Path) -> None:
+    """torch.export.load verifies nothing, so the engines in what it opened do not run."""
+    module = trtcache.compile(torch.nn.Linear(4, 4), (torch.randn(3, 4),), backend=interpreter)
+    trtcache.export(module, tmp_path / "program.pt2")
+    program = torch.export.load(tmp_path / "program.pt2")
+    with pytest.raises(IncompatibleEngineError, match=r"trtcache\.load does"):
+        program.module()(torch.randn(3, 4))
+
+
+def test_what_torch_cannot_write_is_refused(interpreter: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A program without outputs is none to torch: nothing is written, and the message has torch's words."""
+    caplog.set_level(logging.CRITICAL)
+    model = trtcache.compile(_Nothing(), (torch.randn(2),), backend=interpreter)
+    with pytest.raises(ProgramFileError, match=r"torch\.export\.save cannot write"):
+        trtcache.export(model, tmp_path / "program.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Nothing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[()]:
+        return ()

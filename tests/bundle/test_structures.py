@@ -1,0 +1,223 @@
+"""How arguments and outputs are nested, signatures, and what torch computes, as JSON and back."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+from transformers.modeling_outputs import BaseModelOutput
+
+from trtcache.bundle import pytree as structure
+from trtcache.bundle import signature
+from trtcache.bundle import torch_program as torch_graph
+from trtcache.bundle.pytree import Output
+
+X = torch.ones(2)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Within:
+    class Pair(NamedTuple):
+        """One within another class."""
+
+        one: Any
+        other: Any
+
+
+class Typed:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+pytree.register_pytree_node(
+    Typed,
+    lambda typed: ([typed.value], Typed),
+    lambda values, kind: kind(*values),  # type: ignore[operator]
+    serialized_type_name="tests.Typed",
+    to_dumpable_context=lambda kind: kind.__name__,
+    from_dumpable_context=lambda _: Typed,
+)
+
+
+@dataclass
+class Boxes:
+    corners: Any
+    score: Any
+    label: Any = None
+
+
+torch.export.register_dataclass(Boxes)
+
+STRUCTURES = {
+    "leaf": X,
+    "plain": (X, [X, {"a": X, 3: (X, None)}]),
+    "ordered": OrderedDict(b=X, a=X),
+    "default": defaultdict(list, a=[X]),
+    "default of nothing": defaultdict(None, a=X),
+    "named within": Within.Pair(X, X),
+    "class with a type": Typed(X),
+    "torch's own": torch.return_types.max((X, X)),
+    "deque": deque([X, X], maxlen=3),
+    "named": Pair(X, Pair(X, X)),
+    "model output": BaseModelOutput(last_hidden_state=X, hidden_states=(X, X)),
+    "dataclass": Boxes(X, [X, X]),
+    "nothing": ((), {}),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_structure_comes_back(name: str) -> None:
+    """Here, where every class is known, it is the same structure."""
+    spec = pytree.tree_structure(STRUCTURES[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert structure.read(json.loads(json.dumps(structure.write(spec)))) == spec
+        structure.without_classes(spec)
+
+
+def test_what_cannot_be_named_is_refused_when_it_is_written() -> None:
+    """A mapping whose missing values a function makes would be a file that nothing loads."""
+    with pytest.raises(ValueError, match="which a file cannot name"):
+        structure.write(pytree.tree_structure(defaultdict(lambda: X, a=X)))
+
+
+def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:
+    """Parts are had by attribute, by name and by place; attributes that the model left out are None."""
+    written: Any = structure.write(pytree.tree_structure(STRUCTURES["model output"]))
+    written["name"] = "far.away.Output"
+    spec = structure.read(written)
+    output = pytree.tree_unflatten([1, 2, 3], spec)
+    assert isinstance(output, Output)
+    assert (output.last_hidden_state, output["hidden_states"], output[0], output[1:]) == (1, (2, 3), 1, ((2, 3),))
+    assert output.attentions is None
+    with pytest.raises(AttributeError, match="it has last_hidden_state, hidden_states"):
+        output.other  # noqa: B018
+    assert pytree.tree_structure(output) == spec
+    assert structure.read(structure.write(spec)) == spec
+
+
+def test_a_namedtuple_that_is_not_here_is_one_of_its_fields() -> None:
+    """It has the same fields in the same order."""
+    written: Any = structure.write(pytree.tree_structure(Pair(X, X)))
+    written["name"] = "far.away.Pair"
+    made = pytree.tree_unflatten([1, 2], structure.read(written))
+    assert (made.first, made.second, type(made).__name__) == (1, 2, "Pair")
+
+
+def test_a_key_that_json_has_not_is_refused() -> None:
+    """A mapping by tuples cannot be written."""
+    with pytest.raises(ValueError, match=r"has the key \(1, 2\)"):
+        structure.write(pytree.tree_structure({(1, 2): X}))
+
+
+BROKEN_STRUCTURES = {
+    "number": 3,
+    "kind": {"kind": "module", "parts": []},
+    "names": {"kind": "dict", "keys": ["a"], "parts": []},
+    "twice": {"kind": "dict", "keys": ["a", "a"], "parts": [None, None]},
+    "code": {"kind": "named", "name": "x.y", "keys": ["a", "import os"], "parts": [None]},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_STRUCTURES)
+def test_what_is_no_structure_is_refused(name: str) -> None:
+    """Other kinds and names that do not fit are errors."""
+    with pytest.raises(ValueError, match=r"structure|mapping"):
+        structure.read(BROKEN_STRUCTURES[name])
+
+
+def test_a_structure_is_nested_so_deep_and_no_deeper() -> None:
+    """A file cannot make a reader go down for ever."""
+    written: Any = None
+    for _ in range(100):
+        written = {"kind": "list", "parts": [written]}
+    with pytest.raises(ValueError, match="no structure"):
+        structure.read(written)
+
+
+def test_a_signature_comes_back() -> None:
+    """Names, kinds and plain defaults; another default is one that nothing else is."""
+
+    def forward(x: Any, /, y: Any, z: Any = 2.5, *more: Any, flag: bool = True, kind: Any = X, **rest: Any) -> None: ...
+
+    written = json.loads(json.dumps(signature.write(inspect.signature(forward))))
+    found = signature.read(written)
+    assert found is not None
+    assert str(found) == "(x, /, y, z=2.5, *more, flag=True, kind=the model's own default, **rest)"
+    assert signature.read(signature.write(None)) is None
+
+
+def _graph(build: Any) -> fx.GraphModule:
+    graph = fx.Graph()
+    inputs = [graph.placeholder(name) for name in "ab"]
+    graph.output(tuple(build(graph, *inputs)))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+aten = torch.ops.aten
+
+
+def _every_argument(graph: fx.Graph, a: fx.Node, b: fx.Node) -> list[fx.Node]:
+    total = graph.call_function(aten.add.Tensor, (a, b), {"alpha": 2})
+    filled = graph.call_function(
+        aten.full.default, ([2], float("inf")), {"dtype": torch.float64, "device": torch.device("cpu")}
+    )
+    laid = graph.call_function(aten.clone.default, (total,), {"memory_format": torch.contiguous_format})
+    values = graph.call_function(aten.max.dim, (laid, 0))
+    first = graph.call_function(torch.sym_max, (1, 2))
+    item = graph.call_function(__import__("operator").getitem, (values, 0))
+    return [graph.call_function(aten.mul.Scalar, (item, -0.0)), filled, first]
+
+
+def test_what_torch_computes_comes_back() -> None:
+    """Operators, numbers (infinite ones and negative zero too), dtypes, devices and layouts."""
+    call = _graph(_every_argument)
+    again = torch_graph.read(json.loads(json.dumps(torch_graph.write(call))))
+    given = torch.tensor([1.0, 5.0]), torch.tensor([2.0, 3.0])
+    for one, other in zip(call(*given), again(*given), strict=True):
+        assert str(one) == str(other)
+
+
+OPERATORS = {
+    "function": "os.system",
+    "library": "torch.ops.load_library",
+    "loader": "load_library.x.y",
+    "number": 7,
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_only_operators_are_called(name: str) -> None:
+    """Nothing else can be named; what has the form of an operator has to be one."""
+    written = {"takes": 0, "nodes": [[OPERATORS[name], ["x"], {}]], "gives": []}
+    with pytest.raises((ValueError, torch_graph.MissingOperator), match=r"is no operator|is not here"):
+        torch_graph.read(written)
+
+
+ARGUMENTS: dict[str, Any] = {
+    "later": {"$node": 5},
+    "negative": {"$node": -1},
+    "module": {"$torch": "torch.load"},
+    "path": {"$torch": "torch.os.path"},
+    "kind": {"$code": "x"},
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_only_values_are_arguments(name: str) -> None:
+    """A node that is not made yet, and a name in torch that is no dtype, are refused."""
+    written = {"takes": 1, "nodes": [["aten.relu.default", [ARGUMENTS[name]], {}]], "gives": []}
+    with pytest.raises(ValueError, match=r"not made yet|of the kind"):
+        torch_graph.read(written)

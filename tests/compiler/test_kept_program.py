@@ -1,0 +1,105 @@
+"""Programs that are kept beside their engines, and what is built from them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import trtcache
+from tests.backends.interpreter import Interpreter
+from tests.models import Affine, Shared, Tied
+from trtcache import Cache
+from trtcache.compiler import build as building
+from trtcache.compiler import kept_program as kept
+from trtcache.errors import SettingsError
+from trtcache.store.catalog import load_records
+from trtcache.store.disk import DiskStore
+from trtcache_cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = torch.ones(2, 4)
+
+
+def programs(root: Path) -> list[str]:
+    """Return the digests of the kept programs in a store."""
+    return [record.digest for record in load_records(DiskStore.open(root)) if record.kind == kept.KIND]
+
+
+def command(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, Any]:
+    """Run a command with --json; return its exit code and what it printed."""
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, args), "--json"])
+    return int(left.value.code or 0), json.loads(capsys.readouterr().out)
+
+
+def test_a_kept_program_is_built_for_another_toolchain(
+    tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After an upgrade ``rebuild`` builds once, the model then hits, and the program is kept with the new engine."""
+    root = tmp_path / "cache"
+    trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True)
+    (first,) = programs(root)
+    monkeypatch.setattr(Interpreter, "toolchain", lambda *_: {"interpreter": "2"})
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["built"])
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    module = trtcache.compile(Affine(3.0), (X,), backend=interpreter, cache=root)
+    assert module.report.partitions[0].outcome == "hit"
+    assert torch.equal(module(X)[0], Affine(3.0)(X)[0])
+    (second,) = programs(root)
+    assert first != second
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
+
+
+def test_what_is_kept_has_no_weights_and_no_inputs() -> None:
+    """Every weight is zero, shared as it was; constants and the graph are what they were, and so is the program."""
+    for model, x in ((Tied(), torch.tensor([1, 2])), (Shared(), X), (Affine(), X)):
+        program = torch.export.export(model, (x,), strict=False)
+        blank = kept.without_weights(program)
+        assert not any(tensor.any() for tensor in blank.state_dict.values())
+        assert any(tensor.any() for tensor in program.state_dict.values())
+        assert blank.example_inputs is None
+        assert trtcache.key(blank).digest == trtcache.key(program).digest
+
+
+def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
+    """A hit keeps it if it is not there, and a second one leaves it alone."""
+    root = tmp_path / "cache"
+    trtcache.compile(Affine(), (X,), backend=interpreter, cache=root)
+    assert programs(root) == []
+    for _ in range(2):
+        trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True)
+        (digest,) = programs(root)
+    entry = Cache(root).peek(DiskStore.open(root).header(digest).key)
+    assert entry is not None
+    assert kept.Asked.read(bytes(entry.read("asked.json"))) == kept.Asked(interpreter, {}, None)
+
+
+def test_a_program_that_fails_stops_no_other(
+    tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two programs one asks for a setting that is gone: the other is built, and the exit code is 1."""
+    root, write = tmp_path / "cache", kept.Asked.write
+    trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True, name="good")
+    old = kept.Asked(interpreter, {"gone": 1}, None)
+    monkeypatch.setattr(kept.Asked, "write", lambda _: write(old))
+    trtcache.compile(Shared(), (X,), backend=interpreter, cache=root, keep_program=True, name="bad")
+    code, found = command(capsys, "rebuild", "--cache-dir", root)
+    assert code == 1
+    assert {one["name"]: one["outcome"] for one in found["programs"]} == {"good": "hit", "bad": "failed"}
+    assert "settings['gone']: unknown" in next(one["why"] for one in found["programs"] if one["name"] == "bad")
+    code, found = command(capsys, "rebuild", "--dry-run", "--filter", "name=good", "--cache-dir", root)
+    assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["kept"])
+
+
+def test_an_onnx_file_is_its_own_program(tmp_path: Path) -> None:
+    """There is nothing to keep: the file is the program."""
+    (tmp_path / "model.onnx").write_bytes(b"")
+    with pytest.raises(SettingsError, match="an ONNX file is the program"):
+        building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)

@@ -1,0 +1,212 @@
+"""The environment's switches."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from trtcache.config.contention import Busy
+from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
+from trtcache.config.file import write_setting
+from trtcache.config.trust import PublicKey, Trust
+from trtcache.errors import SettingsError
+
+KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"
+
+
+def test_an_empty_environment_has_defaults() -> None:
+    """Without variables the cache is the user's own, with a limit, and may do everything."""
+    assert Config.from_environ({}) == Config(default_root(), DEFAULT_MAX_SIZE_BYTES)
+
+
+def test_the_default_root_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default directory is trtcache in $XDG_CACHE_HOME."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert default_root() == Path("/somewhere/trtcache")
+
+
+def test_every_variable_is_read(tmp_path: Path) -> None:
+    """Each documented variable changes its field."""
+    (tmp_path / "own.toml").write_text("disable = false")
+    environ = dict.fromkeys(VARIABLES, "1") | {
+        "TRTCACHE_DIR": "",
+        "TRTCACHE_PATH": "/c:/l:/m",
+        "TRTCACHE_MAX_SIZE": "5GB",
+        "TRTCACHE_ON_BUSY": "eager",
+        "TRTCACHE_SIGNATURES": "require",
+        "TRTCACHE_TRUSTED_KEYS": KEYS,
+        "TRTCACHE_SIGNING_KEY": "/k",
+        "TRTCACHE_CONFIG": str(tmp_path / "own.toml"),
+        "TRTCACHE_DIRECT": "verify",
+    }
+    config = Config.from_environ(environ)
+    switches = {"disable": True, "readonly": True, "recache": True, "forbid_build": True}
+    trust = Trust(True, (PublicKey("a", b"\xaa" * 32), PublicKey("b", b"\xbb" * 32, date(2027, 1, 31))), Path("/k"))
+    assert config == Config(
+        Path("/c"),
+        5 * 10**9,
+        1,
+        **switches,
+        log="1",
+        trust=trust,
+        busy=Busy("eager", 1.0),
+        lower=(Path("/l"), Path("/m")),
+        copy_up=True,
+        direct="verify",
+        direct_sample=1,
+    )
+
+
+def test_a_path_stands_for_the_directory(tmp_path: Path) -> None:
+    """An empty first one is the default; two variables that say the same thing are an error, a file's word is not."""
+    assert Config.from_environ({"TRTCACHE_DIR": "/c"}).lower == ()
+    config = Config.from_environ({"TRTCACHE_PATH": ":/l:"})
+    assert (config.root, config.lower) == (default_root(), (Path("/l"),))
+    with pytest.raises(SettingsError, match="TRTCACHE_DIR is set too"):
+        Config.from_environ({"TRTCACHE_PATH": "/a", "TRTCACHE_DIR": "/b"})
+    (tmp_path / "own.toml").write_text('path = "/f:/g"')
+    own = {"TRTCACHE_CONFIG": str(tmp_path / "own.toml")}
+    assert Config.from_environ(own).lower == (Path("/g"),)
+    assert (Config.from_environ({**own, "TRTCACHE_DIR": "/b"}).root, Config.from_environ(own).root) == (
+        Path("/b"),
+        Path("/f"),
+    )
+
+
+def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
+    """Each setting may be in the file; what the environment says comes first."""
+    file = tmp_path / "trtcache" / "trtcache.toml"
+    file.parent.mkdir()
+    file.write_text(f'max-size = "3GB"\nreadonly = true\nsignatures = "require"\ntrusted-keys = {KEYS.split()}\n')
+    config = Config.from_environ({"TRTCACHE_CONFIG": str(file), "TRTCACHE_SIGNATURES": "off"})
+    assert (config.max_size_bytes, config.readonly, config.trust.required) == (3 * 10**9, True, False)
+    assert [key.name for key in config.trust.keys] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("max_size = 3", "max_size: unknown; did you mean 'max-size'"),
+        ("= nonsense", "it is no TOML"),
+        ("dir = [1]", "neither text, a number"),
+        ('signatures = "perhaps"', "TRTCACHE_SIGNATURES: 'perhaps' is neither require nor off"),
+        ('trusted-keys = ["a:12"]', "'a:12' is no public key"),
+        (f'trusted-keys = ["../a:{"0" * 64}"]', "'../a' is no name of a key"),
+        (f'trusted-keys = ["a:{"0" * 64}:soon"]', "'soon' is no date"),
+        (f'trusted-keys = ["trtcache-secret:a:{"0" * 64}"]', "this is a secret key"),
+    ],
+)
+def test_a_file_that_says_the_impossible_is_named(tmp_path: Path, text: str, why: str) -> None:
+    """A typo is an error that names the setting, and never shows a secret key."""
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(why)) as told:
+        Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
+    assert "0" * 64 not in str(told.value) or "../a" in why
+
+
+def test_a_file_that_others_write_says_nothing(tmp_path: Path) -> None:
+    """It says whom to trust: a file of others is an error, and so is one that was named and is not there."""
+    (tmp_path / "own.toml").write_text("")
+    (tmp_path / "own.toml").chmod(0o664)
+    with pytest.raises(SettingsError, match="run: chmod go-w"):
+        Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
+    for name, why in (("absent", "there is no file"), (".", "is not a file")):
+        with pytest.raises(SettingsError, match=why):
+            Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / name)})
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# mine\nmax-size = '3GB'  # three\n\n[later]\n",
+        "# mine\nsigning-key = 'k'\ntrusted-keys = [\n  'x', # old\n] # end\nmax-size = 1\n",
+    ],
+)
+def test_one_setting_is_changed_and_the_rest_kept(tmp_path: Path, before: str) -> None:
+    """Comments and the other settings are as they were."""
+    file = tmp_path / "made" / "trtcache.toml"
+    if before:
+        file.parent.mkdir()
+        file.write_text(before)
+    write_setting(file, "trusted-keys", ["a", "b"])
+    text = file.read_text()
+    assert tomllib.loads(text) == {**tomllib.loads(before), "trusted-keys": ["a", "b"]}
+    assert [line for line in before.splitlines() if "mine" in line] == [
+        line for line in text.splitlines() if "#" in line
+    ][:1]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_setting_written_in_a_way_of_its_own_is_left(tmp_path: Path) -> None:
+    """What cannot be changed safely is left for its writer."""
+    file = tmp_path / "trtcache.toml"
+    file.write_text('"trusted-keys" = ["x"]')
+    with pytest.raises(SettingsError, match="set it by hand"):
+        write_setting(file, "trusted-keys", ["a"])
+    assert file.read_text() == '"trusted-keys" = ["x"]'
+
+
+def test_a_limit_of_zero_is_no_limit() -> None:
+    """TRTCACHE_MAX_SIZE=0 lets the cache grow."""
+    assert Config.from_environ({"TRTCACHE_MAX_SIZE": "0"}).max_size_bytes is None
+    assert Config.from_environ({"TRTCACHE_MAX_SIZE": ""}).max_size_bytes == DEFAULT_MAX_SIZE_BYTES
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("Yes", True), ("on", True), ("0", False), ("", False)])
+def test_switches(text: str, value: bool) -> None:
+    """A switch is on or off in the usual words."""
+    assert Config.from_environ({"TRTCACHE_DISABLE": text}).disable is value
+
+
+@pytest.mark.parametrize("name", ["TRTCACHE_DISABLE", "TRTCACHE_READONLY", "TRTCACHE_MAX_SIZE"])
+def test_an_impossible_value_names_its_variable(name: str) -> None:
+    """A typo is an error that names the variable, not a silent default."""
+    with pytest.raises(SettingsError, match=f"{name}: 'perhaps' is"):
+        Config.from_environ({name: "perhaps"})
+
+
+def test_a_relative_root_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A later change of the working directory does not move the cache; ~ is the home directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert Config.from_environ({"TRTCACHE_DIR": "c"}).root == tmp_path / "c"
+    assert Config.from_environ({"TRTCACHE_DIR": "~/c"}).root == Path("/home/me/c")
+
+
+@pytest.mark.parametrize("home", [None, "", "here"])
+@pytest.mark.parametrize("old", [False, True], ids=["platformdirs", "an older one"])
+def test_without_a_home_nothing_of_the_working_directory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, old: bool
+) -> None:
+    """A user who is in no list of users has no folders there either: a ``~`` says to nobody whom to trust."""
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    if old:
+        monkeypatch.setattr("trtcache.config.folders.user_cache_path", lambda name, **_: Path("~/.cache") / name)
+        monkeypatch.setattr("trtcache.config.folders.user_config_path", lambda name, **_: Path("~/.config") / name)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("~", "here", "."):
+        settings = tmp_path / folder / ".config" / "trtcache" / "trtcache.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text('signatures = "off"')
+    config = Config.from_environ({})
+    assert (config.root, config.trust) == (Path("/.cache/trtcache"), Trust())
+    if home is None:
+        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is no path here"):
+            Config.from_environ({"TRTCACHE_DIR": "~/cache"})
+
+
+@pytest.mark.parametrize("variable", ["TRTCACHE_DIR", "TRTCACHE_PATH", "TRTCACHE_SIGNING_KEY"])
+@pytest.mark.parametrize("text", ["/a\0b", "/\ud800"], ids=["zero", "surrogate"])
+def test_what_no_path_can_have_is_a_settings_error(variable: str, text: str) -> None:
+    """A settings file can say what an environment cannot."""
+    with pytest.raises(SettingsError, match=rf"^{variable}: .* is no path"):
+        Config.from_environ({variable: text})

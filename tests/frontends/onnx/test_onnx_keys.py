@@ -1,0 +1,403 @@
+"""The canonical form of ONNX graphs: what has no say in it, and what has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, HEAD, answers, canonical, model, saved, small
+from trtcache.errors import OnnxFileError
+from trtcache.keys.graph_diff import graph_differences
+from trtcache.keys.stored_graph import StoredGraph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EQUAL = {
+    "names of nodes, tensors and weights": (
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Relu(x)\n y = Mul(a, w) }",
+        "h (float[2] x) => (float[2] y) <float[2] v = {1, 2}> { [first] b = Relu(x)\n [second] y = Mul(b, v) }",
+    ),
+    "order of unrelated nodes": (
+        "g (float[2] x) => (float[2] y) { a = Relu(x)\n b = Neg(x)\n y = Add(a, b) }",
+        "g (float[2] x) => (float[2] y) { b = Neg(x)\n a = Relu(x)\n y = Add(a, b) }",
+    ),
+    "dead nodes and unused initializers": (
+        "g (float[2] x) => (float[2] y) { y = Relu(x) }",
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { d = Neg(x)\n e = Mul(d, w)\n y = Relu(x) }",
+    ),
+    "names of sizes": (
+        "g (float[N] x) => (float[N] y) { y = Relu(x) }",
+        "g (float[batch] x) => (float[batch] y) { y = Relu(x) }",
+    ),
+    "defaults that are written out": (
+        "g (float[2, 3] x) => (float[2, 3] y) { y = Softmax(x) }",
+        "g (float[2, 3] x) => (float[2, 3] y) { y = Softmax <axis: int = -1> (x) }",
+    ),
+    "optional inputs that are left out": (
+        "g (float[2] x) => (float[2] y) { y = Clip(x) }",
+        'g (float[2] x) => (float[2] y) { y = Clip(x, "", "") }',
+    ),
+    "a constant as a node or as an initializer": (
+        "g (float[2] x) => (float[2] y) <int64[1] s = {2}> { y = Reshape(x, s) }",
+        "g (float[2] x) => (float[2] y) { s = Constant <value_ints: ints = [2]> ()\n y = Reshape(x, s) }",
+    ),
+    "forms of one constant": (
+        "g (float[2] x) => (float[2] y) { k = Constant <value_float: float = 2.0> ()\n y = Mul(x, k) }",
+        "g (float[2] x) => (float[2] y) { k = Constant <value: tensor = float {2}> ()\n y = Mul(x, k) }",
+    ),
+    "a node that is computed twice": (
+        "g (float[2] x) => (float[2] y) { a = Relu(x)\n y = Add(a, a) }",
+        "g (float[2] x) => (float[2] y) { a = Relu(x)\n b = Relu(x)\n y = Add(a, b) }",
+    ),
+    "names inside branches": (
+        BRANCHES,
+        BRANCHES.replace("(float[2] p) { p =", "(float[2] r) { r =")
+        .replace("a = Relu", "v = Relu")
+        .replace("Mul(a,", "Mul(v,")
+        .replace("Neg(a)", "Neg(v)"),
+    ),
+    "names inside functions": (
+        FUNCTION,
+        FUNCTION.replace("(p) => (q)", "(s) => (t)").replace("q = Mul(p", "t = Mul(s"),
+    ),
+}
+"""What is asked -> two models of one key."""
+
+DIFFERENT = {
+    "an operator": (
+        "g (float[2] x) => (float[2] y) { y = Relu(x) }",
+        "g (float[2] x) => (float[2] y) { y = Neg(x) }",
+    ),
+    "an attribute": (
+        "g (float[2, 3] x) => (float[2, 3] y) { y = Softmax <axis: int = 0> (x) }",
+        "g (float[2, 3] x) => (float[2, 3] y) { y = Softmax <axis: int = 1> (x) }",
+    ),
+    "a number in the last bit": (
+        "g (float[2] x) => (float[2] y) { y = Elu <alpha: float = 1.0> (x) }",
+        "g (float[2] x) => (float[2] y) { y = Elu <alpha: float = 1.0000001> (x) }",
+    ),
+    "order of operands": (
+        "g (float[2] x, float[2] z) => (float[2] y) { y = Sub(x, z) }",
+        "g (float[2] x, float[2] z) => (float[2] y) { y = Sub(z, x) }",
+    ),
+    "order of inputs": (
+        "g (float[2] x, float[2] z) => (float[2] y) { y = Sub(x, z) }",
+        "g (float[2] z, float[2] x) => (float[2] y) { y = Sub(x, z) }",
+    ),
+    "order of outputs": (
+        "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x)\n z = Neg(x) }",
+        "g (float[2] x) => (float[2] z, float[2] y) { y = Relu(x)\n z = Neg(x) }",
+    ),
+    "which output is used": (
+        "g (float[4] x) => (float[2] y) <int64[2] s = {2, 2}> { y, b = Split(x, s) }",
+        "g (float[4] x) => (float[2] y) <int64[2] s = {2, 2}> { a, y = Split(x, s) }",
+    ),
+    "how many outputs a split has": (
+        "g (float[6] x) => (float[K] y) { y, b = Split(x) }",
+        "g (float[6] x) => (float[K] y) { y, b, c = Split(x) }",
+    ),
+    "a constant that decides a shape": (
+        "g (float[2, 3] x) => (float[A, B] y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }",
+        "g (float[2, 3] x) => (float[A, B] y) <int64[2] s = {6, 1}> { y = Reshape(x, s) }",
+    ),
+    "scales of a resize": (
+        "g (float[1, 1, 2, 2] x) => (float[1, 1, A, B] y) <float[4] s = {1, 1, 2, 2}> { y = Resize(x, , s) }",
+        "g (float[1, 1, 2, 2] x) => (float[1, 1, A, B] y) <float[4] s = {1, 1, 3, 3}> { y = Resize(x, , s) }",
+    ),
+    "a factor that a shape is computed with": (
+        "g (float[2] x) => (float[A] y) <float[1] f = {2}> { s = Shape(x)\n d = Cast <to: int = 1> (s)\n"
+        " m = Mul(d, f)\n n = Cast <to: int = 7> (m)\n o = ConstantOfShape(n)\n y = Add(o, o) }",
+        "g (float[2] x) => (float[A] y) <float[1] f = {3}> { s = Shape(x)\n d = Cast <to: int = 1> (s)\n"
+        " m = Mul(d, f)\n n = Cast <to: int = 7> (m)\n o = ConstantOfShape(n)\n y = Add(o, o) }",
+    ),
+    "a bound of a clip": (
+        "g (float[2] x) => (float[2] y) <float a = {0}, float b = {1}> { y = Clip(x, a, b) }",
+        "g (float[2] x) => (float[2] y) <float a = {0}, float b = {0.5}> { y = Clip(x, a, b) }",
+    ),
+    "a number of a formula": (
+        "g (float[2] x) => (float[2] y) <float k = {2}> { y = Mul(x, k) }",
+        "g (float[2] x) => (float[2] y) <float k = {3}> { y = Mul(x, k) }",
+    ),
+    "one weight twice, or two": (
+        "g (float[2] x) => (float[2] y) <float[2] v = {1, 2}, float[2] w = {3, 4}> { a = Mul(x, v)\n y = Add(a, v) }",
+        "g (float[2] x) => (float[2] y) <float[2] v = {1, 2}, float[2] w = {3, 4}> { a = Mul(x, v)\n y = Add(a, w) }",
+    ),
+    "the shape of a weight": (
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }",
+        "g (float[2] x) => (float[1, 2] y) <float[1, 2] w = {1, 3}> { y = Mul(x, w) }",
+    ),
+    "inside a branch": (BRANCHES, BRANCHES.replace("Neg", "Abs")),
+    "which branch is which": (
+        BRANCHES,
+        BRANCHES.replace("then_", "x_").replace("else_", "then_").replace("x_", "else_"),
+    ),
+    "what a branch takes from outside": (BRANCHES, BRANCHES.replace("Neg(a)", "Neg(x)")),
+    "inside a function": (FUNCTION, FUNCTION.replace("q = Mul", "q = Add")),
+    "an argument of a function": (FUNCTION, FUNCTION.replace("float = 2.0", "float = 3.0")),
+    "the dtype of an input": (
+        "g (float[2] x) => (float[2] y) { a = Cast <to: int = 1> (x)\n y = Floor(a) }",
+        "g (int32[2] x) => (float[2] y) { a = Cast <to: int = 1> (x)\n y = Floor(a) }",
+    ),
+}
+"""What differs -> two models of two keys, of which the reference gives two answers for the same inputs."""
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_has_no_say(tmp_path: Path, name: str) -> None:
+    """Two models that compute the same in other words have one canonical form, and the reference agrees."""
+    first, second = (model(text) for text in EQUAL[name])
+    one, other = canonical(saved(tmp_path / "a.onnx", first)), canonical(saved(tmp_path / "b.onnx", second))
+    assert one.digest == other.digest
+    assert one.opsets == other.opsets
+    assert [slot.document() for slot in one.slots] == [slot.document() for slot in other.slots]
+    for ours, theirs in zip(answers(first), answers(second), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_has_a_say(tmp_path: Path, name: str) -> None:
+    """Two models that compute something else have two canonical forms, and can be told apart in words."""
+    first, second = (model(text) for text in DIFFERENT[name])
+    one, other = canonical(saved(tmp_path / "a.onnx", first)), canonical(saved(tmp_path / "b.onnx", second))
+    assert one.digest != other.digest
+    found = graph_differences(StoredGraph.of(one.document()), StoredGraph.of(other.document()))
+    assert found or name in {"order of inputs", "the dtype of an input"}
+    assert any(differ(answers(first, seed), answers(second, seed)) for seed in range(6))
+
+
+def differ(ours: list[Any], theirs: list[Any]) -> bool:
+    """Say whether two lists of arrays differ in shapes or values."""
+    return any(a.shape != b.shape or not np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_weights_are_slots_whatever_their_values_are(tmp_path: Path) -> None:
+    """Other values of weights leave the form as it is, and another shape constant does not."""
+    one, other, third = (
+        canonical(saved(tmp_path / f"{place}.onnx", made))
+        for place, made in enumerate((small(0), small(1), small(0, (3, -1))))
+    )
+    assert one.digest == other.digest != third.digest
+    assert [slot.names for slot in one.slots] == [("w",), ("b",)]
+
+
+def test_what_is_for_people_has_no_say(tmp_path: Path) -> None:
+    """Producer, documentation, inferred shapes, metadata, IR version and where the data is change nothing."""
+    made = small()
+    noted = onnx.shape_inference.infer_shapes(made)
+    noted.producer_name, noted.doc_string, noted.ir_version = "another", "what it is", 9
+    noted.graph.doc_string = noted.graph.node[0].doc_string = "more"
+    noted.metadata_props.add(key="author", value="somebody")
+    noted.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]))  # as IR 3 wants it
+    assert len(noted.graph.value_info)
+    forms = [
+        canonical(saved(tmp_path / "a.onnx", made)),
+        canonical(saved(tmp_path / "b.onnx", noted)),
+        canonical(saved(tmp_path / "c.onnx", noted, external=True)),
+    ]
+    assert len({one.digest for one in forms}) == 1
+
+
+def test_a_constant_has_one_digest_in_every_field(tmp_path: Path) -> None:
+    """Numbers as a list or as raw bytes, of four bits too, are the same constant."""
+    text = "g (float[2, 2] x) => (float[2, 2] y) { c = Cast <to: int = 1> (k)\n y = Mul(x, c) }"
+    digests = set()
+    for place, kind in enumerate((TensorProto.INT4, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT64)):
+        array = helper.make_tensor("k", kind, [2, 2], [1, 2, 3, 1])
+        raw = numpy_helper.from_array(numpy_helper.to_array(array), "k")
+        forms = []
+        for one in (array, raw):
+            made = model('<ir_version: 10, opset_import: ["" : 21]>\n' + text)
+            made.graph.initializer.append(one)
+            forms.append(canonical(saved(tmp_path / f"{place}.onnx", made)).digest)
+        assert forms[0] == forms[1]
+        digests.add(forms[0])
+    assert len(digests) == 4
+
+
+def test_a_random_number_drawn_twice_is_not_one_drawn_once(tmp_path: Path) -> None:
+    """Nodes that answer otherwise each time are counted."""
+    once = "g (float[2] x) => (float[2] y) { a = RandomNormalLike(x)\n y = Sub(a, a) }"
+    twice = "g (float[2] x) => (float[2] y) { a = RandomNormalLike(x)\n b = RandomNormalLike(x)\n y = Sub(a, b) }"
+    assert canonical(saved(tmp_path / "a.onnx", model(once))).digest != (
+        canonical(saved(tmp_path / "b.onnx", model(twice))).digest
+    )
+
+
+def test_the_version_of_an_opset_is_told(tmp_path: Path) -> None:
+    """Versions are those of the domains that live nodes use."""
+    text = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+    newer = '<ir_version: 8, opset_import: ["" : 18, "unused" : 3]>\n'
+    assert canonical(saved(tmp_path / "a.onnx", model(text))).opsets == {"ai.onnx": 17}
+    assert canonical(saved(tmp_path / "b.onnx", model(newer + text))).opsets == {"ai.onnx": 18}
+
+
+def test_the_two_names_of_the_domain_of_onnx_are_one(tmp_path: Path) -> None:
+    """``ai.onnx`` and the empty name are the same domain."""
+    text = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+    long = '<ir_version: 8, opset_import: ["ai.onnx" : 17]>\n' + text.replace("Relu", "ai.onnx.Relu")
+    one, other = (canonical(saved(tmp_path / f"{len(one)}.onnx", model(one))) for one in (text, long))
+    assert (one.digest, one.opsets) == (other.digest, other.opsets)
+
+
+def test_operators_of_nobody_are_told(tmp_path: Path) -> None:
+    """An operator that neither ONNX nor the file defines is named, inside a branch too."""
+    own = HEAD.replace('"" : 17', '"" : 17, "mylib" : 1')
+    path = saved(
+        tmp_path / "a.onnx", model(own + "g (float[2] x) => (float[2] y) { y = mylib.Scale <by: int = 2> (x) }")
+    )
+    assert canonical(path).foreign == ("mylib::Scale",)
+    inner = model(own + BRANCHES.replace("Neg(", "mylib.Scale("))
+    assert canonical(saved(tmp_path / "b.onnx", inner)).foreign == ("mylib::Scale",)
+
+
+def test_a_loop_has_inputs_of_its_own(tmp_path: Path) -> None:
+    """What a loop's body takes by its own inputs and from outside are two things."""
+    loop = """g (float[2] x) => (float[2] y) <int64 n = {3}, bool t = {1}>
+    { y = Loop (n, t, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w)
+      { d = Identity(c)
+        w = Add(v, x) } > }"""
+    other = loop.replace("Add(v, x)", "Add(v, v)")
+    forms = [canonical(saved(tmp_path / f"{len(text)}.onnx", model(text))).digest for text in (loop, other)]
+    assert forms[0] != forms[1]
+    assert not np.array_equal(answers(model(loop))[0], answers(model(other))[0])
+
+
+def test_weights_with_other_uses_are_constants(tmp_path: Path) -> None:
+    """A tensor that a branch, an output or an LSTM takes is no weight, nor is the statistics of a BatchNorm."""
+    text = """g (float[1, 2, 4] x) => (float[1, 2, 4] y, float[2] m)
+    <float[2] s = {1, 2}, float[2] b = {0, 1}, float[2] m = {1, 1}, float[2] v = {2, 3}, float[4] k = {1, 2, 3, 4}>
+    { n = BatchNormalization(x, s, b, m, v)
+      y = Mul(n, k) }"""
+    found = canonical(saved(tmp_path / "a.onnx", model(text)))
+    assert [slot.names for slot in found.slots] == [("k",)]
+
+
+CONSTANTS = {
+    "value_float": [1.0, 2.0],
+    "value_floats": [[1.0], [1.0, 1.0]],
+    "value_int": [1, 2],
+    "value_ints": [[1], [1, 1]],
+    "value_string": ["a", "b"],
+    "value_strings": [["a"], ["a", "a"], ["aa"]],
+    "sparse_value": [
+        helper.make_sparse_tensor(
+            helper.make_tensor("v", TensorProto.FLOAT, [1], [value]),
+            helper.make_tensor("i", TensorProto.INT64, [1], [place]),
+            [3],
+        )
+        for value, place in ((1.0, 0), (2.0, 0), (1.0, 1))
+    ],
+}
+"""Form of a constant -> values that are all different."""
+
+
+def test_what_a_function_takes_is_no_weight(tmp_path: Path) -> None:
+    """A function may be called like an operator of ONNX, and do anything with its arguments."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }"""
+    assert len(canonical(saved(tmp_path / "a.onnx", model(text))).slots) == 1
+    function = """<domain: "", opset_import: ["" : 17]> Add (p, q) => (r) { r = Clip(p, q) }"""
+    assert canonical(saved(tmp_path / "b.onnx", model(text + function))).slots == ()
+
+
+@pytest.mark.parametrize("form", CONSTANTS)
+def test_a_constant_is_its_content_in_every_form(tmp_path: Path, form: str) -> None:
+    """Each value of each form is another program, and the same value again is the same one."""
+    digests = []
+    for value in (*CONSTANTS[form], CONSTANTS[form][0]):
+        made = model("g (float[2] x) => (float[2] y) { k = Shape(x)\n y = Reshape(x, k) }")
+        made.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["k"], **{form: value}))
+        digests.append(canonical(saved(tmp_path / "a.onnx", made)).digest)
+    assert digests[0] == digests[-1]
+    assert len(set(digests)) == len(digests) - 1
+
+
+def test_a_sparse_initializer_is_its_content(tmp_path: Path) -> None:
+    """It is no input and no weight."""
+    digests = set()
+    for value in (1.0, 2.0):
+        made = model("g (float[3] x) => (float[3] y) { y = Mul(x, k) }")
+        elements = helper.make_tensor("k", TensorProto.FLOAT, [1], [value])
+        places = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+        made.graph.sparse_initializer.append(helper.make_sparse_tensor(elements, places, [3]))
+        found = canonical(saved(tmp_path / "a.onnx", made))
+        assert found.slots == ()
+        digests.add(found.digest)
+    assert len(digests) == 2
+
+
+ATTRIBUTES = [
+    {"a": 1},
+    {"a": 1.0},
+    {"a": "1"},
+    {"a": b"\xff"},
+    {"a": [1, 2]},
+    {"a": [1.0, 2.0]},
+    {"a": ["1", "2"]},
+    {"a": helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])},
+    {"a": helper.make_tensor("t", TensorProto.FLOAT, [1], [2.0])},
+    {"a": [helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])]},
+    {"a": helper.make_tensor_type_proto(TensorProto.FLOAT, [1])},
+    {"a": helper.make_tensor_type_proto(TensorProto.FLOAT, None)},
+    {"a": helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))},
+    {"a": helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))},
+    {"a": CONSTANTS["sparse_value"][0]},
+    {"b": 1},
+    {},
+]
+
+
+def test_attributes_of_every_kind_have_a_say(tmp_path: Path) -> None:
+    """No two of them are taken for each other."""
+    digests = set()
+    for place, attributes in enumerate(ATTRIBUTES):
+        made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.Op(x) }")
+        made.graph.node[0].CopyFrom(helper.make_node("Op", ["x"], ["y"], domain="own", **attributes))
+        digests.add(canonical(saved(tmp_path / f"{place}.onnx", made)).digest)
+    assert len(digests) == len(ATTRIBUTES)
+
+
+def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
+    """It has no end, and neither would its digest."""
+    looped = FUNCTION.replace("q = Mul(p, k)", "q = own.twice <by: float = 1.0> (p)").replace(
+        '["" : 17]>\ntwice', '["" : 17, "own" : 1]>\ntwice'
+    )
+    with pytest.raises(OnnxFileError, match="its function twice calls itself"):
+        canonical(saved(tmp_path / "a.onnx", model(looped)))
+
+
+def test_functions_that_call_functions_are_looked_at_once_each(tmp_path: Path) -> None:
+    """Forty functions that each call the next one twice are not 2 ** 40; the innermost one has a say in all."""
+    digests = set()
+    for innermost in ("Relu", "Neg", "RandomNormalLike"):
+        made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.f0(x) }")
+        opsets = list(made.opset_import)
+        for at in range(40):
+            nodes = [helper.make_node(f"f{at + 1}", [one], [other], domain="own") for one, other in ("pq", "qr")]
+            made.functions.append(helper.make_function("own", f"f{at}", ["p"], ["r"], nodes, opsets))
+        last = [helper.make_node(innermost, ["p"], ["r"])]
+        made.functions.append(helper.make_function("own", "f40", ["p"], ["r"], last, opsets))
+        digests.add(canonical(saved(tmp_path / "a.onnx", made)).digest)
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing makes"),
+        ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing makes"),
+        ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
+        ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),
+        ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "is string, and plans take"),
+        ("g (double[2] x) => (double[2] y) { y = Relu(x) }", "its input 'x' is float64, and plans take .*add a Cast"),
+    ],
+)
+def test_a_graph_that_is_not_whole_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    """The error names the file and what is wrong in it."""
+    with pytest.raises(OnnxFileError, match=why):
+        canonical(saved(tmp_path / "a.onnx", model(text)))

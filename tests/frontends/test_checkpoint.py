@@ -1,0 +1,189 @@
+"""Files of weights: what is read, that it is not copied, and what is refused in words."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save, save_file
+
+from trtcache.errors import WeightsFileError
+from trtcache.frontends.checkpoint import DTYPES, LENGTH_BYTES, read_weights
+
+STATE = {
+    "a": torch.arange(12.0).reshape(3, 4),
+    "b.c": torch.arange(5),
+    "none": torch.empty(0, 3),
+    "one": torch.tensor(2.5),
+}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Say whether two state_dicts are equal."""
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
+
+
+class Linear(torch.nn.Module):
+    """A program's module, with a constant that is no weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.register_buffer("offset", torch.arange(4.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply it."""
+        return self.lin(x) + self.offset
+
+
+def test_safetensors_are_mapped(tmp_path: Path) -> None:
+    """Names, dtypes, shapes and values are those that were written, and a weight is the file's own memory."""
+    save_file(STATE, tmp_path / "w.safetensors", metadata={"format": "pt"})
+    found = read_weights(tmp_path / "w.safetensors")
+    assert same(found, STATE)
+    assert str(tmp_path / "w.safetensors") in Path("/proc/self/maps").read_text()
+
+
+def test_every_dtype_is_read(tmp_path: Path) -> None:
+    """Each dtype of the format comes back with its bits."""
+    bits = torch.arange(64, dtype=torch.uint8)
+    state = {name: (bits % 2 if dtype == torch.bool else bits).clone().view(dtype) for name, dtype in DTYPES.items()}
+    save_file(state, tmp_path / "w.safetensors")
+    found = read_weights(tmp_path / "w.safetensors")
+    assert {name: one.dtype for name, one in found.items()} == dict(DTYPES)
+    assert all(torch.equal(found[name].view(torch.uint8), state[name].view(torch.uint8)) for name in state)
+
+
+def test_several_files_are_read_by_their_index(tmp_path: Path) -> None:
+    """An index names the file of each weight; those files lie beside it, and nowhere else."""
+    save_file({"a": STATE["a"]}, tmp_path / "w-1.safetensors")
+    save_file({"b.c": STATE["b.c"]}, tmp_path / "w-2.safetensors")
+    index = tmp_path / "w.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "w-1.safetensors", "b.c": "w-2.safetensors"}}))
+    assert same(read_weights(index), {"a": STATE["a"], "b.c": STATE["b.c"]})
+    index.write_text(json.dumps({"weight_map": {"a": "../w-1.safetensors"}}))
+    with pytest.raises(WeightsFileError, match=r"names files that are not beside it: \.\./w-1"):
+        read_weights(index)
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+def test_a_state_dict_of_torch_is_read_without_pickle_of_other_things(tmp_path: Path, kind: Any) -> None:
+    """What torch.save wrote of a state_dict is mapped; anything else in it is refused."""
+    torch.save(kind(STATE), tmp_path / "w.pth")
+    assert same(read_weights(tmp_path / "w.pth"), STATE)
+    torch.save({"epoch": 3, "state_dict": STATE}, tmp_path / "w.pth")
+    with pytest.raises(WeightsFileError, match=r"other things than weights \(epoch, state_dict\); save the state_dict"):
+        read_weights(tmp_path / "w.pth")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pth")
+    with pytest.raises(WeightsFileError, match=r"weights_only=True\) does not read it"):
+        read_weights(tmp_path / "w.pth")
+
+
+def test_the_weights_of_a_program_are_read(tmp_path: Path) -> None:
+    """Of a .pt2 file they are there by the model's names, its constants with them."""
+    model = Linear()
+    torch.export.save(torch.export.export(model, (torch.ones(2, 4),), strict=False), tmp_path / "w.pt2")
+    found = read_weights(tmp_path / "w.pt2")
+    assert same({name: found[name] for name in model.state_dict()}, model.state_dict())
+
+
+class Bomb:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pytest.fail, ("it was unpickled",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "of 0 bytes, which no file of weights is; give a .safetensors file"),
+        (b"short", "of 5 bytes"),
+        (b"these are no weights", "no .safetensors file, or it is cut off"),
+        (b"\xff" * 64, "no .safetensors file, or it is cut off"),
+        (b"GGUF\x03" + bytes(32), "it is a GGUF file; give"),
+        (b"\x89HDF\r\n" + bytes(32), "it is an HDF5 file"),
+        (pickle.dumps(Bomb()), "a pickle, which can run any code"),
+        (pickle.dumps(Bomb(), protocol=2), "a pickle of torch before 1.6"),
+        (b"PK\x03\x04" + bytes(40), "damaged or cut off"),
+        (save(STATE)[:-1], "its tensors have .* it is cut off"),
+        (save(STATE) + b"x", "its tensors have"),
+        (save(STATE)[:20], "cut off"),
+    ],
+)
+def test_what_is_no_file_of_weights_is_told(tmp_path: Path, content: bytes, message: str) -> None:
+    """The error names the file, what it seems to be, and what to give; no pickle is read."""
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(WeightsFileError, match=message) as raised:
+        read_weights(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": [3, 5]}, "has 48 bytes, and its shape"),
+        ({"shape": [-3, -4]}, "does not lie behind"),
+        ({"shape": [3.0, 4]}, "does not lie behind"),
+        ({"dtype": "F4"}, "KeyError: 'F4'"),
+        ({"data_offsets": [8, 56]}, "does not lie behind"),
+        ({"data_offsets": [0]}, "ValueError"),
+        ({"data_offsets": None}, "TypeError|does not lie"),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    """Shapes, dtypes and places are compared with the bytes that are there."""
+    header = json.dumps({"a": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]} | change}).encode()
+    (tmp_path / "w").write_bytes(len(header).to_bytes(LENGTH_BYTES, "little") + header + bytes(48))
+    with pytest.raises(WeightsFileError, match=message):
+        read_weights(tmp_path / "w")
+
+
+def test_a_name_twice_is_refused(tmp_path: Path) -> None:
+    """JSON takes the last one without a word."""
+    one = '"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}'
+    header = f"{{{one}, {one}}}".encode()
+    (tmp_path / "w").write_bytes(len(header).to_bytes(LENGTH_BYTES, "little") + header)
+    with pytest.raises(WeightsFileError, match="a name is there twice"):
+        read_weights(tmp_path / "w")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A missing file and a directory are errors of this kind too."""
+    with pytest.raises(WeightsFileError, match="No such file"):
+        read_weights(tmp_path / "w.safetensors")
+    with pytest.raises(WeightsFileError, match="Is a directory"):
+        read_weights(tmp_path)
+
+
+def test_weights_at_odd_places_are_copied(tmp_path: Path) -> None:
+    """A file whose header has an odd length is read as well."""
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    header += b" " * (1 - len(header) % 2)
+    values = torch.tensor([1.5, -2.0])
+    (tmp_path / "w").write_bytes(len(header).to_bytes(LENGTH_BYTES, "little") + header + values.numpy().tobytes())
+    assert torch.equal(read_weights(tmp_path / "w")["a"], values)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, len(save(STATE)) - 1), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_an_error_or_a_value(tmp_path: Path, place: int, bit: int) -> None:
+    """Whatever bit is flipped, the file is refused in one way, or read with the shapes that its header has."""
+    content = bytearray(save(STATE))
+    content[place] ^= 1 << bit
+    (tmp_path / "w").write_bytes(content)
+    try:
+        found = read_weights(tmp_path / "w")
+    except WeightsFileError:
+        return
+    assert sum(one.nbytes for one in found.values()) == sum(one.nbytes for one in STATE.values())

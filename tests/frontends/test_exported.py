@@ -1,0 +1,242 @@
+"""The memo of a program in memory: what goes by it, and for what there is none."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import trtcache
+from tests import models
+from tests.comparing import differ, difference
+from tests.models import Affine, Case
+from trtcache import lowering
+from trtcache.keys import alias as memo
+from trtcache.keys.program_digest import exported_digest
+from trtcache.lowering.capture import quiet
+from trtcache.store.disk import DiskStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.randn(3, 4)
+CASES = sorted(set(models.cases()) - {"no_outputs"})
+
+
+@pytest.fixture
+def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
+    """``trtcache.compile`` with the interpreter and a cache of this test's own."""
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
+
+    return compile_
+
+
+def exported(model: nn.Module, args: tuple[Any, ...] = (X,), **how: Any) -> torch.export.ExportedProgram:
+    """Export a model."""
+    with quiet():
+        return torch.export.export(model, args, strict=False, **how)
+
+
+def routes(compile_: Callable[..., trtcache.CompiledModule], *args: Any, **kwargs: Any) -> list[str]:
+    """Return the routes of two compiles of the same."""
+    return [compile_(*args, **kwargs).report.route for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_that_is_compiled_again_is_not_lowered(
+    compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Of every kind of model the second compile goes by a memo, and answers and is refitted as the first does."""
+    case: Case = models.cases()[name]
+    first = compiled(case.model, case.args, case.kwargs)
+    monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
+    monkeypatch.setattr(lowering, "lower", None)
+    second = compiled(case.model, case.args, case.kwargs)
+    assert (first.report.route, second.report.route) == ("lowered", "memo")
+    assert differ(first, second, case) is None
+
+
+def test_a_retrained_model_goes_by_the_memo_of_the_first(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """No value of a weight is looked at, and the answer is that of the model at hand; a renamed one is lowered."""
+    compiled(Affine(), (X,))
+    other = compiled(Affine(2.0), (X,))
+    assert other.report.route == "memo"
+    assert difference(Affine(2.0)(X), other(X)) is None
+    renamed = compiled(nn.Sequential(Affine(3.0)), (X,))
+    assert (renamed.report.route, renamed.report.partitions[0].outcome) == ("lowered", "hit")
+    assert difference(Affine(3.0)(X), renamed(X)) is None
+
+
+def test_a_dynamic_size_goes_by_a_memo(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Sizes that may vary do so after a memo, and other ranges or other examples are another memo."""
+    model, given = nn.Linear(4, 4), {"dynamic_shapes": ({0: torch.export.Dim("batch", min=2, max=9)},)}
+    assert routes(compiled, model, (X,), **given) == ["lowered", "memo"]
+    module = compiled(model, (X,), **given)
+    for batch in (2, 9):
+        assert difference(model(X[:1].expand(batch, 4)), module(X[:1].expand(batch, 4))) is None
+    with pytest.raises(trtcache.errors.InputError, match="size 2 to 9"):
+        module(X[:1])
+    wider = {"dynamic_shapes": ({0: torch.export.Dim("batch", min=2, max=10)},)}
+    assert compiled(model, (X,), **wider).report.route == "lowered"
+
+
+def test_the_report_says_what_the_memo_saved(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It has the seconds of export, and none of decompositions, lowering and key; the printed table as well."""
+    first, second = (compiled(Affine(), (X,)).report for _ in range(2))
+    assert second.export_s > 0
+    assert (second.decompose_s, second.lower_s, second.key_s) == (0, 0, 0)
+    assert second.spared_s == pytest.approx(first.decompose_s + first.lower_s + first.key_s)
+    assert "of decompositions and lowering" in str(second)
+
+
+def test_an_exported_program_and_its_model_have_one_memo(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """It is that of the graph, whoever exported it; arguments may then be named only where the model is known."""
+    model = models.Keywords()
+    compiled(model, (X,))
+    program = compiled(exported(model))
+    assert program.report.route == "memo"
+    again = compiled(model, (X,))
+    assert difference(model(x=X), again(x=X)) is None
+    with pytest.raises(trtcache.errors.InputError):
+        program(x=X)
+
+
+class Kept(nn.Module):
+    """A constant of some value, and a buffer that no state_dict has."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.full((4,), value), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.kept + torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def test_values_of_constants_are_in_the_digest() -> None:
+    """An engine has them in it, so a model with others is another program."""
+    assert len({str(exported_digest(exported(Kept(value)))) for value in (1.0, 2.0, 2.0)}) == 2
+
+
+def _tied() -> nn.Module:
+    model = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
+    model["two"].weight = model["one"].weight
+    return model
+
+
+def _one_memory() -> nn.Module:
+    model = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
+    values = torch.randn(4, 4).numpy()
+    for layer in model.values():
+        layer.weight = nn.Parameter(torch.from_numpy(values))
+    return model
+
+
+def _turned() -> nn.Module:
+    model = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
+    model["one"].weight = nn.Parameter(torch.randn(4, 4).t())
+    return model
+
+
+class Two(nn.Module):
+    """Two layers, whose weights are what they are."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers["two"](self.layers["one"](x))
+
+
+def test_where_weights_lie_is_in_the_digest() -> None:
+    """Tied weights, and those in another layout, are other programs: engines are made for them."""
+    plain = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
+    others = (_tied(), _turned(), _one_memory())
+    found = [str(exported_digest(exported(Two(layers)))) for layers in (plain, copy.deepcopy(plain), *others)]
+    assert found[0] == found[1]
+    assert len(set(found)) == 4
+
+
+class Halved(torch.Tensor):
+    """A weight that is no plain tensor."""
+
+
+def test_what_has_no_digest_is_lowered(
+    compiled: Callable[..., trtcache.CompiledModule], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program with a weight of another type is compiled as before, and the log says why there is no memo."""
+    model = nn.Linear(4, 4)
+    program = exported(model)
+    name = next(iter(program.state_dict))
+    program._state_dict[name] = nn.Parameter(program.state_dict[name].detach().as_subclass(Halved))
+    with pytest.raises(ValueError, match="weight is a "):
+        exported_digest(program)
+    with caplog.at_level("INFO"):
+        assert routes(compiled, program) == ["lowered", "lowered"]
+    assert "has no memo" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def library() -> Any:
+    """A library with an operator that torch takes apart when it decomposes."""
+    made = torch.library.Library("livelib", "DEF")
+    made.define("composite(Tensor x, float by) -> Tensor")
+    made.impl("composite", lambda x, by: x * by + 1, "CompositeImplicitAutograd")
+    return made
+
+
+class Scaled(nn.Module):
+    """A model with an operator that is not torch's."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.livelib.composite(x, 2.0)
+
+
+def test_a_program_with_operators_of_others_has_a_memo_only_with_their_versions(
+    compiled: Callable[..., trtcache.CompiledModule], library: Any
+) -> None:
+    """What such an operator computes is code of this process, and no key shows it."""
+    assert routes(compiled, Scaled(), (X,)) == ["lowered", "lowered"]
+    settings = {"operator_versions": {"livelib::composite": "1"}}
+    assert routes(compiled, Scaled(), (X,), settings=settings) == ["lowered", "memo"]
+
+
+@pytest.mark.parametrize("settings", [None, {"tensorrt": {"refit": False}}])
+def test_an_engine_with_weights_in_it_is_found_by_its_own_weights(
+    compiled: Callable[..., trtcache.CompiledModule], settings: Any
+) -> None:
+    """Its key has their values, which no memo of a program in memory looks at: other weights are another engine."""
+    given = {"backend": "freezer", "settings": settings}
+    assert routes(compiled, Affine(), (X,), **given) == ["lowered", "lowered"]
+    other = compiled(Affine(2.0), (X,), **given)
+    assert other.report.partitions[0].outcome == "built"
+    assert difference(Affine(2.0)(X), other(X)) is None
+
+
+def test_a_memo_that_says_something_else_is_refused_and_counted(
+    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
+) -> None:
+    """One that leads to another program does not fit; it is put aside, and the next one leads again."""
+    compiled(nn.Linear(4, 4), (X,))
+    store = DiskStore.open(tmp_path / "cache")
+    (other,) = _memos(store)
+    content = bytes(store.get(store.header(other).key).read("memo.json"))  # type: ignore[union-attr]  # it is there
+    store.remove(other)
+    compiled(Affine(), (X,))
+    (mine,) = _memos(store)
+    store.put(store.header(mine).key, {"memo.json": content}, kind=memo.KIND)
+    module = compiled(Affine(), (X,))
+    assert module.report.route == "lowered"
+    assert difference(Affine()(X), module(X)) is None
+    assert compiled(Affine(), (X,)).report.route == "memo"
+    assert [event.reason for event in store.events.read() if event.event == "reject"] == ["memo"]
+
+
+def _memos(store: DiskStore) -> list[str]:
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND]

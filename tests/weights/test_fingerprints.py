@@ -1,0 +1,114 @@
+"""Fingerprints of weights: content and nothing else, on all cores, remembered while the content stands."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from blake3 import blake3
+
+from trtcache.errors import CanonicalizationError
+from trtcache.weights.fingerprints import Fingerprints, fingerprints
+
+_LARGE = 1 << 18  # elements: more bytes than what is not worth remembering
+
+
+def _plain(tensor: torch.Tensor) -> str:
+    data = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return f"b3:{blake3(data).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 5),
+        torch.randn(5, 3).t(),
+        torch.randn(8, 8)[::2, 1:5],
+        torch.randn(1, 4).expand(3, 4),
+        torch.randn(()),
+        torch.zeros(0, 4),
+        torch.randn(4, 4).to(torch.bfloat16),
+        torch.randn(4, 4).to(torch.float8_e4m3fn),
+        torch.tensor([True, False]),
+        torch.nn.Parameter(torch.randn(6)),
+        torch.randn(3, dtype=torch.complex64),
+        torch.randn(9 << 18),
+    ],
+    ids=lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}",
+)
+def test_a_fingerprint_is_the_digest_of_the_elements(tensor: torch.Tensor) -> None:
+    """A fingerprint is BLAKE3 of the elements in order, whatever the layout is."""
+    digest = fingerprints([tensor])[0]
+    assert str(digest) == _plain(tensor)
+    assert digest.size_bytes == tensor.numel() * tensor.itemsize
+
+
+def test_many_small_tensors_are_as_if_each_were_alone() -> None:
+    """Tensors hashed together on several threads have the digests that they have alone, in their order."""
+    tensors = [torch.full((1 << 19,), float(number)) for number in range(10)]
+    tensors.insert(3, torch.randn(3 << 20))
+    assert [str(one) for one in fingerprints(tensors)] == [_plain(one) for one in tensors]
+
+
+def test_what_has_not_changed_is_remembered() -> None:
+    """The same tensor, and a view of the same elements, is not hashed again."""
+    known = Fingerprints()
+    weight = torch.nn.Parameter(torch.randn(_LARGE))
+    first = known.of([weight])[0]
+    assert known.of([weight, weight.data])[0] is first
+    assert known.of([weight.data])[0] is first
+
+
+@pytest.mark.parametrize("change", ["in place", "past the counter", "through another view", "storage"])
+def test_a_changed_weight_has_another_fingerprint(change: str) -> None:
+    """One element written, by whatever way, is another fingerprint: also where no version counter says so."""
+    known = Fingerprints()
+    weight = torch.nn.Parameter(torch.randn(_LARGE))
+    first = known.of([weight])[0]
+    with torch.no_grad():
+        match change:
+            case "in place":
+                weight[7] = 3
+            case "past the counter":
+                version = weight._version
+                weight.data[7] = 3
+                assert weight._version == version
+            case "through another view":
+                weight.detach().view(2, -1)[1, 7] = 3
+            case _:
+                weight.data = weight.data.clone().mul_(2)
+    assert known.of([weight])[0] != first
+    assert str(known.of([weight])[0]) == _plain(weight)
+
+
+def test_slices_of_one_storage_are_told_apart() -> None:
+    """Tensors that share a storage have fingerprints of their own."""
+    storage = torch.randn(4, _LARGE)
+    known = Fingerprints()
+    assert known.of(storage.unbind()) == known.of(storage.unbind()) == fingerprints(storage.unbind())
+
+
+def test_no_tensor_is_kept_alive() -> None:
+    """When a tensor's storage is gone, so is what was remembered of it."""
+    known = Fingerprints()
+    known.of([torch.randn(_LARGE)])
+    gc.collect()
+    assert len(known._known) == 0
+
+
+def test_inference_tensors_are_hashed_each_time() -> None:
+    """A tensor of inference mode, which has no version counter, is never remembered."""
+    known = Fingerprints()
+    with torch.inference_mode():
+        tensor = torch.randn(_LARGE)
+        first = known.of([tensor])[0]
+        tensor[0] += 1
+    assert known.of([tensor])[0] != first
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")], ids=["sparse", "meta"])
+def test_what_has_no_plain_elements_is_refused(tensor: torch.Tensor) -> None:
+    """A tensor whose elements cannot be read one by one has no fingerprint."""
+    with pytest.raises(CanonicalizationError, match="no bytes"):
+        fingerprints([tensor])

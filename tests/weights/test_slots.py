@@ -1,0 +1,136 @@
+"""Slots and engine weights: what is shared, what is copied, and what does not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trtcache.errors import RefitError
+from trtcache.weights.recipes import Source, Step
+from trtcache.weights.slots import EngineWeight, Slot, contiguous, fit, layout, weight_map
+
+CPU = torch.device("cpu")
+
+
+def engine_weight(
+    *names: str, shape: tuple[int, ...] = (2, 3), index: int = 0, mutated: bool = False, transient: bool = False
+) -> EngineWeight:
+    """Return an engine weight that is one slot with these names."""
+    stride = contiguous(shape)
+    slot = Slot(index, "float32", shape, stride, "cpu", names, mutated, transient)
+    return EngineWeight(index, Source(index), "float32", shape, stride, "cpu", (slot,))
+
+
+def put(weight: EngineWeight, tensor: torch.Tensor) -> torch.Tensor:
+    """Return what an engine gets for a weight called ``a``."""
+    return fit([weight], {"a": tensor}, known=frozenset({"a"}), device=CPU)["w0"]
+
+
+def test_a_weight_that_lies_right_is_shared() -> None:
+    """The engine gets the model's own memory."""
+    tensor = torch.randn(2, 3, requires_grad=True)
+    found = put(engine_weight("a"), tensor)
+    assert found.data_ptr() == tensor.data_ptr()
+    assert not found.requires_grad
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 2).t(),
+        torch.randn(4, 6)[::2, ::2],
+        torch.randn(2, 1).expand(2, 3),
+        torch.randn(2, 3, dtype=torch.complex64).conj().imag,
+    ],
+)
+def test_a_weight_that_lies_otherwise_is_copied_into_place(tensor: torch.Tensor) -> None:
+    """Transposed, sliced, expanded and lazily negated weights are laid out as the engine reads them."""
+    found = put(engine_weight("a"), tensor)
+    assert torch.equal(found, tensor)
+    assert found.stride() == (3, 1)
+    assert not found.is_neg()
+    assert found.data_ptr() != tensor.data_ptr()
+
+
+def test_a_weight_that_calls_change_is_always_a_private_copy() -> None:
+    """The model's own tensor is never handed to an engine that writes."""
+    tensor = torch.randn(2, 3)
+    found = put(engine_weight("a", mutated=True), tensor)
+    assert torch.equal(found, tensor)
+    assert found.data_ptr() != tensor.data_ptr()
+
+
+def test_state_that_is_not_named_is_taken_from_the_engine_as_a_copy() -> None:
+    """Transient state goes on in the new engine, and the old engine's own stays as it is."""
+    weight, current = engine_weight("kept", mutated=True, transient=True), {"w0": torch.randn(2, 3)}
+    found = fit([weight], {}, known=frozenset({"kept"}), device=CPU, current=current)["w0"]
+    assert torch.equal(found, current["w0"])
+    assert found.data_ptr() != current["w0"].data_ptr()
+    with pytest.raises(RefitError, match="missing: kept"):
+        fit([weight], {}, known=frozenset({"kept"}), device=CPU)
+
+
+def test_every_fault_is_named_at_once() -> None:
+    """Missing, misshapen and unexpected weights are all in one error."""
+    weights = [engine_weight("a"), engine_weight("b", index=1), engine_weight("c", "d", index=2)]
+    state = {"a": torch.ones(3, 3), "c": torch.ones(2, 3), "d": torch.zeros(2, 3), "x": torch.ones(1)}
+    with pytest.raises(RefitError) as raised:
+        fit(weights, state, known=frozenset("abcd"), device=CPU)
+    assert raised.value.missing == ("b",)
+    assert raised.value.unexpected == ("x",)
+    assert [one.split(" ")[0] for one in raised.value.mismatched] == ["a", "c"]
+    assert "tied to d" in str(raised.value)
+    assert str(raised.value).startswith("weights do not fit, nothing was changed")
+
+
+def test_names_that_no_slot_uses_are_passed_over() -> None:
+    """A state_dict has weights that the program does not need, of any shape."""
+    state = {"a": torch.ones(2, 3), "unused": torch.ones(7)}
+    assert list(fit([engine_weight("a")], state, known=frozenset(state), device=CPU)) == ["w0"]
+
+
+def test_a_made_weight_follows_its_recipe() -> None:
+    """A weight that a recipe makes is computed from its slots and shares nothing with them."""
+    slot = engine_weight("a").slots[0]
+    weight = EngineWeight(0, Step("permute", (Source(0), (1, 0))), "float32", (3, 2), (2, 1), "cpu", (slot,))
+    tensor = torch.randn(2, 3)
+    found = put(weight, tensor)
+    assert torch.equal(found, tensor.t())
+    assert found.stride() == (2, 1)
+    assert weight.slot is None
+    assert weight_map([weight, engine_weight("b", index=1)]) == {
+        "w0": {"op": "permute", "args": [{"slot": 0}, [1, 0]]},
+        "w1": {"slot": 1},
+    }
+
+
+def test_the_document_of_a_weight_has_no_names() -> None:
+    """Names are the model's and stay out of keys and artifacts."""
+    one, other = engine_weight("a").document(), engine_weight("b", "c").document()
+    assert one == other
+    assert engine_weight("a", mutated=True).document() != one
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(st.lists(st.integers(0, 4), max_size=4), st.randoms(use_true_random=False))
+def test_layout_is_kept_just_where_a_tensor_fills_its_memory_once(sizes: list[int], random: st.DrawFn) -> None:
+    """A permuted dense tensor keeps its strides; a slice and an expanded tensor get contiguous ones."""
+    order = list(range(len(sizes)))
+    random.shuffle(order)  # type: ignore[attr-defined]  # hypothesis draws a random.Random
+    dense = torch.empty(sizes).permute(order)
+    shape = tuple(dense.shape)
+    if all(sizes):
+        assert layout(shape, dense.stride()) == dense.stride()
+    made = torch.empty_strided(shape, layout(shape, dense.stride()))
+    assert made.copy_(dense).shape == dense.shape
+    assert contiguous(shape) == torch.empty(shape).stride()
+
+
+def test_gaps_and_repeats_have_no_layout_to_keep() -> None:
+    """What another tensor cannot be copied into is laid out contiguously."""
+    assert layout((2, 3), (6, 2)) == (3, 1)
+    assert layout((2, 3), (0, 1)) == (3, 1)
+    assert layout((2, 3), (1, 2)) == (1, 2)
+    assert layout((1, 3), (17, 1)) == (17, 1)

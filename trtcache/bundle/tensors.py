@@ -1,0 +1,160 @@
+"""Weights and constants as torch's archives have them: members of plain bytes, and JSON that says what lies where."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.frontends.pt2 import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trtcache.digests import Json
+
+_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+_STRIDED = 7  # torch/_export/serde/schema.py, Layout
+_CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Bytes of one storage that some tensors of one dtype lie in, without gaps between them.
+
+    Attributes:
+        tensors: those tensors by name.
+        start, stop: in elements.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    start: int
+    stop: int
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes they are."""
+        one = next(iter(self.tensors.values()))
+        return (self.stop - self.start) * one.itemsize
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the bytes, a few MiB at a time."""
+        one = next(iter(self.tensors.values()))
+        flat = torch.empty(0, dtype=one.dtype, device=one.device)
+        flat.set_(one.untyped_storage(), self.start, (self.stop - self.start,), (1,))
+        step = max(1, _CHUNK_BYTES // one.itemsize)
+        for at in range(0, len(flat), step):
+            yield _bytes_of(flat[at : at + step])
+
+
+def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
+    """Return what has to be written of tensors: memory that several share is written once."""
+    storages: dict[tuple[int, torch.dtype], list[tuple[int, int, str]]] = defaultdict(list)
+    plain = {name: one.detach().resolve_conj().resolve_neg() for name, one in tensors.items()}
+    empty = []
+    for name, one in plain.items():
+        if one.numel() == 0:
+            empty.append(Run({name: one}, 0, 0))
+            continue
+        start = int(one.storage_offset())
+        last = start + sum((size - 1) * step for size, step in zip(one.shape, one.stride(), strict=True))
+        storages[one.untyped_storage().data_ptr(), one.dtype].append((start, last + 1, name))
+    found = [run for places in storages.values() for run in _merged(sorted(places), plain)]
+    return [*found, *empty]
+
+
+def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
+    """Return what torch keeps beside members: of each name the member, and how its tensor lies in it."""
+    said: dict[str, Json] = {}
+    for member, run in runs_by_member.items():
+        for name, tensor in run.tensors.items():
+            said[name] = {
+                "path_name": member,
+                "is_param": name in parameters,
+                "use_pickle": False,
+                "tensor_meta": _meta(tensor, int(tensor.storage_offset()) - run.start if tensor.numel() else 0),
+            }
+    return {"config": said}
+
+
+def read(config_document: Any, folder: str, content: Callable[[str], memoryview]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a folder by their names; those that share memory there do so here.
+
+    Raises:
+        ValueError: one is pickled, or does not lie in its member.
+    """
+    flats: dict[tuple[str, torch.dtype], torch.Tensor] = {}
+    found = {}
+    for name, said in config_document["config"].items():
+        meta = said["tensor_meta"]
+        if said["use_pickle"] is not False or meta["layout"] != _STRIDED:
+            raise ValueError(f"weight {name} is pickled, or no dense tensor")
+        place = (str(said["path_name"]), DTYPES[meta["dtype"]])
+        if place not in flats:
+            flats[place] = _flat(content(f"{folder}{place[0]}"), place[1])
+        found[str(name)] = _view(flats[place], meta)
+    return found
+
+
+def _view(flat: torch.Tensor, meta: Any) -> torch.Tensor:
+    shape, stride = ([_size(one["as_int"]) for one in meta[what]] for what in ("sizes", "strides"))
+    offset = _size(meta["storage_offset"]["as_int"])
+    if len(shape) != len(stride):
+        raise ValueError("a weight with more sizes than strides")
+    count = math.prod(shape)
+    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if count else -1
+    if last >= len(flat):
+        raise ValueError("a weight that is larger than its bytes")
+    return flat.as_strided(shape, stride, offset if count else 0)
+
+
+def _size(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 62:
+        raise ValueError(f"a weight of the size {number!r:.40}")
+    return number
+
+
+def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    if len(content) % dtype.itemsize:
+        raise ValueError("a weight that ends in the midst of a number")
+    if not len(content):
+        return torch.empty(0, dtype=dtype)
+    tensor = torch.frombuffer(content, dtype=torch.uint8)
+    if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
+        tensor = tensor.clone()
+    return tensor.view(dtype)
+
+
+def _merged(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
+    """Join what overlaps."""
+    start, stop, names = places[0][0], 0, list[str]()
+    for begin, end, name in places:
+        if begin >= stop and names:
+            yield Run({one: tensors[one] for one in names}, start, stop)
+            start, stop, names = begin, 0, []
+        stop = max(stop, end)
+        names.append(name)
+    yield Run({one: tensors[one] for one in names}, start, stop)
+
+
+def _bytes_of(flat: torch.Tensor) -> memoryview:
+    brought = flat.cpu().view(torch.uint8)
+    made = (ctypes.c_ubyte * len(brought)).from_address(brought.data_ptr())
+    made._tensor = brought  # type: ignore[attr-defined]  # its memory has to live as long
+    return memoryview(made).cast("B")
+
+
+def _meta(tensor: torch.Tensor, offset: int) -> dict[str, Json]:
+    return {
+        "dtype": _NUMBERS[tensor.dtype],
+        "sizes": [{"as_int": size} for size in tensor.shape],
+        "requires_grad": False,
+        "device": {"type": tensor.device.type, "index": tensor.device.index},
+        "strides": [{"as_int": step} for step in tensor.stride()],
+        "storage_offset": {"as_int": offset},
+        "layout": _STRIDED,
+    }

@@ -1,0 +1,1 @@
+"""From a request to a compiled module: look up, build, load."""

@@ -1,0 +1,154 @@
+"""Processes that build, started when they are needed and ended with the pool."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.members import members_of
+from trtcache.backends.protocol import Artifact
+from trtcache.compiler.build_worker import ASKED, MEMBERS
+from trtcache.digests import CacheKey
+from trtcache.errors import BuildError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from trtcache.compiler.request import Request
+
+log = logging.getLogger(__name__)
+
+
+class Pool:
+    """Processes, as many as there are builds at once, each with its share of the cores.
+
+    A process that cannot make the same program, or that dies, builds nothing: then this process does.
+    """
+
+    def __init__(self, threads: int) -> None:
+        """Start none yet; each has this many threads."""
+        self._threads = str(threads)
+        self._idle: list[subprocess.Popen[str]] = []
+        self._all: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
+        for process in self._all:
+            process.communicate()
+
+    def end(self) -> None:
+        """End the processes, whatever they do."""
+        self._ended = True
+        for process in self._all:
+            process.kill()
+
+    def build(self, request: Request, folder: Path) -> Artifact | None:
+        """Return what another process built for a request, or None where only this one can.
+
+        Raises:
+            BuildError: the builder failed.
+        """
+        if not _write(request, folder):
+            return None
+        process = self._taken()
+        answer = _asked(process, folder)
+        if answer is None and self._ended:
+            raise BuildError(request.backend.name, "it was interrupted")
+        if answer is None:
+            log.warning("a process that built %s ended; it is built here", request.program.name)
+            return None
+        with self._lock:
+            self._idle.append(process)
+        if "error" in answer:
+            raise BuildError(request.backend.name, str(answer["error"]))
+        if "unlike" in answer:
+            log.info(
+                "%s is built in this process: another one cannot make it: %s", request.program.name, answer["unlike"]
+            )
+            return None
+        members = {name: (folder / name).read_bytes() for name in answer["members"]}
+        return Artifact(Path(answer["engine"]), members)
+
+    def _taken(self) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            shares = {"OMP_NUM_THREADS": self._threads, "TORCHINDUCTOR_COMPILE_THREADS": self._threads}
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "trtcache.compiler.build_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **shares, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                text=True,
+            )
+            self._all.append(process)
+            return process
+
+
+def _asked(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None:
+    assert process.stdin is not None  # noqa: S101  # both are pipes
+    assert process.stdout is not None  # noqa: S101
+    try:
+        process.stdin.write(f"{folder}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except OSError:
+        return None
+    return dict(json.loads(line)) if line.endswith("\n") else None
+
+
+def _write(request: Request, folder: Path) -> bool:
+    """Write down what another process has to know; False where a program cannot be written."""
+    program, settings, key = request.program, request.settings, request.key
+    if not isinstance(key, CacheKey):
+        return False
+    members = members_of(program, request.records, Path())
+    (folder / MEMBERS).mkdir(parents=True)
+    for name, content in members.items():
+        if isinstance(content, bytes):
+            (folder / MEMBERS / name).write_bytes(content)
+    asked = {
+        "backend": request.backend.name,
+        "device": str(program.device),
+        "hints": [_hint(symbol, program) for symbol in program.symbols.order],
+        "key": key.digest,
+        "name": program.name,
+        "pipeline": list(program.pipeline),
+        "settings": {
+            "inductor": dict(settings.inductor),
+            "operator_versions": dict(settings.operator_versions),
+            "autocast": settings.autocast,
+            "autocast_exclude": list(settings.autocast_exclude),
+        },
+        "target": request.target.document(),
+    }
+    try:
+        (folder / ASKED).write_text(json.dumps(asked))
+    except TypeError:
+        return False
+    return True
+
+
+def _hint(symbol: Any, program: Any) -> int | None:
+    for node in program.order:
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if type(size) is not int:
+                env = size.node.shape_env
+                values = getattr(env, "backed_var_to_val", None) or env.var_to_val  # the name until torch 2.10
+                found = values.get(symbol)
+                return None if found is None else int(found)
+    return None

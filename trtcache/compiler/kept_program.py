@@ -1,0 +1,124 @@
+"""Programs kept beside their engines, without weights, so that after an upgrade engines are built without the models.
+
+``compile(..., keep_program=True)`` keeps one as an entry of kind ``program``: what ``torch.export.save`` writes with
+zeros in the place of every weight, and what the caller asked for. An engine that has weights in it cannot be built from
+zeros, so its program is not kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.digests import CacheKey
+from trtcache.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trtcache.cache import Cache
+    from trtcache.runtime import Report
+
+log = logging.getLogger(__name__)
+
+KIND = "program"
+PROGRAM, ASKED = "program.pt2", "asked.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller asked for when a program was compiled."""
+
+    backend: str
+    settings: Mapping[str, object]
+    target: str | None
+
+    @classmethod
+    def of(cls, backend: str, settings: Settings, target: str | None) -> Asked:
+        """Return what is to be written: of the settings those that are not the defaults."""
+        given = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.name != "threads"}
+        default = Settings()
+        chosen = {name: value for name, value in given.items() if value != getattr(default, name)}
+        if "tensorrt" in chosen:
+            chosen["tensorrt"] = settings.tensorrt.given
+        return cls(backend, {name: _plain(value) for name, value in chosen.items()}, target)
+
+    def write(self) -> bytes:
+        """Return this as JSON."""
+        document = {"backend": self.backend, "settings": self.settings, "target": self.target}
+        return json.dumps(document, sort_keys=True).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> Asked:
+        """Return what ``write`` wrote.
+
+        Raises:
+            ValueError: it did not.
+        """
+        try:
+            return cls(**json.loads(data))
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, (set, frozenset, tuple)) else value
+
+
+def keep(cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], asked: Asked) -> None:
+    """Keep a program beside its engines, unless it is there. That it cannot be kept costs a warning only.
+
+    Args:
+        cache: where its engines are.
+        report: which engines those are.
+        program: returns the program; it is not changed.
+        asked: what the caller asked for.
+    """
+    key = key_of(report)
+    if key is None or (cache.store is not None and cache.store.path(key.digest).exists()):
+        return
+    if any(one.frozen for one in report.partitions):
+        log.warning("the program of %s is not kept: an engine of it has weights in it", report.name)
+        return
+    data = io.BytesIO()
+    try:
+        torch.export.save(without_weights(program()), data)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        log.warning("the program of %s is not kept: torch cannot save it: %s", report.name, error)
+        return
+    contents = {PROGRAM: data.getvalue(), ASKED: asked.write()}
+    cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)
+
+
+def key_of(report: Report) -> CacheKey | None:
+    """Return the key under which the program of some engines is kept: theirs; None where one has none."""
+    keys = [one.key.digest for one in report.partitions if one.key is not None]
+    return CacheKey.of(KIND, {"engines": sorted(keys)}) if keys and len(keys) == len(report.partitions) else None
+
+
+def without_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program with zeros for weights, laid out and shared as they are, and without its example inputs.
+
+    Constants stay: what is computed depends on them, and they are in the key.
+    """
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def blank(tensor: torch.Tensor) -> torch.Tensor:
+        source = tensor.untyped_storage()
+        if source.data_ptr() not in storages:
+            storages[source.data_ptr()] = torch.zeros(source.nbytes(), dtype=torch.uint8).untyped_storage()
+        zeros = torch.empty(0, dtype=tensor.dtype).set_(
+            storages[source.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+        return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
+
+    found = copy.copy(program)
+    found._state_dict = {name: blank(tensor) for name, tensor in program.state_dict.items()}
+    found._example_inputs = None  # users' data
+    return found

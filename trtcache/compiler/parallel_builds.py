@@ -1,0 +1,96 @@
+"""Builds the parts of a program that are not in the cache at once."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from trtcache.config.threads import cores
+from trtcache.digests import CacheKey
+from trtcache.errors import BuildError, BusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from trtcache.backends.protocol import Artifact
+    from trtcache.cache import Cache
+    from trtcache.compiler.request import Request
+    from trtcache.store.entry import Entry
+
+log = logging.getLogger(__name__)
+
+Elsewhere: TypeAlias = "Callable[[Request, Path], Artifact | None]"
+"""Builds in another process; None where only this one can."""
+
+
+class EntryFor(Protocol):
+    """Gets the entry of a request, or has it built in a folder."""
+
+    def __call__(self, request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere | None) -> tuple[Entry, str]:
+        """Return the entry, and if it had to be built why there was none."""
+        ...
+
+
+def built_at_once(
+    parts: Mapping[int, Request], cache: Cache, folder: Path, entry_for: EntryFor
+) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
+    """Return what came of building what is missing, by the parts' numbers; nothing where one process is enough.
+
+    This process builds, and others beside it, which end with this call, whatever becomes of it. Equal parts are built
+    once, and what only this process can build is not among them.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+    """
+    missing = _missing(parts, cache)
+    wanted = next((part.settings.build_processes for part in parts.values()), None)
+    processes = min(wanted or cores(), len(missing))
+    if processes < 2:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor
+
+    from trtcache.compiler.build_pool import Pool
+
+    log.info("building %d parts in %d processes", len(missing), processes)
+    waiting = deque(numbers[0] for numbers in missing.values())
+    found: dict[int, tuple[Entry, str] | BuildError | BusyError] = {}
+
+    def work(elsewhere: Elsewhere | None) -> None:
+        while waiting:
+            try:
+                number = waiting.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            try:
+                found[number] = entry_for(parts[number], cache, folder / str(number), elsewhere)
+            except (BuildError, BusyError) as error:
+                found[number] = error
+
+    # This process builds as well: torch and Inductor, six seconds of imports, are here already.
+    others, share = processes - 1, max(1, cores() // processes)
+    with ThreadPoolExecutor(others) as threads, Pool(share) as pool:  # whose end lets threads end
+        started = [threads.submit(copy_context().run, work, pool.build) for _ in range(others)]
+        try:
+            work(None)
+            for one in started:
+                one.result()
+        finally:
+            waiting.clear()
+    return found
+
+
+def _missing(parts: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
+    """Return the parts that have no entry and that another process can build, by the digests of their keys."""
+    missing: dict[str, list[int]] = {}
+    for number, part in parts.items():
+        elsewhere = part.backend.capabilities.builds_elsewhere and isinstance(part.key, CacheKey)
+        if elsewhere and not _is_there(part, cache):
+            missing.setdefault(str(getattr(part.key, "digest", "")), []).append(number)
+    return missing
+
+
+def _is_there(part: Request, cache: Cache) -> bool:
+    return cache.store is not None and isinstance(part.key, CacheKey) and cache.store.path(part.key.digest).exists()

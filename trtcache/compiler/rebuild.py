@@ -1,0 +1,50 @@
+"""Engines for what is installed now, of the programs that were kept beside others."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtcache.compiler import build as building
+from trtcache.compiler.kept_program import ASKED, PROGRAM, Asked, key_of
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from trtcache.cache import Cache
+    from trtcache.runtime import Report
+    from trtcache.store.entry import Entry
+
+
+def rebuild(cache: Cache, entry: Entry) -> Report:
+    """Build the engines of a kept program for what is installed now, if they are not there, and keep it beside them.
+
+    Raises:
+        SettingsError: the entry is no kept program, or asks for a setting or a target that is unknown now.
+        ExportError: torch cannot read the program any more.
+        BackendUnavailableError: its backend cannot build here.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+        BuildError: the build failed.
+    """
+    try:
+        asked = Asked.read(bytes(entry.read(ASKED)))
+    except (KeyError, ValueError) as error:
+        raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is no kept program: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
+        path = Path(folder) / PROGRAM
+        entry.write(PROGRAM, path)
+        report = building.build(
+            path,
+            backend=asked.backend,
+            settings=asked.settings,
+            target=asked.target,
+            cache=cache,
+            name=entry.name,
+        )
+    key = key_of(report)
+    if key is not None and key.digest != entry.key.digest:
+        contents = {PROGRAM: bytes(entry.read(PROGRAM)), ASKED: bytes(entry.read(ASKED))}
+        cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
+        if cache.store is not None and cache.store.path(key.digest).exists():
+            cache.store.remove(entry.key.digest)  # or the next time would build of it again
+    return report

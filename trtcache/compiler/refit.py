@@ -1,0 +1,233 @@
+"""Refits without a compiled module: other weights for a program in a file, and for a stored entry.
+
+A program with other weights has the key that it had, so its engine is found and nothing is built. What is written is
+the archive itself, member by member, with the bytes of weights exchanged: nothing is exported or lowered, and one
+weight is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.members import ENGINE
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.refit import plan_with
+from trtcache.config.atomic_write import appearing
+from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
+from trtcache.frontends.pt2 import ProgramFile
+from trtcache.lowering.contents import Content
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.weight_source import Given
+from trtcache.weights.archive import damage, placed
+from trtcache.weights.recipes import Source
+from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trtcache.keys.alias import Memo
+    from trtcache.store.entry import Entry
+
+_WEIGHTS = "data/weights/"
+_CONFIG = f"{_WEIGHTS}model_weights_config.json"
+_CHUNK_BYTES = 1 << 22
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRefit:
+    """What other weights are to a program in a file.
+
+    Attributes:
+        weights: how many weights it has; tied ones are one.
+        changed: the names of those with other values.
+    """
+
+    weights: int
+    changed: tuple[str, ...]
+
+
+def refit_program(path: Path, weights: Path, output: Path | None = None) -> FileRefit:
+    """Compare a program's weights with those in a file, and write the program with those.
+
+    Args:
+        path: a file that ``torch.export.save`` wrote.
+        weights: a file of weights, by the program's names for them.
+        output: where to write; it appears complete or not at all, and may be ``path``.
+
+    Raises:
+        ExportError: the program cannot be read, or is damaged.
+        WeightsFileError: the weights cannot be read, or are damaged.
+        RefitError: they do not fit, or have several values for one place in memory; nothing was written.
+        OSError: ``output`` cannot be written.
+    """
+    with ProgramFile(path) as file:
+        if why := damage(path):
+            raise ExportError(str(path), f"{why}; save it again with torch.export.save")
+        try:
+            tensors = file.tensors(file.names)
+        except ValueError as error:
+            raise ExportError(str(path), str(error)) from error
+        metas = _metas(path)
+        program = _weights_of(metas, tensors)
+        constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
+        given = Given.of(weights, known=frozenset(tensors), constants=constants)
+        sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
+        changed = [one for one in program if not _same(tensors[one.slots[0].names[0]], sources.given[one.index])]
+        if output is not None:
+            values = {name: sources.given[one.index] for one in program for name in one.slots[0].names}
+            touched = {metas[name]["path_name"] for one in changed for name in one.slots[0].names}
+            _write(path, output, metas, {name: values[name] for name in values if metas[name]["path_name"] in touched})
+    return FileRefit(len(program), tuple(one.label for one in changed))
+
+
+def _metas(path: Path) -> dict[str, Any]:
+    """Return what the archive says of each weight: which part of which member it is."""
+    with zipfile.ZipFile(path) as archive:
+        root = archive.namelist()[0].partition("/")[0]
+        config: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
+    return config
+
+
+def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
+    """Return each weight of a program; names of one memory are one weight."""
+    tied: dict[object, list[str]] = {}
+    for name, meta in metas.items():
+        one = tensors[name]
+        place = (meta["path_name"], one.dtype, tuple(one.shape), one.stride(), one.storage_offset())
+        tied.setdefault(place, []).append(name)
+    return [_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
+
+
+def _weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWeight:
+    form = (dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.device.type)
+    return EngineWeight(index, Source(index), *form, (Slot(index, *form, tuple(names)),))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return alike(one.detach().contiguous(), other.detach().to(one.device).contiguous())
+
+
+def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> None:
+    """Write an archive with other bytes of weights in it.
+
+    Raises:
+        RefitError: weights that share memory there have several values for one place.
+    """
+    members: dict[str, list[str]] = {}
+    for name in values:
+        members.setdefault(metas[name]["path_name"], []).append(name)
+    with appearing(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
+        for info in source.infolist():
+            inside = info.filename.partition("/")[2]
+            names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
+            with target.open(placed(info.filename, info.file_size, target), "w") as member:
+                if names:
+                    changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
+                    member.write(_exchanged(source.read(info), changes))
+                    continue
+                with source.open(info) as content:
+                    while chunk := content.read(_CHUNK_BYTES):
+                        member.write(chunk)
+
+
+def _exchanged(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+    """Return the bytes of a member with other weights in it, which may be parts of it.
+
+    Raises:
+        RefitError: they have several values for one place.
+    """
+    data = bytearray(content)
+    places = {name: _place(data, meta, value.dtype) for name, (meta, value) in changes.items()}
+    for name, (_, value) in changes.items():
+        _once(places[name]).copy_(_once(value.detach(), places[name]))
+    if differ := tuple(name for name, (_, value) in changes.items() if not _same(places[name], value)):
+        shared = (
+            "of which one place in the program's memory is several elements, and the values for those are not equal"
+        )
+        raise RefitError(mismatched=tuple(f"{name}, {shared}" for name in differ))
+    return memoryview(data)
+
+
+def _place(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
+    """Return a weight in the bytes of its member."""
+    shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+    flat = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
+    return flat.as_strided(shape, stride, meta["storage_offset"]["as_int"])
+
+
+def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Return a tensor without the repetitions that ``like``, or itself, has by strides of 0 (``expand``)."""
+    repeated = [at for at, step in enumerate((tensor if like is None else like).stride()) if step == 0]
+    for at in repeated:
+        tensor = tensor.narrow(at, 0, min(1, tensor.shape[at]))
+    return tensor
+
+
+def check_entry(entry: Entry, memos: Sequence[Memo], weights: Path) -> tuple[Executable, Given]:
+    """Return what an entry's engine and a file of weights are to each other, if they fit.
+
+    An entry has no names for its weights; the memos of programs that lead to it have theirs.
+
+    Raises:
+        RefitError: they do not fit by the names of any of the programs, or the entry has its weights in it.
+        IncompatibleEngineError: the entry is of no engine, or no program's names are known for it.
+        WeightsFileError: the file cannot be read.
+    """
+    parts: Any = entry.key.document["parts"]
+    if isinstance(parts, dict) and (frozen := parts.get("frozen")):
+        what = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
+        raise RefitError(mismatched=(what,))
+    if not memos:
+        why = "no program is known that leads to it, and it has no names of its own: give the program's .pt2 file"
+        raise IncompatibleEngineError(entry.key.digest, why)
+    refused: RefitError | None = None
+    for memo in memos:
+        executable = Executable.stored(
+            entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
+        )
+        given = Given.of(weights, known=memo.known, constants=memo.sources)
+        needed = executable.interface.weights
+        try:
+            check(needed, given.state, known=memo.known, device=memo.device, keep=True, anywhere=True)
+        except RefitError as error:
+            refused = refused or error
+            continue
+        return executable, given
+    assert refused is not None  # noqa: S101  # there is a memo, and none fitted
+    raise refused
+
+
+def refitted_plan(entry: Entry, executable: Executable, given: Given) -> memoryview:
+    """Return the plan of an entry with other weights in it. Experimental: not yet run on a GPU.
+
+    Raises:
+        NoDeviceError: there is no GPU, or it is not the plan's.
+        IncompatibleEngineError: the entry is of an engine that has no weights in it, or cannot be loaded.
+        RefitError: TensorRT refuses a weight.
+    """
+    flavour = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}.get(entry.kind)
+    if flavour is None:
+        why = "has no weights in it: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
+        raise IncompatibleEngineError(entry.key.digest, f"an engine of {entry.kind} {why}")
+    if not torch.cuda.is_available():
+        raise NoDeviceError(entry.kind, "a plan", "it is refitted on its GPU, and there is none here")
+    needed = executable.interface.weights
+    weights = fit(needed, given.state, known=executable.known, device=executable.device)
+    return plan_with(flavour, entry.read(ENGINE), entry.read("plan.json"), weights)
+
+
+def write_plan(plan: memoryview, output: Path) -> None:
+    """Write a plan to a file, which appears complete or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with appearing(output) as temporary:
+        temporary.write_bytes(plan)

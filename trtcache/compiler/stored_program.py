@@ -1,0 +1,270 @@
+"""A lowered program from what an artifact keeps of it: its graph, interface, weight map, constants, and key document.
+
+Values of weights are in none of them, nor in what comes out. Whether it is the same program is for its key to say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from trtcache.backends.members import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
+from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.program import Frame, assembled
+from trtcache.lowering.rewriting import set_arguments
+from trtcache.runtime.constants import read_constants
+from trtcache.weights import recipes
+from trtcache.weights.recipes import Source, renamed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trtcache.digests import Json
+    from trtcache.lowering.program import LoweredProgram
+
+_MODULES = {"_operator": operator, "math": math, "torch": torch}
+_HEADS: Mapping[str, Callable[..., Any]] = {
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "Pow": operator.pow,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How a program is called.
+
+    Attributes:
+        in_spec, out_spec: how torch flattens arguments and output.
+        roles: what each output of its graph is.
+        values: leaves of the arguments that are no tensors.
+    """
+
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    roles: tuple[Role, ...]
+    values: Mapping[int, object] = field(default_factory=dict)
+
+    @classmethod
+    def of_part(cls, takes: int, gives: int) -> Outside:
+        """Return how a part of a program is called."""
+        in_spec = pytree.tree_structure((tuple(range(takes)), {}))
+        return cls(in_spec, pytree.tree_structure(tuple(range(gives))), (Role("result"),) * gives)
+
+
+def rebuilt(
+    members: Mapping[str, bytes],
+    *,
+    name: str,
+    pipeline: Sequence[str],
+    hints: Sequence[int | None],
+    device: torch.device,
+    outside: Outside | None = None,
+) -> LoweredProgram:
+    """Return the lowered program that was stored.
+
+    Args:
+        members: graph, interface, weight map and constants, as an artifact has them.
+        name: what people call it.
+        pipeline: the passes that made it.
+        hints: a likely value of each symbol.
+        device: where it runs.
+        outside: how it is called; by default as a part of a program is, with a tuple of its inputs.
+
+    Raises:
+        ValueError: there is something in it that cannot be made here.
+    """
+    writing = _Writing(json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP]), members[CONSTANTS], device)
+    try:
+        return writing.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints, outside)
+    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+class _Writing:
+    """Writes a graph node by node."""
+
+    def __init__(self, interface: Any, weight_map: Any, constants: bytes, device: torch.device) -> None:
+        self._interface, self._weight_map, self._device = interface, weight_map, device
+        self._constants = read_constants(constants, interface["constants"], device)
+        self._contents = {name: Content.of(tensor) for name, tensor in self._constants.items()}
+        self._graph_module = fx.GraphModule(torch.nn.Module(), fx.Graph())
+        self._graph = self._graph_module.graph
+        self._shapes = ShapeEnv()
+        self._fakes = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
+        self._symbols: list[Any] = []
+        self._constraints: dict[Any, Any] = {}
+        self._weights = 0
+
+    def program(
+        self,
+        graph: Any,
+        name: str,
+        pipeline: tuple[str, ...],
+        hints: Sequence[int | None],
+        outside: Outside | None,
+    ) -> LoweredProgram:
+        for number, (bounds, hint) in enumerate(zip(graph["sizes"], hints, strict=True)):
+            self._add_symbol(number, bounds, hint)
+        *records, output = graph["nodes"]
+        with torch.no_grad(), self._fakes:
+            inputs = {int(one["leaf"]): self._input(place, one) for place, one in enumerate(self._interface["inputs"])}
+            nodes: list[fx.Node] = []
+            for record in records:
+                nodes.append(self._node(record, nodes, inputs))
+        used = [nodes[place] for place in output[-1]]
+        made = self._graph.output(tuple(self._value(argument, used, lambda one: one) for *_, argument in output[1]))
+        outside = outside or Outside.of_part(len(inputs), len(output[1]))
+        made.meta["roles"] = outside.roles
+        slots = self._interface["slots"]
+        frame = Frame(
+            name=name,
+            in_spec=outside.in_spec,
+            out_spec=outside.out_spec,
+            constraints=self._constraints,
+            saved={f"s{index}" for index, one in enumerate(slots) if not one["transient"]},
+            pipeline=pipeline,
+        )
+        state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
+        program = assembled(Marked(self._graph_module, state, dict(outside.values), {}), frame)
+        interface = replace(
+            program.interface,
+            guards=tuple(self._interface.get("guards", ())),
+            small_sizes=SmallSizes.read(self._interface.get("small_sizes")),
+        )
+        return replace(program, interface=interface)
+
+    def _add_symbol(self, number: int, range_: Sequence[int | None], hint: int | None) -> None:
+        least, most = range_
+        chosen = hint if hint is not None else max(least or 2, 2)
+        symbol = self._shapes.create_symbol(
+            chosen, source=ConstantSource(f"size{number}"), dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+        )
+        bounds = ValueRanges(-int_oo if least is None else least, int_oo if most is None else most)
+        self._shapes.var_to_range[symbol] = self._constraints[symbol] = bounds
+        self._symbols.append(self._shapes.create_symintnode(symbol, hint=chosen))
+
+    def _place(self, kind: str) -> torch.device:
+        return self._device if kind == self._device.type else torch.device(kind)
+
+    def _empty(self, one: Any) -> torch.Tensor:
+        shape, stride = tuple(map(self._size, one["shape"])), tuple(map(self._size, one["stride"]))
+        return torch.empty_strided(shape, stride, dtype=getattr(torch, one["dtype"]), device=self._place(one["device"]))
+
+    def _size(self, written: Json) -> Any:
+        if isinstance(written, int):
+            return written
+        if isinstance(written, dict):
+            return self._symbols[int(str(written["sym"]))]
+        assert isinstance(written, list)  # noqa: S101  # Symbols writes nothing else
+        head, *rest = written
+        values = list(map(self._size, rest))
+        if head in {"Add", "Mul"}:
+            total = values[0]
+            for value in values[1:]:
+                total = total + value if head == "Add" else total * value
+            return total
+        return _HEADS[str(head)](*values)
+
+    def _input(self, place: int, one: Any) -> fx.Node:
+        node: fx.Node = self._graph.placeholder(f"in{place}")
+        node.meta |= {"input": one["leaf"], "number": one.get("number", False), "val": self._empty(one)}
+        return node
+
+    def _node(self, record: list[Any], nodes: list[fx.Node], inputs: Mapping[int, fx.Node]) -> fx.Node:
+        kind, arguments = record[0], record[1]
+        if kind == "input":
+            return inputs[int(arguments[0])]
+        if kind == "weight":
+            return self._weight()
+        if kind == "constant":
+            return self._constant(arguments[0], record[2])
+        used = [nodes[place] for place in record[-1]]
+        target = _target(kind)
+        node: fx.Node = self._graph.call_function(target, ())
+        values = [self._value(one, used, lambda node: node) for one in arguments]
+        if isinstance(node.target, torch._ops.OpOverload):
+            set_arguments(node, values)
+        else:
+            node.args = tuple(values)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
+        node.meta["val"] = target(*args, **kwargs)
+        return node
+
+    def _weight(self) -> fx.Node:
+        index = self._weights
+        self._weights += 1
+        recipe = renamed(recipes.parse(self._weight_map[f"w{index}"]), lambda slot: f"s{slot}")
+        node = self._graph.placeholder(f"w{index}")
+        node.meta["val"] = self._empty(self._interface["weights"][index])
+        if isinstance(recipe, Source):
+            node.meta["weight"] = str(recipe.weight)
+        else:
+            node.meta["recipe"] = recipe
+        return node
+
+    def _constant(self, digest: str, made: Sequence[Any]) -> fx.Node:
+        name, tensor = next(
+            (name, tensor)
+            for name, tensor in self._constants.items()  # of equal bytes there may be several, of other shapes
+            if self._interface["constants"][name][0] == digest
+            and [str(tensor.dtype), list(tensor.shape), tensor.device.type] == made
+        )
+        if not hasattr(self._graph_module, name):
+            self._graph_module.register_buffer(name, tensor, persistent=False)
+        node: fx.Node = self._graph.create_node("get_attr", name)
+        node.meta |= {"val": self._fakes.from_tensor(tensor, static_shapes=True), "content": self._contents[name]}
+        return node
+
+    def _value(  # noqa: C901  # one case a kind
+        self, written: Any, used: list[fx.Node], found: Callable[[fx.Node], Any]
+    ) -> Any:
+        if isinstance(written, list):
+            return [self._value(one, used, found) for one in written]
+        if not isinstance(written, dict):
+            return written
+        ((kind, value),) = written.items()
+        match kind:
+            case "$use":
+                return found(used[value])
+            case "$float":
+                return float.fromhex(value)
+            case "$torch":
+                return getattr(torch, value.removeprefix("torch."))
+            case "$device":
+                return self._place(value)
+            case "$complex":
+                return complex(*map(float.fromhex, value))
+            case "$slice":
+                return slice(*(self._value(one, used, found) for one in value))
+            case "$size":
+                return self._size(value)
+            case "$number":  # a result that no engine gives
+                return None
+        raise ValueError(f"an argument of the kind {kind}")
+
+
+def _target(name: str) -> Any:
+    module, _, rest = name.partition(".")
+    if module in _MODULES:
+        return getattr(_MODULES[module], rest)
+    packet, _, overload = rest.rpartition(".")
+    return getattr(getattr(getattr(torch.ops, module), packet), overload)

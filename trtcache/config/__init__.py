@@ -1,0 +1,1 @@
+"""Configuration: environment, settings file, units, signing keys, logs."""

@@ -1,0 +1,157 @@
+"""What the environment says: where the cache is, how large it may grow, and what it may do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trtcache.config.contention import Busy
+from trtcache.config.file import environment
+from trtcache.config.folders import absolute, cache_folder
+from trtcache.config.trust import Trust, parse_keys, parse_mode
+from trtcache.config.units import parse_size
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
+DEFAULT_DIRECT = "off"  # an independent suite of 330 pairs of processes found 52 wrong hits
+DEFAULT_DIRECT_SAMPLE = 200
+DIRECT_MODES = ("on", "verify", "off")
+
+VARIABLES = {
+    "TRTCACHE_DIR": "the cache directory (default: trtcache in $XDG_CACHE_HOME or ~/.cache)",
+    "TRTCACHE_PATH": "instead of TRTCACHE_DIR: the cache directory and read-only ones below it, as UPPER:LOWER:LOWER",
+    "TRTCACHE_COPY_UP": "1: copy hits from directories below into the cache directory",
+    "TRTCACHE_MAX_SIZE": "prune after a put that makes the cache larger than this (default: 20GB; 0: no limit)",
+    "TRTCACHE_MAX_ENTRIES": "prune after a put that makes the cache have more entries than this (default: 0: no limit)",
+    "TRTCACHE_DISABLE": "1: neither read nor write the cache; always build",
+    "TRTCACHE_READONLY": "1: take hits, write nothing",
+    "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
+    "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
+    "TRTCACHE_ON_BUSY": "while another builds what is wanted: wait (default), build it too, or eager: run it in torch",
+    "TRTCACHE_BUSY_TIMEOUT": "seconds to wait before that; then wait is build (default: no limit; ranks: 480)",
+    "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
+    "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
+    "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
+    "TRTCACHE_DIRECT": "on: a module that is known is not exported; verify: it is, and compared; off (default)",
+    "TRTCACHE_DIRECT_SAMPLE": "one direct hit in this many is verified at exit (default: 200; 0: none)",
+    "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
+    "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
+}
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How a cache is to be used. ``max_size_bytes`` and ``max_entries`` are None for no limit.
+
+    ``lower`` are the directories that are looked in after ``root``, and never written to.
+    """
+
+    root: Path
+    max_size_bytes: int | None = DEFAULT_MAX_SIZE_BYTES
+    max_entries: int | None = None
+    disable: bool = False
+    readonly: bool = False
+    recache: bool = False
+    forbid_build: bool = False
+    log: str = ""
+    trust: Trust = field(default_factory=Trust)
+    busy: Busy = field(default_factory=Busy)
+    lower: tuple[Path, ...] = ()
+    copy_up: bool = False
+    direct: str = DEFAULT_DIRECT
+    direct_sample: int = DEFAULT_DIRECT_SAMPLE
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Config:
+        """Read the ``TRTCACHE_*`` variables, and for those that are not there ``trtcache.toml``.
+
+        Raises:
+            SettingsError: a variable or a setting has an impossible value; the message names it.
+        """
+        said, environ = environ, environment(environ, VARIABLES)
+        root, lower = _directories(said, environ)
+        size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
+        return cls(
+            root=root,
+            lower=lower,
+            copy_up=_flag(environ, "TRTCACHE_COPY_UP"),
+            max_size_bytes=size_bytes or None,
+            max_entries=_count(environ, "TRTCACHE_MAX_ENTRIES") or None,
+            disable=_flag(environ, "TRTCACHE_DISABLE"),
+            readonly=_flag(environ, "TRTCACHE_READONLY"),
+            recache=_flag(environ, "TRTCACHE_RECACHE"),
+            forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
+            log=environ.get("TRTCACHE_LOG", ""),
+            trust=_trust(environ),
+            busy=Busy.of(environ),
+            direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
+            direct_sample=_count(environ, "TRTCACHE_DIRECT_SAMPLE", DEFAULT_DIRECT_SAMPLE),
+        )
+
+
+def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
+    """Return the cache directory and those below it; ``settings`` are the environment's over those of the file.
+
+    Raises:
+        SettingsError: two ways of saying it are used at once, or what is said is no path.
+    """
+    named, path = settings.get("TRTCACHE_DIR"), settings.get("TRTCACHE_PATH")
+    if named and path:
+        if bool(environ.get("TRTCACHE_DIR")) == bool(environ.get("TRTCACHE_PATH")):
+            raise SettingsError(
+                "TRTCACHE_PATH", "TRTCACHE_DIR is set too, and both name the cache directory; unset one"
+            )
+        path = environ.get("TRTCACHE_PATH")  # the environment's word counts, whichever of the two it has
+    if not path:
+        return absolute(named, "TRTCACHE_DIR") if named else default_root(), ()
+    upper, *lower = path.split(os.pathsep)
+    root = absolute(upper, "TRTCACHE_PATH") if upper else default_root()
+    return root, tuple(absolute(one, "TRTCACHE_PATH") for one in lower if one)
+
+
+def _trust(environ: Mapping[str, str]) -> Trust:
+    signing_key = environ.get("TRTCACHE_SIGNING_KEY")
+    return Trust(
+        required=parse_mode(environ.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
+        keys=parse_keys(environ.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
+        signing_key=absolute(signing_key, "TRTCACHE_SIGNING_KEY") if signing_key else None,
+    )
+
+
+def default_root() -> Path:
+    """Return the cache directory for a user who named none: ``$XDG_CACHE_HOME/trtcache``."""
+    return cache_folder("trtcache")
+
+
+def parse_direct(text: object, name: str) -> str:
+    """Return a mode of direct mode.
+
+    Raises:
+        SettingsError: it is none; the message names ``name``.
+    """
+    if text not in DIRECT_MODES:
+        raise SettingsError(name, f"{text!r} is none of {', '.join(DIRECT_MODES)}")
+    return str(text)
+
+
+def _count(environ: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = environ.get(name, "").strip() or str(default)
+    if not text.isdecimal():
+        raise SettingsError(name, f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise SettingsError(name, f"{environ[name]!r} is neither 1 nor 0")

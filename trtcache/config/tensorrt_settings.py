@@ -1,0 +1,106 @@
+"""What a caller can say about a build of TensorRT or TensorRT-RTX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from trtcache.config.named_fields import made_of
+from trtcache.config.units import parse_size
+from trtcache.errors import SettingsError
+
+TILINGS = ("none", "fast", "moderate", "full")
+VERBOSITIES = ("layer_names_only", "none", "detailed")
+CHOICES = ("exact", "capability")
+
+NOT_IN_KEY = frozenset({"compatible"})
+"""What says which entries are taken, and changes none."""
+
+_SIZES_END = 1 << 63  # TensorRT takes a size_t, and builds nothing from here on
+_BOOLEANS = ("refit", "strip", "version_compatible", "tf32", "sparse_weights")
+_RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing_iterations": (1, 64)}
+_WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": CHOICES}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRTSettings:
+    """Settings of a TensorRT build. What is None is left to TensorRT, and has no part in the key.
+
+    Attributes:
+        optimization_level: how long the builder searches, 0 to 5.
+        refit: whether the plan takes other weights without a build. None is yes for TensorRT, and no for TensorRT-RTX,
+            which builds such plans on a GPU only. The weights of a plan that takes no others are part of its key.
+        strip: leave the weights out of the plan, which has to be refitted before it runs.
+        version_compatible: a plan for later minor versions too.
+        workspace: the most memory for intermediate results of a layer, in bytes or as text (``2GB``).
+        tf32: whether float32 products may round their factors to TF32.
+        sparse_weights: look for kernels that use 2:4 sparsity.
+        tiling: how hard to look for tilings that keep results in the L2 cache: ``none``, ``fast``, ``moderate``,
+            ``full``.
+        max_aux_streams: how many streams beside the caller's a plan may use.
+        profiling_verbosity: what a plan tells of its layers: ``layer_names_only``, ``none``, ``detailed``.
+        avg_timing_iterations: how often a kernel is timed.
+        compatible: which plans ``compile`` takes from the cache: those for this GPU's product alone (``exact``, as if
+            left out), or where there is none also one for another product of the same compute capability
+            (``capability``), which may be slower and is reported. No part of the key.
+    """
+
+    optimization_level: int | None = None
+    refit: bool | None = None
+    strip: bool | None = None
+    version_compatible: bool | None = None
+    workspace: int | str | None = None
+    tf32: bool | None = None
+    sparse_weights: bool | None = None
+    tiling: str | None = None
+    max_aux_streams: int | None = None
+    profiling_verbosity: str | None = None
+    avg_timing_iterations: int | None = None
+    compatible: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in _BOOLEANS:
+            _check(name, getattr(self, name), "True or False", type_=bool)
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            _check(name, value, f"a number from {least} to {most}", type_=int)
+            if value is not None and not least <= value <= most:
+                raise SettingsError(_label(name), f"{value} is not from {least} to {most}")
+        for name, words in _WORDS.items():
+            value = getattr(self, name)
+            if value is not None and value not in words:
+                raise SettingsError(_label(name), f"{value!r} is none of {', '.join(words)}")
+        if self.workspace is not None:
+            size_bytes = parse_size(self.workspace, _label("workspace"))
+            if not 0 < size_bytes < _SIZES_END:
+                raise SettingsError(_label("workspace"), f"{self.workspace!r} is not from 1 byte to less than 2^63")
+            object.__setattr__(self, "workspace", size_bytes)
+        if self.strip and self.refit is False:
+            raise SettingsError(_label("strip"), "a plan without weights has to be refitted; leave refit out")
+
+    @classmethod
+    def of(cls, given: object) -> TensorRTSettings:
+        """Return settings from settings or from a mapping of field names.
+
+        Raises:
+            SettingsError: a name is not a field (with the nearest one), or a value is impossible.
+        """
+        return made_of(cls, given, "settings.tensorrt")
+
+    @property
+    def given(self) -> dict[str, object]:
+        """Those that are given."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def document(self) -> dict[str, object]:
+        """Return the part of the key document that these settings are: those that are given and change a plan."""
+        return {name: value for name, value in self.given.items() if name not in NOT_IN_KEY}
+
+
+def _label(name: str) -> str:
+    return f"settings.tensorrt[{name!r}]"
+
+
+def _check(name: str, value: object, expected: str, *, type_: type) -> None:
+    if value is not None and type(value) is not type_:
+        raise SettingsError(_label(name), f"expected {expected}, got {value!r}")

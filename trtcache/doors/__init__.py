@@ -1,1 +1,0 @@
-"""What can be asked of a model besides compiling it: the other functions of ``trtcache``, a file for each noun."""

@@ -1,0 +1,1 @@
+"""What can be compiled: exported programs, files, TorchScript and ONNX."""

@@ -1,0 +1,182 @@
+"""Reads weights from files, mapped: nothing is copied that lies right, and what is not used of safetensors is not read.
+
+What a file is, its first bytes say: a ``.safetensors`` file, the ``.json`` index of several, a program that
+``torch.export.save`` wrote, or a state_dict that ``torch.save`` wrote, of which torch unpickles tensors and nothing
+else (``weights_only=True``). A file that is in use is to be replaced by renaming a new one over it: one that is written
+over in place changes the weights of whoever has it open.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import pickle
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import ExportError, WeightsFileError
+from trtcache.frontends.pt2 import ProgramFile
+from trtcache.weights.archive import damage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+    "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+"""safetensors' names for dtypes."""
+
+LENGTH_BYTES = 8
+_HEADER_LIMIT_BYTES = 100_000_000  # the limit of the safetensors library
+_INDEX_LIMIT_BYTES = 100_000_000
+_METADATA = "__metadata__"
+_TAKEN = "give a .safetensors file, a .pt2 program, or a state_dict that torch.save wrote"
+_FOREIGN = (
+    (b"GGUF", "it is a GGUF file"),
+    (b"\x89HDF", "it is an HDF5 file"),
+    (b"\x80\x02", "it is a pickle of torch before 1.6; load it there and save it again"),
+    (b"\x80", "it is a pickle, which can run any code"),
+)
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Return the weights in a file by their names; they are the file's own memory, so they cost none.
+
+    Raises:
+        WeightsFileError: there is no such file, it is damaged or cut off, or it is of a kind that is not read.
+    """
+    try:
+        return _read(path)
+    except WeightsFileError:
+        raise
+    except ExportError as error:
+        raise WeightsFileError(str(path), error.why) from error
+    except OSError as error:
+        raise WeightsFileError(str(path), error.strerror or str(error)) from error
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise WeightsFileError(str(path), f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    with path.open("rb") as file:
+        first = file.read(LENGTH_BYTES + 1)
+    if first.startswith(b"PK"):
+        return _archive(path)
+    for mark, what in _FOREIGN:
+        # The first bytes of a .safetensors file are a number, and then a brace.
+        if first.startswith(mark) and first[LENGTH_BYTES:] != b"{":
+            raise WeightsFileError(str(path), f"{what}; {_TAKEN}")
+    if path.suffix == ".json":
+        return _indexed(path)
+    return _safetensors(path)
+
+
+def _safetensors(path: Path) -> dict[str, torch.Tensor]:
+    size_bytes = path.stat().st_size
+    if size_bytes < LENGTH_BYTES:
+        raise WeightsFileError(str(path), f"it is of {size_bytes} bytes, which no file of weights is; {_TAKEN}")
+    with path.open("rb") as file:
+        memory = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
+    length = int.from_bytes(memory[:LENGTH_BYTES], "little")
+    if length > min(_HEADER_LIMIT_BYTES, len(memory) - LENGTH_BYTES) or bytes(memory[LENGTH_BYTES:][:1]) != b"{":
+        raise WeightsFileError(str(path), f"it is no .safetensors file, or it is cut off; {_TAKEN}")
+    start = LENGTH_BYTES + length
+    header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_once)
+    header.pop(_METADATA, None)
+    _check_places(header, len(memory) - start)
+    return {name: tensor_at(one, memory[start:]) for name, one in header.items()}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _check_places(header: Mapping[str, Any], size_bytes: int) -> None:
+    """Make sure that the tensors follow one another and fill the file.
+
+    Raises:
+        ValueError: they do not.
+    """
+    end = 0
+    for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        start, stop = one["data_offsets"]
+        count = math.prod(one["shape"])
+        if start != end or any(type(size) is not int or size < 0 for size in one["shape"]):
+            raise ValueError(f"{name} does not lie behind the tensor before it")
+        if stop - start != count * DTYPES[one["dtype"]].itemsize:
+            raise ValueError(f"{name} has {stop - start} bytes, and its shape {one['shape']} and dtype another number")
+        end = stop
+    if end != size_bytes:
+        raise ValueError(f"its tensors have {end} bytes and the file has {size_bytes} for them: it is cut off")
+
+
+def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor:
+    """Return a tensor as a safetensors header describes it: the bytes themselves where they are aligned, else a copy.
+
+    Raises:
+        LookupError: its dtype is not known.
+        ValueError: its bytes are not within ``content``.
+    """
+    begin, end = described["data_offsets"]
+    dtype, shape = DTYPES[described["dtype"]], described["shape"]
+    if begin == end:
+        return torch.empty(shape, dtype=dtype)
+    flat = torch.frombuffer(content[begin:end], dtype=torch.uint8)
+    if flat.data_ptr() % dtype.itemsize:
+        flat = flat.clone()
+    return flat.view(dtype).reshape(shape)
+
+
+def _indexed(path: Path) -> dict[str, torch.Tensor]:
+    """Return the weights of the files that an index names (``model.safetensors.index.json``)."""
+    if path.stat().st_size > _INDEX_LIMIT_BYTES:
+        raise WeightsFileError(str(path), f"it is too large for an index of files; {_TAKEN}")
+    places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
+    if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
+        raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
+    files = {name: read_weights(path.with_name(name)) for name in sorted(set(places.values()))}
+    return {name: files[place][name] for name, place in places.items()}
+
+
+def _archive(path: Path) -> dict[str, torch.Tensor]:
+    if why := damage(path):
+        raise WeightsFileError(str(path), f"{why}; save it again, or copy it again from where it is whole")
+    with zipfile.ZipFile(path) as archive:
+        if any(name.endswith("data.pkl") for name in archive.namelist()):
+            return _state_dict(path)
+    with ProgramFile(path) as file:
+        return file.tensors(file.names)
+
+
+def _state_dict(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        why = str(error).split("\n", 1)[0][:200]
+        raise WeightsFileError(str(path), f"torch.load(weights_only=True) does not read it: {why}; {_TAKEN}") from error
+    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
+        parts = ", ".join(map(str, found))[:100] if isinstance(found, dict) else type(found).__name__
+        raise WeightsFileError(str(path), f"it has other things than weights ({parts}); save the state_dict alone")
+    return dict(found)

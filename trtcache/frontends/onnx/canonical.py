@@ -1,0 +1,139 @@
+"""The canonical form of an ONNX graph: records as ``trtcache.keys.graph_digest`` has them, and one digest.
+
+A node's digest is over its operator, its attributes with the defaults of its schema, and the digests of what it uses,
+in order. Inputs enter by their place, weights by slot number with dtype and shape, constants by content. Nodes are met
+from the outputs on. So names of nodes, tensors and initializers, the order of unrelated nodes, dead nodes and unused
+initializers have no say, nor has anything that ONNX keeps for people.
+
+A graph inside a node (a branch, a loop's body) enters by a digest of its own, in which what it takes from outside is
+numbered by first use; the node uses those tensors. A local function enters the nodes that call it by a digest alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import Digest
+from trtcache.frontends.onnx.elements import TYPES
+from trtcache.frontends.onnx.operators import Operators, digest_of
+from trtcache.frontends.onnx.roles import graphs_in, weights_among
+from trtcache.frontends.onnx.schemas import domain_of
+from trtcache.frontends.onnx.walk import Walk
+from trtcache.weights.slots import Slot, contiguous
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trtcache.digests import Json
+    from trtcache.frontends.onnx.file import OnnxFile
+    from trtcache.frontends.onnx.ports import Port
+
+FORMAT = 1
+"""Version of the canonical form. A change of it changes the key of every ONNX file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalGraph:
+    """A graph in canonical form.
+
+    Attributes:
+        digest: of what its outputs are.
+        records: one for each tensor, in canonical order; the last is the output.
+        slots: its weights, with the file's names for them, in the order of first use.
+        operators: names of the arguments of each operator.
+        opsets: versions of the domains whose operators it uses.
+        foreign: operators that neither ONNX nor the file defines.
+    """
+
+    digest: Digest
+    records: Sequence[Json]
+    slots: tuple[Slot, ...]
+    operators: Mapping[str, Json]
+    opsets: Mapping[str, int]
+    foreign: tuple[str, ...]
+
+    def document(self) -> dict[str, Json]:
+        """Return what an artifact keeps of the graph, as the member ``graph.json``."""
+        return {"format": 1, "operators": dict(self.operators), "sizes": [], "nodes": list(self.records)}
+
+
+def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
+    """Return the canonical form of a file's graph.
+
+    Raises:
+        OnnxFileError: the graph is not whole, or something in it cannot be read.
+    """
+    graph = file.model.graph
+    functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
+    known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
+    results = [one.name for one in graph.output]
+    needed = [graph.node[at] for at in needed_nodes(graph)]
+    weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
+    leaves = _Leaves(file, inputs, weights)
+    walk = Walk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
+    digests = [walk.digest(name) for name in results]
+    whole = digest_of(["output", len(results)], digests)
+    uses: dict[int, int] = {}
+    returned: list[Json] = [
+        ["result", None, {"$use": uses.setdefault(walk.place(name), len(uses))}] for name in results
+    ]
+    return CanonicalGraph(
+        digest=Digest(whole.hex(), sum(map(len, digests))),
+        records=[*walk.records, ["output", returned, list(uses)]],
+        slots=tuple(leaves.slots),
+        operators=walk.operators,
+        opsets={domain or "ai.onnx": version for domain, version in sorted(known.used.items())},
+        foreign=tuple(sorted(known.foreign)),
+    )
+
+
+class _Leaves:
+    """Inputs, weights and constants of a model, as records; weights are numbered as they are asked for."""
+
+    def __init__(self, file: OnnxFile, inputs: Sequence[Port], weights: frozenset[str]) -> None:
+        self.slots: list[Slot] = []
+        self._file = file
+        self._inputs = {port.name: (place, port) for place, port in enumerate(inputs)}
+        self._weights = weights
+
+    def record(self, name: str) -> list[Json]:
+        tensor = self._file.initializers.get(name)
+        if tensor is None:
+            return self._input(name)
+        if name in self._weights:
+            return self._weight(name, tensor)
+        digest, dtype, shape = self._file.elements.document(tensor)
+        return ["constant", [digest], [dtype, shape, "cpu"]]
+
+    def _input(self, name: str) -> list[Json]:
+        if name not in self._inputs:
+            raise self._file.error(f"its graph uses {name!r}, which nothing makes")
+        place, port = self._inputs[name]
+        return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
+
+    def _weight(self, name: str, tensor: Any) -> list[Json]:
+        shape = tuple(tensor.dims)
+        slot = Slot(len(self.slots), TYPES[tensor.data_type].name, shape, contiguous(shape), "cpu", (name,))
+        self.slots.append(slot)
+        return ["weight", [{"slot": slot.index}], slot.document()]
+
+
+def needed_nodes(graph: Any) -> list[int]:
+    """Return the places of the nodes that a graph's outputs need, in the file's order."""
+    makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
+    found: set[int] = set()
+    waiting = [makers[one.name] for one in graph.output if one.name in makers]
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting += [makers[name] for name in _taken(graph.node[at]) if name in makers]
+    return sorted(found)
+
+
+def _taken(node: Any) -> list[str]:
+    """Return the names that a node uses, those that graphs inside it use too."""
+    inside = graphs_in(node)
+    names = [name for graph in inside for one in graph.node for name in _taken(one)]
+    return [*node.input, *names, *(one.name for graph in inside for one in graph.output)]

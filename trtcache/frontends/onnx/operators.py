@@ -1,0 +1,310 @@
+"""What the nodes of an ONNX model are, as JSON: operators, operands and attributes, and digests of graphs in them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import Digest, hash_bytes
+from trtcache.errors import OnnxFileError
+from trtcache.frontends.onnx.elements import digest_of_texts
+from trtcache.frontends.onnx.roles import decides_sizes, graphs_in
+from trtcache.frontends.onnx.schemas import Schemas, domain_of
+from trtcache.frontends.onnx.whole import FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from trtcache.digests import Json
+    from trtcache.frontends.onnx.elements import Elements
+
+encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+_GRAPHS = frozenset({5, 10})
+
+_MOST_CALLS = 50
+"""Each is some ten frames of Python, which has 1000."""
+
+_RANDOM = frozenset(
+    (
+        *("Bernoulli", "Dropout", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+
+
+def digest_of(head: Json, digests: Iterable[bytes] = ()) -> bytes:
+    """Return the digest of a record and of what it uses."""
+    text = encoded(head)
+    return hash_bytes(b"".join([f"{len(text)}:{text}".encode(), *digests]))
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph inside a node: its digest, and the names that it takes from outside, by first use."""
+
+    digest: str
+    outer: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A local function: the digest of its body, and what is true of that."""
+
+    digest: str
+    random: bool
+    opaque: bool
+    foreign: frozenset[str]
+
+
+class Operators:
+    """The operators of one model, or of one of its functions.
+
+    Attributes:
+        elements: reads tensors.
+        used: versions of the domains whose operators were met.
+        foreign: operators that neither ONNX nor the model defines, ``domain::Operator``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        elements: Elements,
+        opsets: Iterable[Any],
+        functions: Mapping[tuple[str, str, str], Any],
+        schemas: Schemas | None = None,
+        calling: tuple[tuple[str, str, str], ...] = (),
+        called: dict[tuple[str, str, str], _Function] | None = None,
+    ) -> None:
+        """Know a model's operators.
+
+        Args:
+            path: the model's file, for messages.
+            elements: reads its tensors.
+            opsets: its ``opset_import``.
+            functions: its local functions, by domain, name and overload.
+            schemas: what was looked up already.
+            calling: the functions that this one is called from.
+            called: functions that were met already, from wherever: each is looked at once.
+        """
+        self.elements = elements
+        self.used: dict[str, int] = {}
+        self.foreign: set[str] = set()
+        self._path = path
+        self._versions = {domain_of(one.domain): one.version for one in opsets}
+        self._functions = functions
+        self._schemas = schemas or Schemas()
+        self._calling = calling
+        self._called = {} if called is None else called
+
+    def error(self, why: str) -> OnnxFileError:
+        """Return an error of this model."""
+        return OnnxFileError(self._path, why)
+
+    def function_of(self, node: Any) -> tuple[str, str, str] | None:
+        """Return the local function that a node calls."""
+        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
+        return name if name in self._functions else None
+
+    def name(self, node: Any) -> str:
+        """Return what a record calls a node."""
+        domain = domain_of(node.domain)
+        return f"{domain}.{node.op_type}" if domain else str(node.op_type)
+
+    def is_random(self, node: Any) -> bool:
+        """Say whether a node can answer otherwise the next time; what nobody knows may."""
+        if function := self.function_of(node):
+            return self._function(function).random
+        inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
+        return inner or node.op_type in _RANDOM or self._schema(node) is None
+
+    def opaque(self, node: Any) -> bool:
+        """Say whether a node may compute sizes from any of its inputs."""
+        if function := self.function_of(node):
+            return self._function(function).opaque
+        return self._schema(node) is None
+
+    def _schema(self, node: Any) -> Any:
+        domain = domain_of(node.domain)
+        version = self._versions.get(domain)
+        return self._schemas.find(domain, node.op_type, version) if version else None
+
+    def record(
+        self, node: Any, use: Callable[[str], Json], bodies: Mapping[str, Sequence[Body]]
+    ) -> tuple[list[Json], list[str]]:
+        """Return ``[operator, arguments, None]`` of a node, and the names of the arguments.
+
+        Args:
+            node: a ``NodeProto``.
+            use: writes the tensor of a name.
+            bodies: the graphs inside it, by attribute.
+        """
+        given = {one.name: self._attribute(one, use, bodies.get(one.name, ())) for one in node.attribute}
+        operands: list[Json] = [use(name) if name else None for name in node.input]
+        present = [int(bool(name)) for name in node.output]
+        shown: list[Json] = [] if present == [1] else [list(present)]
+        domain, schema = domain_of(node.domain), self._schema(node)
+        if function := self.function_of(node):
+            called = self._function(function)
+            self.foreign |= called.foreign
+            return [self.name(node), [operands, dict(given), called.digest, *shown], None], [
+                "",
+                "attributes",
+                "function",
+            ]
+        if domain in self._versions:
+            self.used[domain] = self._versions[domain]
+        if schema is None:
+            self.foreign.add(f"{domain or 'ai.onnx'}::{node.op_type}")
+            return [self.name(node), [operands, dict(given), *shown], None], ["", "attributes"]
+        for name, default in schema.attributes.items():
+            if name not in given:
+                given[name] = None if default is None else self._attribute(default, use, ())
+        names = sorted(given)
+        arguments = [*_operands(operands, schema), *(given[name] for name in names), *shown]
+        return [self.name(node), arguments, None], [*schema.operands, *names, "outputs"]
+
+    def _attribute(self, attribute: Any, use: Callable[[str], Json], bodies: Sequence[Body]) -> Json:
+        """Return an attribute's value."""
+        if attribute.ref_attr_name:
+            return {"attribute": attribute.ref_attr_name}
+        if attribute.type in _GRAPHS:
+            return [[{"graph": body.digest}, *map(use, body.outer)] for body in bodies]
+        if attribute.type not in FIELDS:
+            raise self.error(f"attribute {attribute.name!r} is of a kind ({attribute.type}) that is not known")
+        field, several = FIELDS[attribute.type]
+        value = getattr(attribute, field)
+        return [self._value(field, one) for one in value] if several else self._value(field, value)
+
+    def _value(self, field: str, value: Any) -> Json:
+        match field:
+            case "f" | "floats":
+                return {"$float": float(value).hex()}
+            case "i" | "ints":
+                return int(value)
+            case "s" | "strings":
+                return _text(value)
+            case "t" | "tensors":
+                return {"tensor": self.elements.document(value)}
+            case "sparse_tensor" | "sparse_tensors":
+                return {"sparse": self.sparse(value)}
+        return {"type": type_of(value)}
+
+    def constant(self, node: Any) -> list[Json] | None:
+        """Return the record of a constant, in whichever of its forms a node has it; None if the node is none."""
+        if node.op_type != "Constant" or domain_of(node.domain) or len(node.attribute) != 1:
+            return None
+        (given,) = node.attribute
+        if given.ref_attr_name:
+            return None
+        match given.name:
+            case "value":
+                digest, *kind = self.elements.document(given.t)
+                return ["constant", [digest], [*kind, "cpu"]]
+            case "sparse_value":
+                return self.sparse_constant(given.sparse_tensor)
+            case "value_float" | "value_floats":
+                return _numbers("float32", "f", [given.f] if given.type == 1 else given.floats, given.type == 1)
+            case "value_int" | "value_ints":
+                return _numbers("int64", "q", [given.i] if given.type == 2 else given.ints, given.type == 2)
+        texts = [given.s] if given.type == 3 else list(given.strings)
+        return ["constant", [str(digest_of_texts(texts))], ["string", [] if given.type == 3 else [len(texts)], "cpu"]]
+
+    def sparse_constant(self, tensor: Any) -> list[Json]:
+        """Return the record of a sparse constant."""
+        return ["constant", [{"sparse": self.sparse(tensor)}], ["sparse", list(tensor.dims), "cpu"]]
+
+    def sparse(self, tensor: Any) -> list[Json]:
+        """Return a sparse tensor: its shape, its elements and where they are."""
+        return [list(tensor.dims), self.elements.document(tensor.values), self.elements.document(tensor.indices)]
+
+    def body(self, graph: Any) -> Body:
+        """Return the digest of a graph inside a node."""
+        from trtcache.frontends.onnx.walk import Walk
+
+        places = {one.name: place for place, one in enumerate(graph.input)}
+        constants = {one.name: one for one in graph.initializer}
+        outer: dict[str, int] = {}
+
+        def leaf(name: str) -> list[Json]:
+            if name in constants:
+                digest, *kind = self.elements.document(constants[name])
+                return ["constant", [digest], kind]
+            if name in places:
+                return ["inner input", [places[name]]]
+            return ["outer", [outer.setdefault(name, len(outer))]]
+
+        walk = Walk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
+        digests = [walk.digest(one.name) for one in graph.output]
+        return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
+
+    def _function(self, name: tuple[str, str, str]) -> _Function:
+        """Return what is known of a local function."""
+        if name in self._calling:
+            raise self.error(f"its function {name[1]} calls itself")
+        if len(self._calling) >= _MOST_CALLS:
+            raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
+        if name not in self._called:
+            self._called[name] = self._walked(name)
+        return self._called[name]
+
+    def _walked(self, name: tuple[str, str, str]) -> _Function:
+        from trtcache.frontends.onnx.walk import Walk
+
+        proto, calling = self._functions[name], (*self._calling, name)
+        inner = Operators(
+            self._path, self.elements, proto.opset_import, self._functions, self._schemas, calling, self._called
+        )
+        places = {one: place for place, one in enumerate(proto.input)}
+
+        def leaf(wanted: str) -> list[Json]:
+            if wanted not in places:
+                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing makes")
+            return ["inner input", [places[wanted]]]
+
+        walk = Walk(inner, proto.node, leaf, {})
+        digests = [walk.digest(one) for one in proto.output]
+        defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
+        head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
+        return _Function(
+            digest=digest_of(head, digests).hex(),
+            random=any(map(inner.is_random, proto.node)),
+            opaque=any(decides_sizes(one) or inner.opaque(one) for one in proto.node),
+            foreign=frozenset(inner.foreign),
+        )
+
+
+def _operands(operands: list[Json], schema: Any) -> list[Json]:
+    """Return a node's operands, one for each that the schema names; the last is a list where it stands for several."""
+    count = len(schema.operands)
+    if schema.variadic:
+        return [*operands[: count - 1], operands[count - 1 :]]
+    return [*operands, *[None] * (count - len(operands))]
+
+
+def _text(content: bytes) -> Json:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"$bytes": content.hex()}
+
+
+def type_of(proto: Any) -> Json:
+    """Return a ``TypeProto`` with its sizes; names of sizes and what is for people are left out."""
+    kind = proto.WhichOneof("value")
+    if kind in {"sequence_type", "optional_type"}:
+        return [kind, type_of(getattr(proto, kind).elem_type)]
+    if kind == "map_type":
+        return [kind, proto.map_type.key_type, type_of(proto.map_type.value_type)]
+    if kind is None:
+        return None
+    tensor = getattr(proto, kind)
+    sizes: list[Json] = [one.dim_value if one.HasField("dim_value") else None for one in tensor.shape.dim]
+    return [kind, tensor.elem_type, sizes if tensor.HasField("shape") else None]
+
+
+def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> list[Json]:
+    content = struct.pack(f"<{len(values)}{code}", *values)
+    return ["constant", [str(Digest.of(content))], [dtype, [] if scalar else [len(values)], "cpu"]]

@@ -1,0 +1,145 @@
+"""What an ONNX file must say once and no other way: where it says a thing twice, readers choose differently.
+
+TensorRT-RTX's parser (1.7) takes the first of two attributes, functions or opsets where other readers take the last,
+and reads an attribute by its name without a look at its type. So such a file would have the key of one model and the
+plan of another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trtcache.frontends.onnx.roles import graphs_in
+from trtcache.frontends.onnx.schemas import Schemas, domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+FIELDS = {
+    1: ("f", False),
+    2: ("i", False),
+    3: ("s", False),
+    4: ("t", False),
+    5: ("g", False),
+    6: ("floats", True),
+    7: ("ints", True),
+    8: ("strings", True),
+    9: ("tensors", True),
+    10: ("graphs", True),
+    11: ("sparse_tensor", False),
+    12: ("sparse_tensors", True),
+    13: ("tp", False),
+    14: ("type_protos", True),
+}
+"""``AttributeProto.AttributeType`` -> the field that has the value, and whether it has several."""
+
+_TYPES = {field: code for code, (field, _) in FIELDS.items()}
+
+
+def faults(model: Any) -> Iterator[str]:
+    """Yield what a model says twice, or in a way that readers take differently.
+
+    Attributes without a type, as files of old versions have them, are given theirs on the way.
+    """
+    functions = [(domain_of(one.domain), one.name, getattr(one, "overload", "")) for one in model.functions]
+    yield from _twice(functions, "it has two functions {!r}")
+    schemas = Schemas()
+    domains = [domain_of(one.domain) for one in model.opset_import]
+    yield from _twice(domains, "it says twice of which version domain {!r} is")
+    yield from _Nodes(schemas, model.opset_import, functions, inside=False).faults_of_graph(model.graph)
+    if not model.graph.output:
+        yield "its graph has no outputs"
+    for one in model.functions:
+        nodes = _Nodes(schemas, one.opset_import, functions, inside=True)
+        yield from nodes.faults_of_function(one)
+
+
+class _Nodes:
+    """Looks at the nodes of a graph or function, and of the graphs in them."""
+
+    def __init__(
+        self, schemas: Schemas, opsets: Iterable[Any], functions: Sequence[tuple[str, str, str]], *, inside: bool
+    ) -> None:
+        self._schemas = schemas
+        self._versions = {domain_of(one.domain): one.version for one in opsets}
+        self._functions = frozenset(functions)
+        self._inside = inside
+
+    def faults_of_graph(self, graph: Any) -> Iterator[str]:
+        sparse = [one.values.name for one in graph.sparse_initializer]
+        held = [*(one.name for one in graph.initializer), *sparse]
+        inputs = [one.name for one in graph.input]
+        yield from _twice(held, "two of its initializers have one name: {!r}")
+        yield from _twice(inputs, "it has two inputs {!r}")
+        yield from self._faults(graph.node, {*held, *inputs})
+        tensors = (*graph.initializer, *(one.values for one in graph.sparse_initializer))
+        yield from (text for one in tensors for text in _faults_of_tensor(one))
+
+    def faults_of_function(self, function: Any) -> Iterator[str]:
+        domains = [domain_of(one.domain) for one in function.opset_import]
+        yield from _twice(domains, "a function in it says twice of which version domain {!r} is")
+        yield from _twice(list(function.input), "a function in it has two inputs {!r}")
+        names = [*function.attribute, *(one.name for one in function.attribute_proto)]
+        yield from _twice(names, "a function in it has two attributes {!r}")
+        for one in function.attribute_proto:
+            yield from self._faults_of_attribute(one, 0, f"function {function.name!r}")
+        yield from self._faults(function.node, set(function.input))
+
+    def _faults(self, nodes: Iterable[Any], taken: set[str]) -> Iterator[str]:
+        made: set[str] = set()
+        for node in nodes:
+            for name in node.output:
+                if name and name in taken:
+                    yield f"its node {node.name!r} makes {name!r}, which is an input or an initializer"
+                if name and name in made:
+                    yield f"two of its nodes make {name!r}"
+                made.add(name)
+            yield from self._faults_of_node(node)
+            for graph in graphs_in(node):
+                yield from self.faults_of_graph(graph)
+
+    def _faults_of_node(self, node: Any) -> Iterator[str]:
+        where = f"node {(node.name or node.op_type)!r}"
+        yield from _twice([one.name for one in node.attribute], "a node of it has two attributes {!r}")
+        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
+        version = None if name in self._functions else self._versions.get(name[0])
+        schema = self._schemas.find(name[0], name[1], version) if version else None
+        for one in node.attribute:
+            yield from self._faults_of_attribute(one, schema.types.get(one.name, 0) if schema else 0, where)
+
+    def _faults_of_attribute(self, attribute: Any, wanted: int, where: str) -> Iterator[str]:
+        """Yield what is wrong with an attribute, after it has a type; ``wanted`` is its operator's, 0 if unknown."""
+        what = f"attribute {attribute.name!r} of its {where}"
+        filled = [_TYPES[field.name] for field, _ in attribute.ListFields() if field.name in _TYPES]
+        if not attribute.type:
+            attribute.type = wanted or (filled[0] if len(filled) == 1 else 0)
+        if attribute.type not in FIELDS:
+            yield f"{what} is of a kind ({attribute.type}) that is not known"
+        if wanted and attribute.type != wanted:
+            yield f"{what} is of kind {attribute.type}, and the operator's is {wanted}"
+        if any(code != attribute.type for code in filled):
+            yield f"{what} has a value of another kind than it says"
+        if attribute.ref_attr_name and not self._inside:
+            yield f"{what} refers to an attribute of a function, and is in none"
+        if attribute.ref_attr_name and filled:
+            yield f"{what} refers to an attribute of the function, and has a value too"
+        sparse = [
+            *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()),
+            *attribute.sparse_tensors,
+        ]
+        tensors = [*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors]
+        for one in (*tensors, *(half for both in sparse for half in (both.values, both.indices))):
+            yield from _faults_of_tensor(one)
+
+
+def _faults_of_tensor(tensor: Any) -> Iterator[str]:
+    if any(size < 0 for size in tensor.dims):
+        yield f"tensor {tensor.name!r} has a size below zero: {list(tensor.dims)}"
+
+
+def _twice(names: Sequence[object], text: str) -> Iterator[str]:
+    seen: set[object] = set()
+    for name in names:
+        if name in seen:
+            yield text.format(name)
+        seen.add(name)

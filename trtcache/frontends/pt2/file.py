@@ -1,0 +1,385 @@
+"""Reads the files that ``torch.export.save`` writes: their digests, their weights without pickle, and their program.
+
+Such a file is a zip archive with uncompressed members: a JSON document of the graph, one member for the bytes of each
+weight, and JSON configurations that say which weight is what part of which member. It is opened once and mapped; all
+that is taken from it is taken from that mapping, so that a file which is replaced meanwhile is no matter.
+
+It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: it costs the same
+for a file of any size, and a retrained model has it too. That of the whole file is made by another thread meanwhile,
+and not at all for one that the file system says to be as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+import sys
+import time
+import zipfile
+from contextlib import ExitStack, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trtcache.config.stat_fingerprint import FileState
+from trtcache.digests import Digest, encode, hash_bytes
+from trtcache.errors import ExportError
+from trtcache.frontends.pt2.complaint import listening
+from trtcache.frontends.pt2.elements import DTYPES, device_of, flat
+from trtcache.frontends.pt2.hashing import Hashing
+from trtcache.lowering.tracing_lock import ALONE
+from trtcache.weights import archive as archives
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from trtcache.digests import Json
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".pt2"
+KNOWN_VERSION = "0"
+
+_STRIDED = 7  # torch/_export/serde/schema.py, Layout
+
+_OTHERS = (
+    ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
+    ("data.pkl", "it is what torch.save writes; load it, and give the torch.nn.Module"),
+    ("data/aotinductor/", "it is a compiled package, not a program; give what torch.export.save wrote"),
+)
+_OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
+_LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
+_OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: nested too deeply, too
+_ENGINES = "trtcache/header.json"  # what trtcache.export writes has it
+_SAVE_AGAIN = "save it again with torch.export.save"
+
+
+class ProgramFile:
+    """An exported program in a file.
+
+    Attributes:
+        path: where it is.
+        digest: of all that it says but the bytes of its weights.
+        part, specs, forward: what it is as the source of a memo, and what only a memo tells.
+
+    Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
+    file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
+    written over in place changes the weights of whoever has it open.
+    """
+
+    part: ClassVar[str] = "file"
+    specs: ClassVar[None] = None
+    forward: ClassVar[None] = None
+
+    def __init__(self, path: Path, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        """Open and map a file, and begin to bring it into memory.
+
+        Raises:
+            ExportError: there is no such file, or it is no exported program; the message says what to do.
+        """
+        self.path = path
+        self._clock_ns = clock_ns
+        self._known = False
+        _check_name(path)
+        with ExitStack() as stack:
+            self._open(stack)
+            self._bytes = memoryview(self._memory)
+            self._hashing = Hashing(self._memory)
+            self._hashing.start()
+            stack.callback(self._hashing.end)
+            self._members = self._directory()
+            self.digest = self._program_digest()
+            stack.pop_all()
+        self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
+
+    def __enter__(self) -> ProgramFile:
+        """Return the file; ``with`` closes it, and leaves the memory of what was taken from it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hashing.end()
+        self._file.close()
+
+    @property
+    def label(self) -> str:
+        """Its path."""
+        return str(self.path)
+
+    @property
+    def whole(self) -> Digest:
+        """The digest of all its bytes, for which it may have to wait."""
+        return self._hashing.result()
+
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Begin to hash the file, unless it is as it was ``seen`` when it had the digest ``whole``."""
+        self._known = whole is not None and seen == self._state
+        if not self._known:
+            self._hashing.begin()
+
+    def seen(self) -> FileState | None:
+        """Return by what the file is known as the one of its digest; None if it could change and look the same."""
+        state = self._state
+        if not state.settled(self._opened_ns):
+            now_ns = self._clock_ns()
+            if not state.settled(now_ns) or Digest.of(self._bytes) != self.whole:
+                return None
+        return state if FileState.of(self._file.fileno()) == state else None
+
+    def _open(self, stack: ExitStack) -> None:
+        try:
+            self._opened_ns = self._clock_ns()
+            self._file = stack.enter_context(self.path.open("rb", buffering=0))
+            self._before, self._state = _state(self._file.fileno()), FileState.of(self._file.fileno())
+            self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
+        except FileNotFoundError as error:
+            hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
+            raise self._error(f"there is no such file; {hint}") from error
+        except (OSError, ValueError) as error:  # ValueError: a file of no bytes
+            why = error.strerror if isinstance(error, OSError) else "it is empty"
+            raise self._error(f"it cannot be read: {why}") from error
+
+    def check_unchanged(self) -> None:
+        """Make sure that the file was not written to since it was opened.
+
+        Raises:
+            ExportError: it was; what was read may be some of both.
+        """
+        if _state(self._file.fileno()) != self._before:
+            raise self._error("it was written to while it was read; write a new file and rename it over this one")
+
+    def check(self, whole: Digest | None) -> None:
+        """Make sure that the weights are as they were written, and that the file was not written to since then.
+
+        Raises:
+            ExportError: a weight is damaged, or the file was written to.
+        """
+        if not self._known:
+            self.check_weights(whole)
+        self.check_unchanged()
+
+    def check_weights(self, whole: Digest | None) -> None:
+        """Make sure that the weights are as they were written: this is the file of a digest, or their checksums fit.
+
+        Raises:
+            ExportError: a weight is damaged.
+        """
+        if self.whole != whole:
+            for name in self._weights:
+                self._check_sum(name)
+
+    def check_digest(self) -> None:
+        """Make sure that the file's bytes are still those of the digest.
+
+        Raises:
+            ExportError: they are others.
+        """
+        self.check_unchanged()
+        if Digest.of(self._bytes) != self.whole:
+            raise self._error("it was written to while it was read; write a new file and rename it over this one")
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Return the program, by ``torch.export.load``: it unpickles example inputs, so the file must be trusted.
+
+        Raises:
+            ExportError: a member is damaged, or torch does not read the file.
+        """
+        _ = self.whole  # what is written to the file from here on shows in a second digest
+        for name in self._members:
+            self._check_sum(name)
+        self._file.seek(0)
+        complaint = None
+        try:
+            with ALONE, listening("torch.export") as complaint:
+                program: torch.export.ExportedProgram = torch.export.load(self._file)
+        except Exception as error:
+            log.debug("torch.export.load does not read %s", self.path, exc_info=True)
+            cause = (complaint and complaint.error) or error
+            why = f"{type(cause).__name__}: {cause}".split("\n", 1)[0][:300]
+            raise self._error(f"torch.export.load does not read it ({why}){self._versions()}") from error
+        self.check_digest()
+        return program
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where its weights and constants are: the one CUDA device, or the CPU.
+
+        Raises:
+            ValueError: they are on several devices, or the archive is none that this reader knows.
+        """
+        try:
+            metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
+            found = {device_of(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
+        except _OTHER_FORM as error:
+            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
+        if len(found) > 1:
+            raise ValueError(f"its weights are on {', '.join(sorted(map(str, found)))}")
+        return next(iter(found), torch.device("cpu"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The program's names for its weights and constants.
+
+        Raises:
+            ValueError: the archive is none that this reader knows.
+        """
+        try:
+            return tuple(self._payloads)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"its weights are not in a form that is known: {error!r}") from error
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of its weights that are parameters; none in an archive that this reader does not know."""
+        with suppress(*_OTHER_FORM, ValueError):
+            return frozenset(name for name, meta in self._payloads.items() if meta["is_param"])
+        return frozenset()
+
+    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights and constants by the program's names for them; those that share memory there do so here.
+
+        Raises:
+            ValueError: one is not there, or is kept in a way that only torch can read; the message says what.
+        """
+        try:
+            return {name: self._tensor(self._payloads[name]) for name in names}
+        except _OTHER_FORM as error:
+            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def _payloads(self) -> Mapping[str, dict[str, Any]]:
+        """Return what the archive says of each constant and weight.
+
+        Raises:
+            ValueError: the archive is none that this reader knows.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        if self._text("byteorder", sys.byteorder) != sys.byteorder:
+            raise ValueError("it was written on a machine of another byte order")
+        for folder in ("constants", "weights"):
+            config = json.loads(bytes(self._content(f"data/{folder}/model_{folder}_config.json")))
+            found |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
+        return found
+
+    @cached_property
+    def _weights(self) -> frozenset[str]:
+        """Return the members that have nothing but the bytes of weights."""
+        try:
+            metas = [meta for meta in self._payloads.values() if meta["folder"] == "weights"]
+            return frozenset(f"data/weights/{meta['path_name']}" for meta in metas if meta["use_pickle"] is False)
+        except (*_OTHER_FORM, ValueError):
+            return frozenset()
+
+    def _program_digest(self) -> Digest:
+        """Return the digest of all members; of those of weights their sizes only."""
+        said: dict[str, Json] = {}
+        for name, info in self._members.items():
+            form: list[Json] = [info.compress_type, info.file_size]
+            left_out = name in self._weights or name == _OF_ALL_BYTES
+            said[name] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
+        encoded = encode(said)
+        return Digest(hash_bytes(encoded).hex(), len(encoded))
+
+    def _tensor(self, payload: Mapping[str, Any]) -> torch.Tensor:
+        meta = payload["tensor_meta"]
+        if payload["use_pickle"] or meta["layout"] != _STRIDED:
+            raise ValueError(f"{payload['path_name']} is pickled, or no dense tensor")
+        name = f"data/{payload['folder']}/{payload['path_name']}"
+        storage = self._storage(name, DTYPES[meta["dtype"]], device_of(meta["device"]))
+        shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+        return storage.as_strided(shape, stride, meta["storage_offset"]["as_int"])
+
+    def _storage(self, name: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        key = (name, dtype, str(device))
+        if key not in self._storages:
+            self._storages[key] = flat(self._content(name), dtype).to(device)
+        return self._storages[key]
+
+    def _directory(self) -> dict[str, zipfile.ZipInfo]:
+        """Return the archive's members by name, without the folder that they are all in.
+
+        Raises:
+            ExportError: the file is no exported program.
+        """
+        try:
+            with zipfile.ZipFile(self._memory) as archive:  # type: ignore[call-overload]  # has read, seek and tell
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+            begins = bytes(self._bytes[:2]) == b"PK"
+            what = "it is damaged or cut off" if begins else "it is not what torch.export.save writes"
+            raise self._error(f"{what}; {_SAVE_AGAIN}") from error
+        if infos and min(info.header_offset for info in infos):  # what is left of it ends with an archive inside it
+            raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
+        root = infos[0].filename.partition("/")[0] + "/" if infos else ""
+        members = {info.filename.removeprefix(root): info for info in infos}
+        if len(members) != len(infos):
+            raise self._error(f"it is damaged (two of its members have one name); {_SAVE_AGAIN}")
+        if _LEGACY not in members:
+            self._check_format(members)
+        return members
+
+    def _check_format(self, members: Mapping[str, zipfile.ZipInfo]) -> None:
+        self._members = dict(members)
+        if self._text("archive_format") != "pt2" or "models/model.json" not in members:
+            for mark, what in _OTHERS:
+                if any(name.startswith(mark) for name in members):
+                    raise self._error(what)
+            raise self._error(f"it is a zip archive, but no exported program; {_SAVE_AGAIN}")
+        if _ENGINES in members:
+            raise self._error("it has its engines already: trtcache.load runs it; give the program that it was made of")
+        version = self._text("archive_version", KNOWN_VERSION)
+        if version != KNOWN_VERSION:
+            what = f"it is of archive version {version}, and version {KNOWN_VERSION} is known"
+            raise self._error(f"{what}{self._versions()}; upgrade torch and trtcache, or {_SAVE_AGAIN} of this torch")
+
+    def _text(self, name: str, otherwise: str = "") -> str:
+        if name not in self._members:
+            return otherwise
+        with suppress(ValueError):
+            return bytes(self._content(name)).decode(errors="replace").strip()
+        return ""
+
+    def _versions(self) -> str:
+        """Return by which torch the file was saved, as the end of a message; empty where it does not say."""
+        with suppress(ValueError, *_OTHER_FORM):
+            saved = json.loads(bytes(self._content("models/model.json")))["torch_version"]
+            return f"; it was saved by torch {saved}, and this is {torch.__version__}"
+        return ""
+
+    def _content(self, name: str) -> memoryview:
+        """Return a member's bytes, where they lie if they are not compressed.
+
+        Raises:
+            ValueError: there is no such member, or it does not lie within the file.
+        """
+        info = self._members.get(name)
+        if info is None:
+            raise ValueError(f"it has no member {name}")
+        return archives.content(self._bytes, info)
+
+    def _check_sum(self, name: str) -> None:
+        if why := archives.member_damage(self._bytes, self._members[name], name=name):
+            raise self._error(f"it is damaged ({why}); {_SAVE_AGAIN}")
+
+    def _error(self, why: str) -> ExportError:
+        return ExportError(str(self.path), why)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse files that are known by their names to be something else.
+
+    Raises:
+        ExportError: it is one of those.
+    """
+    if path.suffix == ".onnx":
+        what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
+        raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
+
+
+def _state(descriptor: int) -> tuple[int, int]:
+    """Return what a write changes. The time of change is not in it: that is another when the file is renamed over."""
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns

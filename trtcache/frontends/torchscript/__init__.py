@@ -1,0 +1,1 @@
+"""TorchScript modules and files as exported programs."""

@@ -1,0 +1,225 @@
+"""A TorchScript module as one that ``torch.export`` can follow: its graph is run, not translated.
+
+torch's own converter (``TS2EPConverter``, torch 2.13) makes a ``cond`` of each ``prim::If``, also of one that only
+looks at sizes, and refuses a ``prim::SetAttr`` within one. TorchScript's interpreter takes branches and loops as
+numbers, flags and sizes say, and sends each operator through the dispatcher, where a tracer sees it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import ExportError
+from trtcache.frontends.torchscript.graph import attributes, graph_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SET = "prim::SetAttr"
+
+
+class Script:
+    """The graph of a TorchScript module, which can be run with other tensors in the place of its own.
+
+    Attributes:
+        name: the module's class.
+        parameters, buffers: its weights by name.
+        tensors: those that it keeps in other attributes, by name.
+    """
+
+    def __init__(self, module: torch.jit.ScriptModule) -> None:
+        """Take the module's ``forward``; the module stays as it is.
+
+        Raises:
+            ExportError: it does something that no tracer sees, or changes what is none of its parts.
+        """
+        self.name: str = module.original_name
+        self._module = module._c
+        self._graph = graph_of(module)
+        self._signature = _signature(module)
+        self.parameters = dict(module.named_parameters(remove_duplicate=False))
+        self.buffers = dict(module.named_buffers(remove_duplicate=False))
+        parts = [name for name, _ in module.named_modules(remove_duplicate=False)]
+        read, self._changed = attributes(self._graph, self.name, parts)
+        own = {name: _get(self._module, name) for name in (*read, *self._changed)}
+        weights = {**self.parameters, **self.buffers}
+        self.tensors = {name: one for name, one in own.items() if isinstance(one, torch.Tensor) and name not in weights}
+        self._nested = {name: value for name, value in own.items() if isinstance(value, (list, tuple, dict))}
+
+    def run(
+        self, live: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, torch.Tensor]]:
+        """Return what the module answers with these weights and tensors, and the tensors that it then keeps instead.
+
+        Raises:
+            ExportError: an attribute becomes another number, or a tensor of another shape.
+        """
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        instance = _copied(self._module)
+        for name, tensor in live.items():
+            _set(instance, name, tensor)
+        own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
+        nested = pytree.tree_map_only(torch.Tensor, lambda one: own.get(_identity(one), one), self._nested)
+        for name, value in nested.items():
+            _set(instance, name, value)
+        module = torch.jit._recursive.wrap_cpp_module(instance)  # type: ignore[no-untyped-call]
+        inputs = (module, *given.arguments.values())
+        outputs = torch._C._jit_interpret_graph(self._graph, inputs)  # type: ignore[attr-defined]
+        self._refuse_changes(nested, {name: _get(instance, name) for name in nested})
+        after = {name: _get(instance, name) for name in self._changed}
+        return outputs, {name: one for name, one in after.items() if self._is_new(name, one, live)}
+
+    def _refuse_changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Refuse a list or a mapping of the module's that a call has changed.
+
+        Raises:
+            ExportError: one has other tensors or numbers in it.
+        """
+        for name, value in before.items():
+            (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
+            if form != other or not all(map(_is_same, old, new)):
+                why = f"the attribute {name} is a {type(value).__name__} that a call changes"
+                raise ExportError(self.name, f"{why}: make it an argument and a result")
+
+    def run_without_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Run on tensors that have no values: torch.export prints a graph where that fails, and loses the line.
+
+        Raises:
+            ExportError: an attribute becomes another number, or a tensor of another shape.
+            RuntimeError: values are asked for, or an operator fails.
+            torch.jit.Error: the module raises.
+            TypeError: these are not its arguments.
+        """
+        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
+            given = ({**self.parameters, **self.buffers, **self.tensors}, args, dict(kwargs))
+            self.run(*pytree.tree_map_only(torch.Tensor, lambda one: mode.from_tensor(one, static_shapes=True), given))
+
+    def _is_new(self, name: str, after: object, live: Mapping[str, torch.Tensor]) -> bool:
+        """Say whether an attribute has another tensor after a call.
+
+        Raises:
+            ExportError: it has something else.
+        """
+        before = live.get(name, _get(self._module, name))
+        if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
+            if (before.shape, before.dtype) == (after.shape, after.dtype):
+                return after is not before
+        elif type(before) is type(after) and not _has_tensors(before) and before == after:
+            return False
+        told = f"{_SET} makes the attribute {name} {_short(after)} where it was {_short(before)}"
+        advice = "if only a first call does that, call the module before; else make it an argument and a result"
+        raise ExportError(self.name, f"{told}: {advice}")
+
+
+class Scripted(torch.nn.Module):
+    """Answers as a TorchScript module does, with its weights, the same memory under the same names.
+
+    A tensor that the module keeps in another attribute is a buffer here.
+    """
+
+    def __init__(self, script: Script) -> None:
+        """Take over weights and other tensors."""
+        super().__init__()
+        self._trtcache_script = script
+        for name, weight in script.parameters.items():
+            self._keep(name, torch.nn.Parameter(weight.detach(), requires_grad=False))
+        for name, buffer in script.buffers.items():
+            self._keep(name, buffer)
+        for name, tensor in script.tensors.items():
+            self._keep(name, tensor, persistent=False)
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All of them by name: a tracer's own while it traces."""
+        return {
+            **dict(self.named_parameters(remove_duplicate=False)),
+            **dict(self.named_buffers(remove_duplicate=False)),
+        }
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph, and keep what the module would keep.
+
+        Raises:
+            ExportError: an attribute becomes another number, or a tensor of another shape.
+        """
+        live = self.tensors
+        outputs, kept = self._trtcache_script.run(live, args, kwargs)
+        if len(kept) > 1:  # one may be what another was
+            kept = {name: tensor.clone() for name, tensor in kept.items()}
+        for name, tensor in kept.items():
+            live[name].copy_(tensor)
+        return outputs
+
+    def _keep(self, name: str, tensor: torch.Tensor, *, persistent: bool = True) -> None:
+        module: torch.nn.Module = self
+        *path, last = name.split(".")
+        for part in path:
+            if part not in module._modules:
+                module.add_module(part, torch.nn.Module())
+            module = module.get_submodule(part)
+        if isinstance(tensor, torch.nn.Parameter):
+            module.register_parameter(last, tensor)
+        else:
+            module.register_buffer(last, tensor, persistent=persistent)
+
+
+def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
+    forward: Any = module.forward
+    parameters = []
+    for one in forward.schema.arguments[1:]:
+        default = one.default_value if one.has_default_value() else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    return inspect.Signature(parameters)
+
+
+def _copied(module: Any) -> Any:
+    """Return a copy of a module and of its parts, with the same tensors."""
+    made = copy.copy(module)
+    for name, part in torch._C.ModuleDict(module).items():
+        made.setattr(name, _copied(part))
+    return made
+
+
+def _owner(module: Any, name: str) -> tuple[Any, str]:
+    *path, last = name.split(".")
+    for part in path:
+        module = module.getattr(part)
+    return module, last
+
+
+def _get(module: Any, name: str) -> Any:
+    owner, last = _owner(module, name)
+    return owner.getattr(last)
+
+
+def _set(module: Any, name: str, value: object) -> None:
+    owner, last = _owner(module, name)
+    owner.setattr(last, value)
+
+
+def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other or (type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other)
+
+
+def _has_tensors(value: object) -> bool:
+    return not isinstance(value, torch.Tensor) and any(
+        isinstance(one, torch.Tensor) for one in pytree.tree_leaves(value)
+    )
+
+
+def _short(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}, {value.dtype}"
+    return repr(value)[:40]

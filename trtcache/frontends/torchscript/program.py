@@ -1,0 +1,190 @@
+"""TorchScript modules and files as exported programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import torch
+from torch.export.graph_signature import InputKind
+
+from trtcache.errors import ExportError, SettingsError, did_you_mean
+from trtcache.frontends.pt2.complaint import listening
+from trtcache.lowering.tracing_lock import ALONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MARK = "/constants.pkl"
+"""The member that only a TorchScript archive has."""
+
+_HERE = "<--- HERE"
+_REASON = re.compile(r"[\w.]+: +\S")
+# The last is a number that is known only in a call where the interpreter takes one: "ivalue.h":663, expected int.
+_VALUES = ("DataDependent", "GuardOnDataDependent", "core/ivalue.h")
+_LOOP = "prim::Loop: it loops by values of tensors; write it with a fixed number of steps"
+_ADVICE = {
+    "if": "prim::If: it chooses by values of tensors; compile the branch that is needed, or use torch.where",
+    "for": _LOOP,
+    "while": _LOOP,
+}
+_OF_VALUES = "it needs values of tensors, which only a call has; leave it out, or give the part without it"
+_NOT_THESE = "it does not take these example inputs"
+_OTHERWISE = "give the torch.nn.Module that it was made from"
+
+
+_OF_OTHERS = (".pt2", ".onnx")  # these are not opened to find out
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What an argument is to be: a tensor of this shape and dtype, or the number that is the only size."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+def example_arguments(model: torch.jit.ScriptModule, examples: Mapping[str, Example]) -> tuple[Any, ...]:
+    """Return arguments for a module, by their names; tensors are zeros, and what has a default may be left out.
+
+    Raises:
+        SettingsError: an argument is missing, unknown, or nothing that an example can be of.
+    """
+    forward: Any = model.forward
+    arguments = forward.schema.arguments[1:]
+    names = [one.name for one in arguments]
+    for name in examples:
+        if name not in names:
+            raise SettingsError(f"argument {name}", did_you_mean(name, names))
+    return tuple(_example(one, examples.get(one.name)) for one in arguments)
+
+
+def _example(argument: Any, given: Example | None) -> Any:
+    if given is None:
+        if argument.has_default_value():
+            return argument.default_value
+        raise SettingsError(f"argument {argument.name}", f"a TorchScript file has no sizes; say {argument.name}=SIZES")
+    kind = argument.type.kind()
+    if kind == "TensorType":
+        dtype = getattr(torch, given.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise SettingsError(f"argument {argument.name}", f"{given.dtype!r} is no dtype, such as float32 or int64")
+        return torch.zeros(given.shape, dtype=dtype)
+    numbers: dict[str, type] = {"IntType": int, "FloatType": float, "BoolType": bool}
+    if kind not in numbers or len(given.shape) != 1:
+        expected = "one number" if kind in numbers else "given in Python: trtcache.compile(...)"
+        raise SettingsError(f"argument {argument.name}", f"it is of type {argument.type}, and has to be {expected}")
+    return numbers[kind](given.shape[0])
+
+
+def script_of(model: object) -> torch.jit.ScriptModule | None:
+    """Return a scripted or traced module, or the one in a file; None for any other model.
+
+    Raises:
+        ExportError: torch cannot read the file.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        return model
+    return _load(Path(model)) if _is_script_file(model) else None
+
+
+def _is_script_file(model: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether a model is the path of what ``torch.jit.save`` wrote, by its members."""
+    if not isinstance(model, (str, os.PathLike)) or os.fspath(model).endswith(_OF_OTHERS):
+        return False
+    try:
+        with zipfile.ZipFile(model) as archive:
+            return any(name.endswith(_MARK) and name.count("/") == 1 for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _load(path: Path) -> torch.jit.ScriptModule:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            module: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        raise ExportError(path.name, f"torch cannot read this TorchScript file: {_line(error)}") from error
+    return module
+
+
+def converted(
+    model: torch.jit.ScriptModule, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, dynamic_shapes: object
+) -> torch.export.ExportedProgram:
+    """Return a module as a program of the sizes of these example inputs; its weights are the module's own.
+
+    Branches and loops are taken as numbers, flags and sizes of these inputs, and attributes of the module, say.
+
+    Raises:
+        SettingsError: sizes are to vary, which TorchScript's interpreter does not follow, or these are not its
+            arguments.
+        ExportError: it needs values of tensors, or changes an attribute to something else; the message says where and
+            what to do.
+    """
+    from trtcache.frontends.torchscript.module import (  # a third of a second, and few models are TorchScript
+        Script,
+        Scripted,
+    )
+    from trtcache.lowering.capture import export
+
+    name = model.original_name
+    if dynamic_shapes:
+        raise SettingsError(
+            "dynamic_shapes", f"{name} is TorchScript, which has the sizes of its examples; export the torch.nn.Module"
+        )
+    if not args and not kwargs:
+        raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
+    given = tuple(args), dict(kwargs or {})
+    with ALONE, torch.no_grad(), listening("torch._subclasses.fake_tensor"):
+        script = Script(model)
+        try:
+            script.run_without_values(*given)
+        except TypeError as error:
+            raise SettingsError("args", f"{name}: {error}") from error
+        except (RuntimeError, torch.jit.Error) as error:
+            raise ExportError(name, _explained(error)) from error
+        program = export(Scripted(script), *given, None)
+    _refuse_second_uses(program, name)
+    return program
+
+
+def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> None:
+    """Refuse a constant that is a weight or a part of one: a refit would not reach it.
+
+    Raises:
+        ExportError: there is one.
+    """
+    of_weights = {tensor.untyped_storage().data_ptr(): one for one, tensor in program.state_dict.items()}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            where = program.constants[str(spec.target)].untyped_storage().data_ptr()
+            if where and where in of_weights:
+                raise ExportError(name, f"{of_weights[where]} is also used as a constant; give the torch.nn.Module")
+
+
+def _explained(error: Exception) -> str:
+    """Return where TorchScript's interpreter was, what went wrong, and what to do."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
+    where = lines[marks[-1] - 1].strip() if marks else ""
+    reasons = (line for line in lines[marks[-1] if marks else 0 :] if _REASON.match(line))
+    why = next(reasons, _NOT_THESE)
+    told = f'at "{where}"' if where else "in code without source"
+    if any(one in why for one in _VALUES):
+        advice = _ADVICE.get(where.split(" ", 1)[0], _OF_VALUES)
+        return f"{told}: {advice}"
+    if error.__cause__ is not None and why == _NOT_THESE:
+        said = _line(error.__cause__).rstrip(".")
+        return f"{told}: {why}: {said}; give such as it takes, with its sizes and dtypes"
+    if isinstance(error, torch.jit.Error):
+        return f"{told}: it raises {why.removeprefix('builtins.')} for these example inputs; give such as it takes"
+    return f"{told}: {why}: {_OTHERWISE}"
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

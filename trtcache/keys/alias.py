@@ -1,0 +1,317 @@
+"""The memo: from a program that has not changed straight to the key that lowering gave for it last time.
+
+A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the program, in
+a file or in memory, to the other key depends on: what it says (the weights of a file only where an engine may have some
+of them in it), what the caller asked for, the backend with its toolchain and target, torch, the code of our own
+lowering, the passes of others, and what the process says to torch. It holds that other key with its whole document,
+which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments are nested,
+which a program in memory knows itself, and the program's names for its weights.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.config.stat_fingerprint import FileState
+from trtcache.digests import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
+from trtcache.keys.key import structure
+from trtcache.lowering.contents import Content
+from trtcache.lowering.entry_points import installed
+from trtcache.lowering.interface import SmallSizes
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Collection, Iterator, Mapping
+
+    from trtcache.backends.protocol import Backend
+    from trtcache.lowering import LoweredProgram
+
+KIND = "memo"
+MEMBER = "memo.json"
+
+_FORMAT = 4
+_CODE = (
+    *("backends", "fingerprints.py", "keys", "lowering", "partition", "recipes.py", "request.py"),
+    *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
+)
+"""What of this package decides which key a program has."""
+
+_SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
+
+
+Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
+"""How torch flattens a call's arguments, and a program's output."""
+
+
+class Source(Protocol):
+    """Where a program comes from that a memo leads from.
+
+    ``digest``, ``device`` and ``tensors`` raise ValueError where there can be no memo; the message MUST say why.
+    """
+
+    @property
+    def part(self) -> str:
+        """The word for its kind, by which no file and no program in memory have one memo."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of all that it says but values of weights; MUST tell programs of different keys apart."""
+        ...
+
+    @property
+    def whole(self) -> Digest | None:
+        """The digest of all its bytes, weights too; None if weights of other values are nothing to look at."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the program runs."""
+        ...
+
+    @property
+    def specs(self) -> Specs | None:
+        """How arguments and output are nested; None if only a memo tells."""
+        ...
+
+    @property
+    def forward(self) -> inspect.Signature | None:
+        """The signature of the model, if it is known."""
+        ...
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Which of its weights are parameters, beside those that ``tensors`` returns as such."""
+        ...
+
+    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights by the program's names for them."""
+        ...
+
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Begin whatever ``check`` will need: what is read had the digest ``whole`` when it was ``seen`` in a state."""
+        ...
+
+    def seen(self) -> FileState | None:
+        """Return the state of its file, if a file in that state is sure to have the digest ``whole``."""
+        ...
+
+    def check(self, whole: Digest | None) -> None:
+        """Make sure that what was read is sound, at the end; ``whole`` is as it was when the memo was made.
+
+        Raises:
+            ExportError: it is not.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What lowering a program gave.
+
+    Attributes:
+        key: the key of the engine, with its document.
+        device: where the program runs.
+        names: the program's names for the weight of each slot.
+        known: every name that the program has for a weight or a constant.
+        sources: what the program's own constants are, by its names for them.
+        in_spec, out_spec: how torch flattens the call's arguments and the program's output.
+        whole: the digest of the whole file, weights and all: those of another have to be looked at. None for a program
+            in memory, of which ``in_spec`` and ``out_spec`` are not written either.
+        seen: in what state the file was that has this digest, if its state tells that.
+        small_sizes: which sizes of 0 and 1 the program answers (``Interface.small_sizes``).
+    """
+
+    key: CacheKey
+    device: torch.device
+    names: tuple[tuple[str, ...], ...]
+    known: frozenset[str]
+    sources: Mapping[str, Content]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    whole: Digest | None
+    seen: FileState | None = None
+    small_sizes: SmallSizes | None = None
+
+    @classmethod
+    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None) -> Memo:
+        """Return the memo of a lowered program, its key, and the digest and state of the file that it came from."""
+        return cls(
+            key=key,
+            device=program.device,
+            names=tuple(slot.names for slot in program.interface.slots),
+            known=frozenset(program.state),
+            sources=program.sources,
+            in_spec=program.in_spec,
+            out_spec=program.out_spec,
+            whole=whole,
+            seen=seen,
+            small_sizes=program.interface.small_sizes,
+        )
+
+    @classmethod
+    def read(cls, data: bytes, specs: Specs | None = None) -> Memo:
+        """Return the memo that ``write`` wrote; ``specs`` are those of a program in memory.
+
+        Raises:
+            ValueError: it is none, its parts do not fit each other, or it has a type that this process has not made
+                known to torch.
+        """
+        try:
+            written = json.loads(data)
+            key = CacheKey.of_document(written["key"])
+            in_spec, out_spec = specs or tuple(map(pytree.treespec_loads, (written["in_spec"], written["out_spec"])))
+            memo = cls(
+                key=key,
+                device=torch.device(written["device"]),
+                names=tuple(tuple(names) for names in written["names"]),
+                known=frozenset(written["known"]),
+                sources={
+                    name: Content(one["digest"], one["dtype"], tuple(one["shape"]))
+                    for name, one in written["sources"].items()
+                },
+                in_spec=in_spec,
+                out_spec=out_spec,
+                whole=None if specs else Digest(*written["whole"]),
+                seen=FileState.read(written["seen"]) if written.get("seen") else None,
+                small_sizes=SmallSizes.read(written["small_sizes"]),
+            )
+            nested: Any = key.document["parts"]
+            if nested["structure"] != _structure(memo):
+                raise ValueError("its arguments are nested otherwise than its key says")
+        except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return memo
+
+    def write(self) -> bytes:
+        """Return the memo as bytes that ``read`` takes.
+
+        Raises:
+            ValueError: a type among the arguments or the output has no name that another process would know.
+        """
+        document = {
+            **(self._of_file() if self.whole else {}),
+            "key": self.key.document,
+            "device": str(self.device),
+            "names": self.names,
+            "known": sorted(self.known),
+            "sources": {name: asdict(content) for name, content in self.sources.items()},
+            "small_sizes": self.small_sizes.document() if self.small_sizes else None,
+        }
+        return json_bytes(document)
+
+    def _of_file(self) -> dict[str, object]:
+        assert self.whole  # noqa: S101  # only a file's memo has this
+        try:
+            specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
+        except (TypeError, NotImplementedError) as error:
+            raise ValueError(str(error)) from error
+        seen = self.seen.document() if self.seen else None
+        return {**specs, "whole": [self.whole.hex, self.whole.size_bytes], "seen": seen}
+
+
+def _structure(memo: Memo) -> object:
+    return canonical({"arguments": structure(memo.in_spec), "output": structure(memo.out_spec)})
+
+
+def memo_key(
+    source: Source, asked: Mapping[str, object], *, backend: Backend, torch_executed_modules: Collection[str]
+) -> CacheKey:
+    """Return the key of the memo for a program: all that its way to a key depends on.
+
+    Args:
+        source: the program.
+        asked: the parts of the key that only the caller and the machine decide: settings, target, toolchain, ambient.
+        backend: what is to build.
+        torch_executed_modules: the one setting that is in no key and changes it.
+
+    Raises:
+        CanonicalizationError: a part has no stable value.
+        PassError: a pass of another distribution cannot be had.
+        OSError: our own code cannot be read.
+        ValueError: the program has no digest, or its weights are on several devices.
+    """
+    capabilities = backend.capabilities
+    return CacheKey.of(
+        KIND,
+        {
+            **asked,
+            "format": _FORMAT,
+            source.part: source.digest,
+            "weights": source.whole if capabilities.bakes_weights else None,
+            "backend": backend.name,
+            "torch_executed_modules": sorted(torch_executed_modules),
+            "device": source.device.type,
+            "torch": [torch.__version__, torch.version.git_version],
+            "code": code_digest(),
+            "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},
+            "process": process(),
+        },
+    )
+
+
+def others() -> list[str]:
+    """Return the specs of the passes of other distributions, which are imported for it; nearly always there are none.
+
+    Raises:
+        PassError: a pass cannot be had.
+    """
+    points = installed()
+    if not points:
+        return []
+    from trtcache.lowering.plugins import last_pipeline
+
+    return last_pipeline(points, ()).spec
+
+
+def process() -> dict[str, object]:
+    """Return what this process says to torch that decompositions can depend on."""
+    devices = ("cpu", "cuda")
+    return {
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "autocast": [[torch.is_autocast_enabled(one), str(torch.get_autocast_dtype(one))] for one in devices],
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "attention": [bool(getattr(torch.backends.cuda, name)()) for name in _SDPA],
+    }
+
+
+@functools.cache
+def code_digest(names: tuple[str, ...] = _CODE) -> Digest:
+    """Return the digest of code of this package, of what lowers and makes keys by default: no memo is older than that.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    root = str(Path(__file__).parent)
+    parts: list[bytes] = []
+    for path in sorted(path for name in names for path in _files(f"{root}/{name}")):
+        name, content = path.removeprefix(root).encode(), file_bytes(path)
+        parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+    framed = b"".join(parts)
+    return Digest(hash_bytes(framed).hex(), len(framed))
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):  # noqa: PTH112  # a Path for each of fifty files costs a millisecond
+        yield path
+        return
+    with os.scandir(path) as found:
+        for one in found:
+            if one.is_file():
+                yield one.path
+            elif one.name != "__pycache__":
+                yield from _files(one.path)

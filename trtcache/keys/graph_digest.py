@@ -1,0 +1,255 @@
+"""The digest of a lowered graph: a Merkle digest for each node, and one over what the program returns.
+
+A node's digest covers its operator, every argument with defaults filled in, the digests of the nodes it uses in order,
+and dtype, shape and kind of device of what it makes. Inputs enter by their leaf in the call, weights by slot number
+with dtype, shape and strides, constants by content. Names of nodes and parameters, the order of unrelated statements
+and dead code therefore have no say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from trtcache.digests import Digest, hash_bytes
+from trtcache.errors import CanonicalizationError
+from trtcache.lowering.arguments import argument_names
+from trtcache.lowering.rewrites.common_subexpressions import TORCHS_OWN, is_random, mergeable
+from trtcache.lowering.rewriting import expression
+from trtcache.lowering.text import operator_name
+from trtcache.weights import recipes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from trtcache.digests import Json
+    from trtcache.lowering.program import LoweredProgram
+    from trtcache.lowering.symbols import Symbols
+
+
+_LIVE_ENGINE = "trtcache::execute_engine"
+_PLAIN = frozenset({bool, int, str})
+_canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+_FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
+
+
+def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tuple[list[Json], Digest]:
+    """Return the graph as one record for each node, and its digest.
+
+    A record is ``[operator, arguments, value, uses]``: in the arguments a node is ``{"$use": k}``, the k-th of those it
+    uses, and ``uses`` are their places in the list, so that a record does not depend on where it stands. The last
+    record is the output. A node's digest is over its record without ``uses``, as canonical JSON behind its length, and
+    the digests of the nodes it uses, 32 bytes each.
+
+    Args:
+        program: a lowered program.
+        declared: custom operators (``mylib::scale``), their namespaces (``mylib``) and packages of plain functions
+            whose versions the key has elsewhere.
+
+    Raises:
+        CanonicalizationError: a node has no stable description; the message names it.
+    """
+    places: dict[fx.Node, int] = {}
+    digests: dict[fx.Node, bytes] = {}
+    records: list[Json] = []
+    writer = _Writer(program.symbols, declared)
+    draws = _draws(program.graph_module.graph)
+    for node in program.order:
+        head, text, uses = writer.record(node, program.arguments[node])
+        if node.op == "call_function" and not mergeable(node):
+            head.append(draws.get(node, len(records)))  # a random number drawn twice is not one drawn once
+            text = _canonical_json(head)
+        digests[node] = hash_bytes(b"".join([_framed(text), *[digests[used] for used in uses]]))
+        places[node] = len(records)
+        records.append([*head, [places[used] for used in uses]])
+    head, uses = writer.output(program)
+    records.append([*head, [places.get(used, -1) for used in uses]])
+    effects = [digests[node] for node in program.order if not node.users]
+    ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make
+    border = _framed(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
+    whole = b"".join([border, *effects, *(digests[used] for used in uses)])
+    return records, Digest(hash_bytes(whole).hex(), len(whole))
+
+
+def _draws(graph: fx.Graph) -> dict[fx.Node, int]:
+    """Number the random operators in the order in which they run, which decides what each one draws."""
+    calls = (node for node in graph.nodes if node.op == "call_function" and is_random(node.target))
+    return {node: number for number, node in enumerate(calls)}
+
+
+def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:
+    """Return what an artifact keeps of the graph: its records, and what puts them in words.
+
+    ``operators`` has the names of each operator's arguments, ``sizes`` the ``[least, most]`` of each symbolic size.
+    """
+    targets = {node.target for node in program.order if isinstance(node.target, torch._ops.OpOverload)}
+    operators: dict[str, Json] = {_operator(one): list(argument_names(one)) for one in targets}
+    sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
+    return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
+
+
+def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
+    """Say whether what an operator computes is told neither by torch's version nor by one that is ``declared``."""
+    return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
+
+
+def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
+    """Return why nothing tells what an operator computes, or None: an engine's handle is of one process for ever."""
+    name = target._schema.name
+    if name == _LIVE_ENGINE:
+        return "it is an engine of this process; compile the model without"
+    if not is_foreign(target, declared):
+        return None
+    return (
+        f"custom operator {name} can change without its name doing so; "
+        f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
+    )
+
+
+def _operator(target: object) -> str:
+    """Return how a record calls an operator: by name, and a custom one by its whole schema."""
+    if isinstance(target, torch._ops.OpOverload) and target.namespace not in TORCHS_OWN:
+        return str(target._schema)
+    return operator_name(target)
+
+
+def _framed(text: str) -> bytes:
+    return f"{len(text)}:{text}".encode()  # JSON escapes what is not ASCII: as many bytes as characters
+
+
+class _Writer:
+    """Writes nodes as JSON, relative to the nodes they use."""
+
+    def __init__(self, symbols: Symbols, declared: Collection[str]) -> None:
+        self._symbols = symbols
+        self._declared = frozenset(declared)
+        self._uses: dict[fx.Node, int] = {}
+        self._names: dict[object, str] = {}
+        self._values: dict[object, tuple[Json, str]] = {}
+
+    def record(self, node: fx.Node, arguments: list[Any]) -> tuple[list[Json], str, list[fx.Node]]:
+        """Return a node's record, the canonical JSON of it, and the nodes that it uses."""
+        if node.op != "call_function":
+            head = self._leaf(node)
+            return head, _canonical_json(head), []
+        self._uses = {}
+        name = self._names.get(node.target) or self._checked(node)
+        if "torch_executed" in node.meta:
+            name += " in torch"
+        written: list[Json] = [self._argument(one, node) for one in arguments]
+        made, made_text = self._value(node.meta.get("val"))
+        # Most values and names are met again: their JSON is put together from parts.
+        return (
+            [name, written, made],
+            f"[{_canonical_json(name)},{_canonical_json(written)},{made_text}]",
+            list(self._uses),
+        )
+
+    def _leaf(self, node: fx.Node) -> list[Json]:
+        meta = node.meta
+        if "input" in meta:
+            return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])]
+        if "engine_weight" in meta:
+            weight = meta["engine_weight"]
+            return ["weight", [recipes.document(weight.recipe)], weight.document()]
+        if "constant" in meta:
+            return ["constant", [meta["constant"][1]], self._made(meta["val"])]
+        self._check(node)
+        return [operator_name(node.target), [], self._made(meta.get("val"))]
+
+    def _checked(self, node: fx.Node) -> str:
+        self._check(node)
+        name = self._names[node.target] = _operator(node.target)
+        return name
+
+    def _value(self, value: Any) -> tuple[Json, str]:
+        """Return what a node makes, and the canonical JSON of it."""
+        if not isinstance(value, torch.Tensor):
+            made = self._made(value)
+            return made, _canonical_json(made)
+        sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
+        kind = (value.dtype, sizes, value.device.type)
+        known = self._values.get(kind)
+        if known is None:
+            made = self._made(value)
+            known = self._values[kind] = made, _canonical_json(made)
+        return known
+
+    def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
+        self._uses = {}
+        node = program.graph_module.graph.output_node()
+        slots = {name: slot.index for slot in program.interface.slots for name in slot.names}
+        results: list[Json] = []
+        numbers = iter([one.value for one in program.interface.results if one.kind == "size"])
+        for role, value in zip(node.meta["roles"], node.args[0], strict=True):  # type: ignore[arg-type]
+            if role.kind == "size":
+                results.append([role.kind, None, {"$number": next(numbers)}])
+                continue
+            target = slots[role.target] if role.kind == "weight" else role.target
+            results.append([role.kind, target, self._argument(value, node)])
+        return ["output", results], list(self._uses)
+
+    def _check(self, node: fx.Node) -> None:
+        if isinstance(node.target, torch._ops.OpOverload):
+            self._check_custom(node.target, node.name)
+            return
+        module = getattr(node.target, "__module__", None) or ""
+        declared = module in _FUNCTION_MODULES or module.partition(".")[0] in self._declared
+        if node.op != "call_function" or not declared:
+            raise CanonicalizationError(
+                f"graph node {node.name}",
+                f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",
+            )
+
+    def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
+        if why := why_unknown(target, self._declared):
+            raise CanonicalizationError(f"graph node {name}", why)
+
+    def _argument(self, argument: Any, node: fx.Node) -> Json:
+        if isinstance(argument, fx.Node):
+            return {"$use": self._uses.setdefault(argument, len(self._uses))}
+        if argument is None or type(argument) in _PLAIN:
+            return argument  # type: ignore[no-any-return]  # one of the JSON types just named
+        if isinstance(argument, float):
+            return {"$float": argument.hex()}
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(one, node) for one in argument]
+        if isinstance(argument, dict):
+            return {str(name): self._argument(one, node) for name, one in argument.items()}
+        return self._scalar(argument, node)
+
+    def _scalar(self, argument: Any, node: fx.Node) -> Json:
+        if isinstance(argument, (torch.dtype, torch.layout, torch.memory_format)):
+            return {"$torch": str(argument)}
+        if isinstance(argument, torch.device):
+            return {"$device": argument.type}
+        if isinstance(argument, complex):
+            return {"$complex": [argument.real.hex(), argument.imag.hex()]}
+        if isinstance(argument, slice):
+            parts = (argument.start, argument.stop, argument.step)
+            return {"$slice": [self._argument(one, node) for one in parts]}
+        if isinstance(argument, torch.SymInt):
+            return {"$size": self._symbols.write(argument)}
+        raise CanonicalizationError(f"graph node {node.name}", f"argument {argument!r} has no stable description")
+
+    def _made(self, value: Any) -> Json:
+        if isinstance(value, torch.Tensor):
+            return [
+                str(value.dtype),
+                [size if type(size) is int else self._symbols.write(size) for size in value.shape],
+                value.device.type,
+            ]
+        if isinstance(value, (list, tuple)):
+            return [self._made(one) for one in value]
+        if isinstance(value, torch.SymInt):
+            return ["size", self._symbols.write(value)]
+        return None if value is None else type(value).__name__
+
+    def _strides(self, value: Any) -> Json:
+        return [self._symbols.write(step) for step in value.stride()] if isinstance(value, torch.Tensor) else None

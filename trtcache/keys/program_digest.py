@@ -1,0 +1,231 @@
+"""The digest of an exported program as ``torch.export`` made it: all that decompositions and lowering read of it.
+
+Two programs of one digest have one key. It is stricter than a key: the order of statements, names of weights and where
+weights lie in memory are in it, because what it leads to depends on them, or because it costs less to have them in it.
+Values of weights are not, which no lowering reads; those of constants are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export.graph_signature import ConstantArgument, SymBoolArgument, SymFloatArgument, SymIntArgument
+from torch.export.graph_signature import TensorArgument as TensorArg
+
+from trtcache.digests import Digest, hash_bytes
+from trtcache.keys.key import structure
+from trtcache.lowering.contents import Content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch import fx
+    from torch.export import ExportedProgram
+
+    from trtcache.digests import Json
+
+_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+_NAMED = (torch.dtype, torch.layout, torch.memory_format, torch.device)
+_SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+_ARGUMENTS = (TensorArg, SymIntArgument, SymFloatArgument, SymBoolArgument)
+_MODULES = frozenset({"_operator", "operator", "math", "builtins", "torch"})
+_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+
+_ENVIRONMENT = (
+    *("axioms", "backed_var_to_val", "deferred_runtime_asserts", "divisible", "replacements", "settings", "size_like"),
+    *("unbacked_inputs", "unbacked_renamings", "var_to_hint_override", "var_to_range"),
+)
+"""What torch knows of sizes that vary (``ShapeEnv``) and decides by when it decomposes."""
+
+
+def exported_digest(program: ExportedProgram) -> Digest:
+    """Return the digest of a program.
+
+    Raises:
+        ValueError: something in it has no stable description; the message says what.
+    """
+    try:
+        text = _json(_Writer().document(program))
+    except (AttributeError, RuntimeError, TypeError, LookupError, NotImplementedError) as error:
+        raise ValueError(f"it is not in a form that is known: {type(error).__name__}: {error}") from error
+    encoded = text.encode()
+    return Digest(hash_bytes(encoded).hex(), len(encoded))
+
+
+class _Writer:
+    """Writes a program as JSON: nodes by their places, and what is no JSON as an object of one name."""
+
+    def __init__(self) -> None:
+        self._targets: dict[object, str] = {}
+        self._environments: dict[int, Any] = {}
+
+    def document(self, program: ExportedProgram) -> Json:
+        graph_module, call = program.graph_module, program.call_spec
+        if program.graph_signature.backward_signature is not None:
+            raise ValueError("it has a backward pass")
+        places = {node.name: place for place, node in enumerate(graph_module.graph.nodes)}
+        signature = program.graph_signature
+        written: dict[str, Any] = {
+            "dialect": program.dialect,
+            "graph": self._graph(graph_module),
+            "inputs": [
+                [one.kind.name, one.target, one.persistent, self._border(one.arg, places)]
+                for one in signature.input_specs
+            ],
+            "outputs": [[one.kind.name, one.target, self._border(one.arg, places)] for one in signature.output_specs],
+            "weights": _weights(program.state_dict, program.constants),
+            "constants": {name: _content(name, tensor) for name, tensor in program.constants.items()},
+            "structure": [structure(call.in_spec), structure(call.out_spec)],
+            "modules": [one.fqn for one in program.module_call_graph if one.signature is not None],
+            "ranges": sorted(f"{symbol}: {bounds}" for symbol, bounds in program.range_constraints.items()),
+            "guards": list(map(str, program._guards_code)),
+        }
+        return written | {"sizes": [_environment(one) for one in self._environments.values()]}
+
+    def _graph(self, graph_module: fx.GraphModule) -> Json:
+        places: dict[fx.Node, int] = {}
+        records: list[Json] = []
+        for node in graph_module.graph.nodes:
+            target = self._targets.get(node.target) or self._target(node, graph_module)
+            arguments = [self._argument(one, places) for one in node.args]
+            named: Json = [[name, self._argument(one, places)] for name, one in node.kwargs.items()]
+            records.append([node.op, target, arguments, named, self._value(node.meta.get("val"))])
+            places[node] = len(places)
+        return records
+
+    def _target(self, node: fx.Node, graph_module: fx.GraphModule) -> Json:
+        target = node.target
+        if node.op in {"placeholder", "output"}:
+            return None
+        if node.op == "get_attr":
+            return self._attribute(str(target), graph_module)
+        if node.op == "call_function":
+            self._targets[target] = named = _function(target)
+            return named
+        raise ValueError(f"node {node.name} is a {node.op}")
+
+    def _attribute(self, name: str, graph_module: fx.GraphModule) -> Json:
+        value: Any = graph_module
+        for step in name.split("."):
+            value = getattr(value, step)
+        if isinstance(value, torch.fx.GraphModule):
+            return self._graph(value)
+        return _content(name, value)
+
+    def _argument(self, argument: Any, places: Mapping[fx.Node, int]) -> Json:
+        if type(argument) in _PLAIN:
+            return argument  # type: ignore[no-any-return]  # one of the JSON types
+        if isinstance(argument, torch.fx.Node):
+            return {"node": places[argument]}
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(one, places) for one in argument]
+        if isinstance(argument, dict):
+            return {"dict": [[str(name), self._argument(one, places)] for name, one in argument.items()]}
+        if isinstance(argument, slice):
+            return {"slice": [self._argument(one, places) for one in (argument.start, argument.stop, argument.step)]}
+        return self._scalar(argument)
+
+    def _scalar(self, value: Any) -> Json:
+        if isinstance(value, _NAMED):
+            return {"torch": str(value)}
+        if isinstance(value, complex):
+            return {"complex": [value.real.hex(), value.imag.hex()]}
+        if isinstance(value, _SYMBOLIC):
+            environment = value.node.shape_env
+            self._environments.setdefault(id(environment), environment)
+            return {type(value).__name__: [str(value.node._expr), str(value.node.expr)]}
+        if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+            return {"function": _function(value)}
+        raise ValueError(f"a {type(value).__name__} has no stable description")
+
+    def _value(self, value: Any) -> Json:
+        """Write what a node makes."""
+        if isinstance(value, FakeTensor):
+            if value.layout != torch.strided:
+                raise ValueError(f"a tensor of layout {value.layout} has no strides")
+            sizes = [size if type(size) is int else self._scalar(size) for size in (*value.shape, *value.stride())]
+            offset = value.storage_offset()
+            rest = [offset if type(offset) is int else self._scalar(offset), value.requires_grad]
+            return [str(value.dtype), str(value.device), sizes, *rest]
+        if type(value) in _PLAIN:
+            return value  # type: ignore[no-any-return]  # one of the JSON types
+        if isinstance(value, (list, tuple)):
+            return {"values": [self._value(one) for one in value]}
+        return self._scalar(value)
+
+    def _border(self, argument: Any, places: Mapping[str, int]) -> Json:
+        """Write what the signature says of an input or an output."""
+        if isinstance(argument, _ARGUMENTS):
+            return [type(argument).__name__, places[argument.name]]
+        if isinstance(argument, ConstantArgument):
+            return ["ConstantArgument", self._argument(argument.value, {})]
+        raise ValueError(f"an input or output is a {type(argument).__name__}")
+
+
+def _function(target: Any) -> str:
+    """Return how a function is called: an operator of others by its whole schema.
+
+    Raises:
+        ValueError: it is neither torch's nor Python's.
+    """
+    if isinstance(target, torch._ops.OpOverload):
+        return f"{target} {target._schema}"
+    module = str(getattr(target, "__module__", None))
+    if module.partition(".")[0] not in _MODULES:
+        raise ValueError(f"function {target} is neither torch's nor Python's")
+    is_higher = isinstance(target, torch._ops.HigherOrderOperator)
+    return f"{module}.{target._name if is_higher else target.__qualname__}"
+
+
+def _weights(*groups: Mapping[str, Any]) -> Json:
+    """Write weights and constants in their order: all that is known of them without their values."""
+    storages: dict[int, int] = {}
+    places: dict[int, int] = {}  # memory that two storages have is one weight too
+    written: list[Json] = []
+    for group in groups:
+        for name, tensor in group.items():
+            if type(tensor) not in _TENSORS or tensor.layout != torch.strided or tensor.device.type == "meta":
+                raise ValueError(f"{name} is a {type(tensor).__name__}, or has no values or strides")
+            storage = tensor.untyped_storage()
+            whose = storages.setdefault(storage._cdata, len(storages))
+            where = places.setdefault(tensor.data_ptr(), len(places))
+            flags = [type(tensor).__name__, tensor.requires_grad, tensor.is_conj(), tensor.is_neg()]
+            lies = [whose, where, storage.nbytes(), tensor.storage_offset(), *tensor.stride()]
+            written.append([name, str(tensor.dtype), str(tensor.device), list(tensor.shape), lies, flags])
+        written.append(None)
+    return written
+
+
+def _content(name: str, value: object) -> Json:
+    if type(value) not in _TENSORS:
+        raise ValueError(f"{name} is a {type(value).__name__}")
+    content = Content.of(value)  # type: ignore[arg-type]  # a tensor, as was just seen
+    return [content.digest, content.dtype, list(content.shape)]
+
+
+def _environment(environment: Any) -> Json:
+    """Write what torch knows of sizes that vary."""
+    said: dict[str, Json] = {name: _said(getattr(environment, name)) for name in _ENVIRONMENT}
+    return said | {"guards": [str(guard.expr) for guard in environment.guards], "frozen": environment.frozen}
+
+
+def _said(value: Any) -> Json:
+    if isinstance(value, dict):
+        return [[str(name), _said(one)] for name, one in value.items()]
+    if isinstance(value, (set, frozenset)):
+        written: list[Json] = [*map(str, value)]
+        return sorted(written, key=str)
+    if isinstance(value, (list, tuple)):
+        return list(map(_said, value))
+    return str(getattr(value, "expr", value))
+
+
+def devices(program: ExportedProgram) -> set[torch.device]:
+    """Return where a program's weights, constants and values are, but for the CPU."""
+    made = [node.meta.get("val") for node in program.graph_module.graph.nodes]
+    held: Iterable[Any] = (*program.state_dict.values(), *program.constants.values(), *made)
+    return {one.device for one in held if isinstance(one, torch.Tensor)} - {torch.device("cpu")}

@@ -1,0 +1,1 @@
+"""Passes, one file for each family."""

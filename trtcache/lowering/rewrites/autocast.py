@@ -1,0 +1,175 @@
+"""Computes matrix products and convolutions of a float32 program in float16 or bfloat16.
+
+Precision is then in the graph, and so in the key: engines for strongly typed networks read it there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import insert_call
+from trtcache.lowering.slots import recipe_of
+from trtcache.weights.recipes import sources, step
+from trtcache.weights.slots import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.weights.recipes import Recipe
+
+aten = torch.ops.aten
+
+DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+"""What ``Settings.autocast`` can be."""
+
+NARROW = frozenset(
+    ("aten.addmm", "aten.bmm", "aten.convolution", "aten.mm", "aten.baddbmm", "aten.scaled_dot_product_attention")
+)
+"""Operators that are computed in the narrow dtype: those that have fast kernels for it and sum in float32."""
+
+FOLLOWING = frozenset(
+    (
+        *("aten.reshape", "aten.permute", "aten.slice", "aten.expand", "aten.clone", "aten.repeat", "aten.cat"),
+        *("aten.relu", "aten.leaky_relu", "aten.gelu", "aten.sigmoid", "aten.tanh", "aten.hardtanh", "aten.neg"),
+        *("aten.add", "aten.sub", "aten.mul", "aten.clamp", "aten.where", "aten.maximum", "aten.minimum"),
+        *("aten.max_pool2d_with_indices", "aten.constant_pad_nd", "<built-in function getitem>"),
+    )
+)
+"""Operators that are computed in the narrow dtype where all that they take is in it already; the others are not."""
+
+_VIEWS = frozenset(("aten.reshape", "aten.permute", "aten.slice", "aten.expand"))
+
+
+@dataclass(frozen=True, slots=True)
+class Autocast(Pass):
+    """Casts what the operators of ``NARROW`` take, and lets those of ``FOLLOWING`` go on in the narrow dtype.
+
+    Everything else is computed in float32, and results keep their dtypes. A weight that is cast becomes one that a
+    recipe makes, so the engine holds the narrow one and a refit casts anew; one that calls change is cast in the call.
+    Operators in ``exclude`` (``aten.mm``) stay as they are, and so do programs that are not float32.
+    """
+
+    dtype: str = "fp16"
+    exclude: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "autocast"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Cast in place."""
+        casting = _Casting(graph_module.graph, DTYPES[self.dtype])
+        for node in list(graph_module.graph.nodes):
+            if node.op == "call_function":
+                name = _packet(node)
+                if name in NARROW and name not in self.exclude:
+                    casting.narrow(node)
+                elif not (name in FOLLOWING and name not in self.exclude and casting.follow(node)):
+                    casting.widen(node)
+            elif node.op == "output":
+                casting.widen(node)
+        return PassResult(graph_module, casting.modified)
+
+    def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # the options alone decide
+        """Refuse a dtype that it does not know."""
+        return None if self.dtype in DTYPES else f"{self.dtype!r} is none of {', '.join(DTYPES)}"
+
+
+def _packet(node: fx.Node) -> str:
+    return str(node.target).rpartition(".")[0] if isinstance(node.target, torch._ops.OpOverload) else str(node.target)
+
+
+class _Casting:
+    """The casts of one graph; each value is cast once."""
+
+    def __init__(self, graph: fx.Graph, dtype: torch.dtype) -> None:
+        self._graph, self._dtype = graph, dtype
+        self._narrowed: set[fx.Node] = set()
+        self._casts: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
+        self._first = next(iter(graph.nodes))
+        self._body = next(node for node in graph.nodes if node.op != "placeholder")
+        roles = graph.output_node().meta["roles"]
+        self._changing = {role.target for role in roles if role.kind == "weight"}
+        self.modified = False
+
+    def narrow(self, node: fx.Node) -> None:
+        """Compute a float32 operator in the narrow dtype."""
+        if not _is_wide(node.meta["val"]):
+            return
+        for source in list(node.all_input_nodes):
+            if source not in self._narrowed and _is_wide(source.meta.get("val")):
+                node.replace_input_with(source, self._cast(source, self._dtype))
+        self._become_narrow(node)
+
+    def follow(self, node: fx.Node) -> bool:
+        """Compute an operator in the narrow dtype if all that it takes of floating point is; say whether it was."""
+        floating = [one for one in node.all_input_nodes if _is_floating(one.meta.get("val"))]
+        if not floating or not all(one in self._narrowed for one in floating):
+            return False
+        self._become_narrow(node)
+        return True
+
+    def widen(self, node: fx.Node) -> None:
+        """Give an operator, or the output, float32 where it had float32."""
+        for source in list(node.all_input_nodes):
+            if source in self._narrowed and isinstance(source.meta["val"], torch.Tensor):
+                node.replace_input_with(source, self._cast(source, torch.float32))
+
+    def _become_narrow(self, node: fx.Node) -> None:
+        value = node.meta["val"]
+        several = isinstance(value, (list, tuple))
+        if any(map(_is_wide, value if several else (value,))):
+            made = type(value)(map(self._narrow_value, value)) if several else self._narrow_value(value)
+            node.meta["val"] = made
+            self._narrowed.add(node)
+            self.modified = True
+
+    def _narrow_value(self, value: Any) -> Any:
+        return value.to(self._dtype) if _is_wide(value) else value
+
+    def _cast(self, source: fx.Node, dtype: torch.dtype) -> fx.Node:
+        if (source, dtype) not in self._casts:
+            made = self._cast_weight(source, dtype) or self._cast_view(source, dtype)
+            self._casts[source, dtype] = made or self._cast_value(source, dtype)
+        return self._casts[source, dtype]
+
+    def _cast_weight(self, source: fx.Node, dtype: torch.dtype) -> fx.Node | None:
+        recipe: Recipe | None = recipe_of(source)
+        if recipe is None or not self._changing.isdisjoint(sources(recipe)):
+            return None
+        with self._graph.inserting_before(self._first):
+            made = self._graph.placeholder("made_weight")
+        made.meta |= {"recipe": step("cast", recipe, dtype_name(dtype)), "val": source.meta["val"].to(dtype)}
+        return made
+
+    def _cast_view(self, source: fx.Node, dtype: torch.dtype) -> fx.Node | None:
+        """Cast the weight that a chain of views begins with, and not what the last view shows of it."""
+        if _packet(source) not in _VIEWS or len(source.all_input_nodes) != 1:
+            return None
+        (base,) = source.all_input_nodes
+        if recipe_of(base) is None and _packet(base) not in _VIEWS:
+            return None
+        narrow = self._cast(base, dtype)
+        with self._graph.inserting_before(source.next):
+            made = self._graph.node_copy(source, lambda node: narrow if node is base else node)
+        made.meta["val"] = source.meta["val"].to(dtype)
+        return made
+
+    def _cast_value(self, source: fx.Node, dtype: torch.dtype) -> fx.Node:
+        before = self._body if source.op == "placeholder" else source.next
+        made = insert_call(before, aten._to_copy.default, (source,), source.meta["val"].to(dtype))
+        made.kwargs = {"dtype": dtype}
+        return made
+
+
+def _is_wide(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype is torch.float32
+
+
+def _is_floating(value: object) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in values)

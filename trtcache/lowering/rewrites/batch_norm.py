@@ -1,0 +1,196 @@
+"""Folds a BatchNorm that only applies its running statistics into weights.
+
+With running mean and variance given, BatchNorm is ``x * scale + shift`` for each channel, where ``scale`` is
+``weight / sqrt(var + eps)`` and ``shift`` is ``bias - mean * scale``. Both depend on weights alone, so recipes make
+them when weights are put in, and what is in front of the BatchNorm can take them over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from torch import fx
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import insert_call, replace
+from trtcache.lowering.slots import recipe_of
+from trtcache.weights.recipes import sources, step
+from trtcache.weights.slots import dtype_name
+
+if TYPE_CHECKING:
+    from trtcache.weights.recipes import Recipe
+
+aten = torch.ops.aten
+
+_NORM = aten._native_batch_norm_legit_no_training.default
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm(Pass):
+    """Folds BatchNorm in eval mode into weights that recipes make.
+
+    A convolution or a linear form whose only user is the BatchNorm takes scale and shift into its own weights; else
+    there is one multiplication and one addition. Left alone are a BatchNorm whose statistics come from the batch, one
+    with a parameter that is no weight (a constant, an input) or that calls change, and one whose statistics are used.
+    Sums are made in float32 for float16 and bfloat16, as torch does.
+    """
+
+    name: ClassVar[str] = "batch_norm"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Fold in place. Weights that only the BatchNorm used are left for dead code elimination."""
+        norms = graph_module.graph.find_nodes(op="call_function", target=_NORM)
+        folding = _Folding(graph_module) if norms else None
+        folded = [folding.fold(norm) for norm in norms] if folding else []
+        return PassResult(graph_module, any(folded))
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """What a BatchNorm does to each channel, as recipes, and a fake tensor with an element for each channel."""
+
+    scale: Recipe
+    mean: Recipe
+    bias: Recipe | None
+    like: torch.Tensor
+
+    def shift(self, before: Recipe | None = None) -> Recipe:
+        """Return what is added after the multiplication; ``before`` is the bias of the operator in front."""
+        centre = step("sub", before, self.mean) if before else step("neg", self.mean)
+        moved = step("mul", centre, self.scale)
+        return step("add", moved, self.bias) if self.bias else moved
+
+
+class _Folding:
+    """Folds the BatchNorms of one graph; equal recipes become one weight."""
+
+    def __init__(self, graph_module: fx.GraphModule) -> None:
+        self._graph = graph_module.graph
+        self._first = next(iter(self._graph.nodes))
+        placeholders = self._graph.find_nodes(op="placeholder")
+        self._made: dict[object, fx.Node] = {one.meta["recipe"]: one for one in placeholders if "recipe" in one.meta}
+        roles = self._graph.output_node().meta["roles"]
+        self._changing = {role.target for role in roles if role.kind == "weight"}
+
+    def fold(self, norm: fx.Node) -> bool:
+        affine = self._affine(norm)
+        if affine is None or any(used.users and used.args[1] != 0 for used in norm.users):
+            return False
+        before: Any = norm.args[0]
+        made = None
+        if len(before.users) == 1:
+            made = self._into_convolution(before, affine) or self._into_linear(before, affine)
+        made = made or self._scaled(norm, before, affine)
+        for used in list(norm.users):
+            replace(used, made)
+        self._graph.erase_node(norm)
+        return True
+
+    def _affine(self, norm: fx.Node) -> _Affine | None:
+        _, weight, bias, mean, var, _, eps = arguments(norm)
+        wide = {node: self._wide(node) for node in (weight, bias, mean, var) if node is not None}
+        if None in wide.values() or not math.isfinite(eps):
+            return None
+        scale = step("rsqrt", step("add", cast("Recipe", wide[var]), float(eps)))
+        factor = wide.get(weight)
+        like = mean.meta["val"]
+        return _Affine(
+            scale=step("mul", scale, factor) if factor else scale,
+            mean=cast("Recipe", wide[mean]),
+            bias=wide.get(bias),
+            like=like.to(torch.float32) if like.dtype in _HALVES else like,
+        )
+
+    def _weight(self, node: Any) -> Recipe | None:
+        recipe = recipe_of(node) if isinstance(node, fx.Node) else None
+        return recipe if recipe and self._changing.isdisjoint(sources(recipe)) else None
+
+    def _wide(self, node: Any) -> Recipe | None:
+        recipe = self._weight(node)
+        return step("cast", recipe, "float32") if recipe and node.meta["val"].dtype in _HALVES else recipe
+
+    def _into_convolution(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
+        if before.target is not aten.convolution.default:
+            return None
+        x, weight, bias, *rest = arguments(before)
+        *_, transposed, _, groups = rest
+        if transposed and groups != 1:
+            return None
+        taken = self._taken_over(affine, weight, bias, channel=1 if transposed else 0)
+        return insert_call(before, before.target, (x, *taken, *rest), before.meta["val"]) if taken else None
+
+    def _into_linear(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
+        form = _linear(before)
+        if form is None:
+            return None
+        bias, x, weight = form
+        turned = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
+        source = weight.args[0] if turned else weight
+        taken = self._taken_over(affine, source, bias, channel=0 if turned else 1)
+        if taken is None:
+            return None
+        factor, shift = taken
+        if turned:
+            factor = insert_call(before, aten.permute.default, (factor, [1, 0]), weight.meta["val"])
+        return insert_call(before, aten.addmm.default, (shift, x, factor), before.meta["val"])
+
+    def _taken_over(self, affine: _Affine, weight: Any, bias: Any, *, channel: int) -> tuple[fx.Node, fx.Node] | None:
+        """Return the weight and the bias that do an operator's work and the BatchNorm's."""
+        recipe, before = self._weight(weight), self._wide(bias)
+        if recipe is None or (bias is not None and before is None):
+            return None
+        value = weight.meta["val"]
+        sizes = [1] * value.ndim
+        sizes[channel] = -1
+        scaled = step("mul", recipe, step("reshape", affine.scale, tuple(sizes)))
+        return (
+            self._placeholder(_narrow(scaled, value.dtype), value),
+            self._placeholder(_narrow(affine.shift(before), value.dtype), affine.like.to(value.dtype)),
+        )
+
+    def _scaled(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
+        value = before.meta["val"]
+        halved = value.dtype in _HALVES
+        wide, x = value, before
+        if halved:
+            wide = value.to(torch.float32)
+            x = insert_call(norm, aten._to_copy.default, (x,), wide)
+            x.kwargs = {"dtype": torch.float32}
+        sizes = (-1, *[1] * (value.ndim - 2))
+        like = affine.like.reshape(sizes)
+        for operator, recipe in ((aten.mul.Tensor, affine.scale), (aten.add.Tensor, affine.shift())):
+            factor = self._placeholder(step("reshape", recipe, sizes), like)
+            x = insert_call(norm, operator, (x, factor), wide)
+        if halved:
+            x = insert_call(norm, aten._to_copy.default, (x,), value)
+            x.kwargs = {"dtype": value.dtype}
+        return x
+
+    def _placeholder(self, recipe: Recipe, value: torch.Tensor) -> fx.Node:
+        if recipe not in self._made:
+            with self._graph.inserting_before(self._first):
+                made = self._graph.placeholder("made_weight")
+            made.meta |= {"recipe": recipe, "val": value}
+            self._made[recipe] = made
+        return self._made[recipe]
+
+
+def _linear(node: fx.Node) -> tuple[Any, Any, Any] | None:
+    """Return bias, input and weight of a linear form whose bias, if any, has an element for each channel."""
+    if node.target is aten.mm.default:
+        return (None, *arguments(node))
+    if node.target is not aten.addmm.default:
+        return None
+    bias, x, weight, beta, alpha = arguments(node)
+    whole = beta == alpha == 1 and bias.meta["val"].shape == weight.meta["val"].shape[1:]
+    return (bias, x, weight) if whole else None
+
+
+def _narrow(recipe: Recipe, dtype: torch.dtype) -> Recipe:
+    return step("cast", recipe, dtype_name(dtype)) if dtype in _HALVES else recipe

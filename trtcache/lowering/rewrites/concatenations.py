@@ -1,0 +1,110 @@
+"""Writes every concatenation, stacking and concatenation of concatenations as one ``cat``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewrites.sizes import SizeNodes
+from trtcache.lowering.rewriting import calls_of, insert_call, same_sizes, tensor_of
+from trtcache.lowering.visibility import reads_strides
+
+if TYPE_CHECKING:
+    from torch import fx
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenations(Pass):
+    """Joins a ``cat`` of ``cat`` along the same dimension, and rewrites a ``cat`` of ``unsqueeze`` as torch does stack.
+
+    That is a ``cat`` of the tensors themselves and one ``reshape``; along a last dimension, which they have not, torch
+    concatenates reshapes as well. A ``cat`` that others use too stays, and so does one that changes the dtype, whose
+    sums of casts may round twice.
+    """
+
+    name: ClassVar[str] = "concatenations"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place. What a joined call leaves unused is left for dead code elimination."""
+        modified, sizes = False, None
+        for node in calls_of(graph_module.graph, (aten.cat.default,)):
+            if any(map(reads_strides, node.users)):
+                continue
+            modified |= _join(node)
+            if _is_of_reshapes(node):
+                sizes = sizes or SizeNodes(graph_module.graph)
+                modified |= _stack(node, sizes)
+        return PassResult(graph_module, modified or bool(sizes and sizes.changed))
+
+
+def _operands(node: fx.Node) -> tuple[list[fx.Node], int]:
+    tensors, dim = arguments(node)
+    return list(tensors), dim % max(node.meta["val"].dim(), 1)
+
+
+def _join(node: fx.Node) -> bool:
+    """Take the tensors of concatenations among those of a concatenation in their place."""
+    tensors, dim = _operands(node)
+    joined = [part for one in tensors for part in (_operands(one)[0] if _is_part(one, node, dim) else [one])]
+    if len(joined) == len(tensors):
+        return False
+    node.args, node.kwargs = (joined, dim), {}
+    return True
+
+
+def _is_part(one: fx.Node, node: fx.Node, dim: int) -> bool:
+    if one.target is not aten.cat.default or len(one.users) != 1:
+        return False
+    inner, along = _operands(one)
+    value = one.meta["val"]
+    same_dtype = all(part.meta["val"].dtype is value.dtype for part in inner)
+    return same_dtype and along == dim and value.dim() == node.meta["val"].dim()
+
+
+def _is_of_reshapes(node: fx.Node) -> bool:
+    """Say whether tensors are joined along a dimension of size 1 that a reshape gave to each, and that is not last."""
+    tensors, dim = _operands(node)
+    rank = node.meta["val"].dim()
+    if len(tensors) < 2 or dim >= rank - 1:
+        return False
+    return all(
+        one.target is aten.reshape.default and (value := tensor_of(one)) is not None and _is_single(value, dim, rank)
+        for one in tensors
+    )
+
+
+def _is_single(value: torch.Tensor, dim: int, rank: int) -> bool:
+    return value.dim() == rank and type(value.shape[dim]) is int and value.shape[dim] == 1
+
+
+def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
+    """Make a concatenation a reshape of one of tensors without its dimension; say whether it could be."""
+    tensors, dim = _operands(node)
+    made = node.meta["val"]
+    single = list(made.shape)
+    del single[dim]
+    outer, inner = sizes.of_all(made.shape), sizes.of_all(single)
+    if outer is None or inner is None:
+        return False
+    shape = [*single[:dim], len(tensors) * single[dim], *single[dim + 1 :]]
+    bare = [_without(one, inner, single) for one in tensors]
+    joined = insert_call(node, aten.cat.default, (bare, dim), made.new_empty(shape))
+    node.target, node.args, node.kwargs = aten.reshape.default, (joined, outer), {}
+    if _is_of_reshapes(joined):
+        _stack(joined, sizes)
+    return True
+
+
+def _without(one: fx.Node, sizes: list[Any], shape: list[Any]) -> fx.Node:
+    """Return a reshape's tensor in a shape: what was reshaped, where it has that shape already."""
+    base: Any = one.args[0]
+    if same_sizes(base.meta["val"].shape, shape):
+        return base  # type: ignore[no-any-return]  # its first argument is a tensor
+    return insert_call(one, aten.reshape.default, (base, sizes), one.meta["val"].new_empty(shape))

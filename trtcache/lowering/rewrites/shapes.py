@@ -1,0 +1,214 @@
+"""Writes every change of shape as one ``reshape``, and every change of the order of dimensions as one ``permute``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.arguments import arguments
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewrites.sizes import SizeNodes
+from trtcache.lowering.rewriting import expression, insert_call, is_static, replace, same_sizes, tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+aten = torch.ops.aten
+
+_RESHAPES = frozenset(
+    {
+        *(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints),
+        *(aten.view_copy.default, aten._reshape_copy.default, aten.unflatten.int, aten.unsqueeze_copy.default),
+        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default),
+    }
+)
+_PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.permute_copy.default})
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes(Pass):
+    """Rewrites view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and joins chains.
+
+    Sizes are explicit; symbolic ones are made as ``Sizes`` makes them. A reshape to its own shape, a permute that moves
+    nothing, and an ``expand`` in front of an elementwise operator that expands by itself are gone; a permute that
+    only moves dimensions of size 1 is a reshape.
+    """
+
+    name: ClassVar[str] = "shapes"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
+        walk = _Walk(graph_module.graph)
+        handlers = walk.handlers()
+        for node in graph_module.graph.nodes:
+            handle = handlers.get(node.target)
+            if handle is not None:
+                handle(node, node.args[0])
+        return PassResult(graph_module, walk.modified)
+
+
+class _Walk:
+    """One walk over a graph: what changed, and the nodes of its sizes once they are needed."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.modified = False
+        self._graph = graph
+        self._sizes: SizeNodes | None = None
+
+    def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
+        """Return what to do with each operator."""
+        return {
+            **dict.fromkeys(_RESHAPES, self.reshape),
+            **dict.fromkeys(_PERMUTES, self.permute),
+            aten.expand.default: self.expand,
+        }
+
+    def _explicit(self, shape: Sequence[Any]) -> list[Any] | None:
+        if is_static(shape):
+            return list(shape)
+        self._sizes = self._sizes or SizeNodes(self._graph)
+        return self._sizes.of_all(shape)
+
+    def _set(self, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
+        if node.args != args or node.kwargs:
+            node.args, node.kwargs = args, {}
+            self.modified = True
+        if node.target is not target:
+            node.target = target
+            self.modified = True
+
+    def _replace(self, node: fx.Node, by: fx.Node) -> None:
+        replace(node, by)
+        self.modified = True
+
+    def reshape(self, node: fx.Node, source: fx.Node) -> bool:
+        """Make a node a reshape of a source; say whether it is one now, or gone."""
+        source = _through(aten.reshape.default, source)
+        made = node.meta["val"]
+        if same_sizes(source.meta["val"].shape, made.shape):
+            self._replace(node, source)
+            return True
+        sizes = self._explicit(made.shape)
+        if sizes is None:
+            return False
+        self._set(node, aten.reshape.default, (source, sizes))
+        self._free_ranked(node, source)
+        return True
+
+    def _free_ranked(self, node: fx.Node, source: fx.Node) -> None:
+        if same_sizes(_without_leading_ones(source), _without_leading_ones(node)):
+            self._free_expanding(node, source)
+
+    def _free_expanding(self, node: fx.Node, source: fx.Node) -> None:
+        """Give operators that expand by themselves what was there before its shape was changed for them."""
+        for user in list(node.users):
+            if _expands_itself(user, node, source):
+                user.replace_input_with(node, source)
+                self.modified = True
+
+    def permute(self, node: fx.Node, source: fx.Node) -> None:
+        order = _order(node)
+        while source.target is aten.permute.default:
+            order = [_order(source)[dim] for dim in order]
+            source = source.args[0]  # type: ignore[assignment]  # their first argument is a tensor
+        shape = source.meta["val"].shape
+        moved = [dim for dim in order if expression(shape[dim]) != 1]
+        if order == sorted(order):
+            self._replace(node, source)
+        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permuted_first(node, source, moved):
+            return
+        else:
+            self._set(node, aten.permute.default, (source, order))
+
+    def _permuted_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
+        """Permute before a reshape that only adds or drops dimensions of size 1, not after; say whether it could be."""
+        if source.target is not aten.reshape.default:
+            return False
+        base: Any = source.args[0]
+        shapes = [one.meta["val"].shape for one in (base, source)]
+        ours, theirs = ([dim for dim, size in enumerate(shape) if expression(size) != 1] for shape in shapes)
+        is_same = same_sizes([shapes[0][dim] for dim in ours], [shapes[1][dim] for dim in theirs])
+        sizes = self._explicit(node.meta["val"].shape)
+        if not is_same or sizes is None:
+            return False
+        order, after = list(range(len(shapes[0]))), dict(zip(theirs, ours, strict=True))
+        for place, dim in zip(ours, moved, strict=True):
+            order[place] = after[dim]
+        permuted = insert_call(node, aten.permute.default, (base, order), base.meta["val"].permute(order))
+        self._set(node, aten.reshape.default, (permuted, sizes))
+        self.permute(permuted, base)
+        return self.reshape(node, node.args[0])  # type: ignore[arg-type]  # its first argument is a tensor
+
+    def expand(self, node: fx.Node, source: fx.Node) -> None:
+        source, made = _through(aten.expand.default, source), node.meta["val"]
+        if source.target is aten.reshape.default and _adds_leading_ones(source):
+            source = source.args[0]  # type: ignore[assignment]  # its first argument is a tensor
+        if same_sizes(source.meta["val"].shape, made.shape):
+            self._replace(node, source)
+            return
+        sizes = self._explicit(made.shape)
+        if sizes is not None:
+            self._set(node, aten.expand.default, (source, sizes))
+        self._free_expanding(node, source)
+        if source.target is aten.reshape.default:
+            self._free_ranked(source, source.args[0])  # type: ignore[arg-type]  # its first argument is a tensor
+
+
+def _without_leading_ones(node: fx.Node) -> list[Any]:
+    shape = list(node.meta["val"].shape)
+    first = next((dim for dim, size in enumerate(shape) if expression(size) != 1), len(shape))
+    return shape[first:]
+
+
+def _adds_leading_ones(node: fx.Node) -> bool:
+    base: Any = node.args[0]
+    added = node.meta["val"].dim() - base.meta["val"].dim()
+    sizes = node.meta["val"].shape
+    return added > 0 and same_sizes(sizes[added:], base.meta["val"].shape)
+
+
+def _through(target: object, source: fx.Node) -> fx.Node:
+    while source.target is target:
+        source = source.args[0]  # type: ignore[assignment]  # their first argument is a tensor
+    return source
+
+
+def _order(node: fx.Node) -> list[int]:
+    rank = tensor_of(node.args[0]).dim()  # type: ignore[union-attr]  # their first argument is a tensor
+    if node.target in {aten.permute.default, aten.permute_copy.default}:
+        return [dim % rank for dim in arguments(node)[1]]
+    order = list(range(rank))
+    if rank < 2:
+        return order
+    one, other = (0, 1) if node.target is aten.t.default else arguments(node)[1:]
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
+def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
+    """Say whether an operator makes the same of what was expanded as of the expanded tensor."""
+    target = user.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+        return False
+    made = tensor_of(user)
+    if made is None or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    used = [source if one is expanded else one for one in arguments(user)]
+    tensors = [value for value in map(tensor_of, used) if value is not None]
+    # A tensor with no dimensions has less say in the dtype of a result than one that has some.
+    ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
+    return ranked and same_sizes(_broadcast(tensors), made.shape)
+
+
+def _broadcast(tensors: list[torch.Tensor]) -> list[Any]:
+    rank = max(tensor.dim() for tensor in tensors)
+    shape: list[Any] = [1] * rank
+    for tensor in tensors:
+        for dim, size in enumerate(tensor.shape, start=rank - tensor.dim()):
+            if expression(size) != 1:
+                shape[dim] = size
+    return shape

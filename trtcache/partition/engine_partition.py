@@ -1,0 +1,218 @@
+"""An engine's part of a program as a lowered program of its own, with its own inputs, slots and constants.
+
+It does not show what program it was cut out of, so that equal parts of two programs have one key and one entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import ExportError
+from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.order import canonical_order
+from trtcache.lowering.program import Frame, assembled
+from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
+from trtcache.lowering.symbols import Symbols
+from trtcache.lowering.visibility import reads_strides
+from trtcache.partition.nodes import is_size
+from trtcache.partition.partitions import EnginePart
+from trtcache.partition.wires import Carrier
+from trtcache.weights.slots import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trtcache.lowering.program import LoweredProgram
+    from trtcache.partition.partitions import Cluster
+    from trtcache.partition.sources import Sources
+    from trtcache.partition.wires import Wire
+
+aten = torch.ops.aten
+
+
+def engine_part(
+    whole: LoweredProgram, cluster: Cluster, outputs: Sequence[fx.Node], sources: Sources, *, name: str
+) -> EnginePart:
+    """Cut a part out of a program.
+
+    Raises:
+        ExportError: a size of it cannot be told from the inputs' sizes.
+    """
+    cut = _Cut(whole, cluster, sources)
+    graph_module = cut.copied(outputs)
+    takes = cut.inputs_in_order(graph_module)
+    graph_module.graph.output_node().meta["roles"] = (Role("result"),) * len(outputs)
+    saved = {name for slot in whole.interface.slots if not slot.transient for name in slot.names}
+    frame = Frame(
+        name=name,
+        in_spec=pytree.tree_structure((tuple(range(len(takes))), {})),
+        out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
+        constraints=whole.constraints,
+        saved=saved,
+        pipeline=whole.pipeline,
+    )
+    program = _with_small_sizes(assembled(Marked(graph_module, dict(whole.state), {}, {}), frame), whole)
+    return EnginePart(program, takes, len(outputs), cut.weights(), cluster)
+
+
+def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> LoweredProgram:
+    """Let a part take the sizes of 0 and 1 that its program takes, which checks them at each call."""
+    if whole.interface.small_sizes is None:
+        return program
+    known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
+    ranges = zip(program.symbols.order, program.interface.ranges, strict=False)
+    least = tuple(known.get(symbol, own)[0] for symbol, own in ranges)
+    return replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
+
+
+class _Cut:
+    """Copies the nodes of a cluster into a graph of their own, with what they need from outside."""
+
+    def __init__(self, whole: LoweredProgram, cluster: Cluster, sources: Sources) -> None:
+        self._cluster, self._sources = cluster, sources
+        self._graph_module = fx.GraphModule(torch.nn.Module(), fx.Graph())
+        self._graph = self._graph_module.graph
+        self._whole = whole
+        self._copies: dict[fx.Node, fx.Node] = {}
+        self._wires: dict[fx.Node, Wire] = {}
+        self._sizes: dict[Any, tuple[fx.Node, int]] = {}
+        self._fake: torch.Tensor | None = next(
+            (one for node in cluster.nodes if (one := tensor_of(node)) is not None), None
+        )
+
+    def copied(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
+        inside = set(self._cluster.nodes)
+        used = (one for node in self._cluster.nodes for one in node.all_input_nodes)
+        outside = dict.fromkeys(one for one in used if one not in inside)
+        for node in outside:
+            if node.op == "get_attr":
+                self._copies[node] = self._constant(node)
+            elif not is_size(node):
+                self._copies[node] = self._placeholder(node)
+        self._carry_symbols()
+        for node in self._cluster.nodes:
+            self._copies[node] = self._copy(node)
+        made = self._graph.output(tuple(self._copies[node] for node in outputs))
+        made.meta["val"] = tuple(node.meta["val"] for node in outputs)
+        return self._graph_module
+
+    def inputs_in_order(self, graph_module: fx.GraphModule) -> tuple[Wire, ...]:
+        """Number the inputs by their first use, put them in that order, and return where they come from."""
+        order, _ = canonical_order(graph_module.graph)
+        used = [node for node in order if node in self._wires]
+        ranked = [*used, *(node for node in self._wires if node not in set(used))]
+        for place, node in enumerate(ranked):
+            node.meta["input"] = place
+        for node in reversed(ranked):
+            next(iter(graph_module.graph.nodes)).prepend(node)
+        return tuple(self._wires[node] for node in ranked)
+
+    def weights(self) -> dict[str, str]:
+        return {
+            copy.meta["engine_weight"].name: node.meta["engine_weight"].name
+            for node, copy in self._copies.items()
+            if "engine_weight" in copy.meta and copy not in self._wires
+        }
+
+    def _constant(self, node: fx.Node) -> fx.Node:
+        name = f"constant_{len(self._graph_module._buffers)}"
+        value = getattr(self._whole.graph_module, str(node.target))
+        self._graph_module.register_buffer(name, value, persistent=False)
+        return self._noted(self._graph.create_node("get_attr", name), node, "constant")
+
+    def _placeholder(self, node: fx.Node) -> fx.Node:
+        made = self._noted(self._graph.placeholder(node.name), node, "engine_weight", "input")
+        weight = node.meta.get("engine_weight")
+        if weight is not None and not weight.is_mutated:
+            return made
+        made.meta = {"val": self._laid_out(node)}
+        self._wires[made] = self._sources.of(node)
+        for dim, size in enumerate(made.meta["val"].shape):
+            if type(size) is not int:
+                self._sizes.setdefault(expression(size), (made, dim))
+        return made
+
+    def _noted(self, copy: fx.Node, node: fx.Node, *left_out: str) -> fx.Node:
+        copy.meta = {name: value for name, value in node.meta.items() if name not in left_out}
+        return copy
+
+    def _laid_out(self, node: fx.Node) -> torch.Tensor:
+        """Return what an input lies like: as the program's own, or contiguous where that has gaps."""
+        value: torch.Tensor = node.meta["val"]
+        if is_dense(value):
+            return value
+        if is_static((*value.shape, *value.stride())) and layout(tuple(value.shape), value.stride()) == value.stride():
+            return value
+        if any(reads_strides(user) for user in node.users if user in self._cluster.nodes):
+            why = f"{node.name} lies in memory with gaps, which an operator of an engine after it reads"
+            raise ExportError(self._whole.name, f"{why}; leave that operator in torch: torch_executed_ops")
+        return value.contiguous()
+
+    def _carry_symbols(self) -> None:
+        """Take a tensor with each symbol of the part that no input has as a size, or as a multiple of it."""
+        symbols = Symbols()
+        for node in (*self._wires, *self._cluster.nodes):
+            for size in _all_sizes(node.meta.get("val")):
+                symbols.write(size)
+        bound = {next(iter(one.free_symbols)) for one in self._sizes if _tells(one)}
+        for symbol in symbols.order:
+            if symbol not in bound:
+                self._carry(_sym_int(symbol, (*self._wires, *self._cluster.nodes)))
+
+    def _carry(self, size: Any) -> fx.Node:
+        assert self._fake is not None  # noqa: S101  # who has sizes has tensors
+        made = self._graph.placeholder(f"size_{len(self._sizes)}")
+        made.meta["val"] = self._fake.new_empty((size, 0), dtype=torch.float32)
+        self._wires[made] = Carrier(self._sources.size(size))
+        self._sizes[expression(size)] = (made, 0)
+        return made
+
+    def _copy(self, node: fx.Node) -> fx.Node:
+        copy = self._graph.node_copy(node, self._mapped)
+        return self._noted(copy, node)
+
+    def _mapped(self, node: fx.Node) -> fx.Node:
+        return self._copies[node] if node in self._copies else self._size(node)
+
+    def _size(self, node: fx.Node) -> fx.Node:
+        size = node.meta["val"]
+        if expression(size) not in self._sizes and node.target is not aten.sym_size.int:
+            made = self._graph.node_copy(node, self._mapped)
+        else:
+            if expression(size) not in self._sizes:
+                self._carry(size)
+            made = self._graph.call_function(aten.sym_size.int, self._sizes[expression(size)])
+        made.meta["val"] = size
+        self._copies[node] = made
+        return made
+
+
+def _all_sizes(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _all_sizes(one)
+    elif isinstance(value, torch.Tensor):
+        yield from (size for size in value.shape if type(size) is not int)
+
+
+def _tells(size: Any) -> bool:
+    """Say whether the only symbol of an expression can be told from its value."""
+    if len(size.free_symbols) != 1:
+        return False
+    slope = size.diff(next(iter(size.free_symbols)))
+    return bool(slope.is_Integer and slope != 0)
+
+
+def _sym_int(symbol: Any, nodes: Sequence[fx.Node]) -> Any:
+    """Return a symbol as torch has it in sizes."""
+    for node in nodes:
+        for size in _all_sizes(node.meta.get("val")):
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env.create_symintnode(symbol, hint=None)  # it finds the hint by itself
+    raise AssertionError(symbol)

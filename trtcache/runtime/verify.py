@@ -1,0 +1,171 @@
+"""Compares an engine with eager torch, on inputs of the caller's.
+
+Inputs are never made up: a whole number that is no index of the model's ends the process.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.errors import SettingsError, VerifyError
+from trtcache.lowering.input_spec import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+KEPT_BYTES = 16 << 20
+"""Examples as large as this at most are kept for as long as the compiled module lives."""
+
+_TOLERANCES = {torch.float64: 1e-6, torch.float16: 2e-2, torch.bfloat16: 5e-2}
+_OTHERS_TOLERANCE = 1e-3  # float32: sums in another order
+_FP8_TOLERANCE = 0.3
+_TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
+
+
+def tolerance_of(verify: object) -> float | None:
+    """Return how much an output may be off by, None where its dtype decides or nothing is compared.
+
+    Raises:
+        SettingsError: it is neither a flag nor a number from 0 on.
+    """
+    if isinstance(verify, bool):
+        return None
+    if not isinstance(verify, (int, float)) or not verify >= 0:  # NaN compares as false
+        raise SettingsError("verify", f"expected True, False or how much an output may be off by, got {verify!r}")
+    return float(verify)
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """What ``compile`` was given, as far as it is kept.
+
+    Attributes:
+        args, kwargs: example inputs, the caller's own tensors; ``args`` is None where they are too large or none.
+        model: the model, for as long as the caller keeps it.
+    """
+
+    args: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] | None = None
+    model: weakref.ref[torch.nn.Module] | None = None
+
+    @property
+    def module(self) -> torch.nn.Module | None:
+        """The model that was compiled, if it is still there."""
+        return self.model() if self.model is not None else None
+
+    @classmethod
+    def of(cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Examples:
+        """Keep what costs little. A program has its own inputs."""
+        if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
+            args, kwargs = model.example_inputs
+        leaves = pytree.tree_leaves((args, kwargs))
+        size_bytes = sum(one.nbytes for one in leaves if isinstance(one, torch.Tensor))
+        kept = size_bytes <= KEPT_BYTES and not any(isinstance(one, Input) for one in leaves)
+        reference = weakref.ref(model) if isinstance(model, torch.nn.Module) else None
+        return cls(args, kwargs, reference) if kept else cls(model=reference)
+
+
+def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
+    """Return what answers as a module does with other weights; the module, and what was given, stay as they are.
+
+    Args:
+        module: the module.
+        weights: those of its weights, and of the state that calls change, that are to be others.
+
+    Raises:
+        VerifyError: there is no module to ask.
+    """
+    if module is None:
+        why = "weights alone do not say what eager torch answers, and the model that was compiled is gone"
+        raise VerifyError(why=f"{why}; give the module")
+    if isinstance(module, torch.jit.ScriptModule):
+        from trtcache.frontends.torchscript.module import Script, Scripted  # few models are TorchScript
+
+        module = Scripted(Script(module))
+    names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}
+    used = {name: one.detach() for name, one in weights.items() if name in names}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return torch.func.functional_call(module, used, args, kwargs, tie_weights=False)
+
+    return call
+
+
+def compare(
+    reference: Callable[..., Any],
+    engine: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    tolerance: float | None,
+    dtypes: Iterable[torch.dtype],
+    device: torch.device,
+) -> float:
+    """Return by how much the outputs differ at most, relative to the largest value of each.
+
+    Args:
+        reference: what is right.
+        engine: what is compared with it; each gets inputs of its own.
+        args: positional inputs.
+        kwargs: inputs by name.
+        tolerance: what is allowed; None for what is usual for the coarsest dtype of weights and outputs.
+        dtypes: those of the weights.
+        device: where the engine runs.
+
+    Raises:
+        VerifyError: they differ by more, or are not of one structure.
+        InputError: the engine was compiled for other inputs.
+    """
+    found = pytree.tree_flatten_with_path(engine(*_copies(args), **_copies(dict(kwargs))))[0]
+    wanted = pytree.tree_flatten_with_path(reference(*_copies(args), **_copies(dict(kwargs))))[0]
+    if [path for path, _ in found] != [path for path, _ in wanted]:
+        raise VerifyError(why="the outputs are nested otherwise than those of eager torch")
+    outputs = [one.dtype for _, one in wanted if isinstance(one, torch.Tensor)]
+    usual = max((_tolerance(one, device) for one in (*dtypes, *outputs)), default=0.0)
+    allowed = usual if tolerance is None else tolerance
+    worst = 0.0
+    for (path, one), (_, other) in zip(wanted, found, strict=True):
+        off_by = _off_by(one, other)
+        if not off_by <= allowed:
+            where = f"output{pytree.keystr(path)}"
+            raise VerifyError(where=where, why=f"off by {off_by:.1e} of its largest value; {allowed:.1e} is allowed")
+        worst = max(worst, off_by)
+    return worst
+
+
+def _copies(inputs: Any) -> Any:
+    return pytree.tree_map_only(torch.Tensor, lambda one: one.detach().clone(), inputs)
+
+
+def _tolerance(dtype: torch.dtype, device: torch.device) -> float:
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    if dtype.itemsize == 1:
+        return _FP8_TOLERANCE
+    return _TOLERANCES.get(dtype, _OTHERS_TOLERANCE if device.type == "cpu" else _TF32_TOLERANCE)
+
+
+def _off_by(wanted: Any, found: Any) -> float:
+    """Return the largest difference relative to the largest value; infinite where it cannot be a rounding error."""
+    if not isinstance(wanted, torch.Tensor) or not isinstance(found, torch.Tensor):
+        return 0.0 if type(wanted) is type(found) and wanted == found else float("inf")
+    if wanted.dtype != found.dtype or wanted.shape != found.shape:
+        return float("inf")
+    same = (wanted == found) | (wanted.isnan() & found.isnan())
+    if bool(same.all()):
+        return 0.0
+    if not (wanted.is_floating_point() or wanted.is_complex()):
+        return float("inf")
+    wide = torch.complex128 if wanted.is_complex() else torch.float64
+    wanted, found = wanted.to(wide), found.to(wide)
+    apart = (wanted - found).abs().masked_fill(same, 0.0).max()
+    largest = wanted.abs().nan_to_num(0.0, 0.0, 0.0).max()
+    off_by = float(apart / largest) if float(largest) else float(apart)
+    return float("inf") if math.isnan(off_by) else off_by  # nan: only one of them has it

@@ -1,0 +1,86 @@
+"""Takes a builder's turn, and says whom it waits for meanwhile: in the log, and to who watches builds."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from trtcache.errors import BuildCancelledError, LockTimeoutError
+from trtcache.progress import Step, watcher
+from trtcache.store.build_notes import Who
+from trtcache.store.single_flight import NOTICE_EVERY_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trtcache.config.contention import Busy
+    from trtcache.digests import CacheKey
+    from trtcache.store.disk import DiskStore
+
+_logger = logging.getLogger("trtcache.cache")
+
+_WATCHED_EVERY_S = 1.0
+
+
+class Waiting:
+    """The wait of one process for one entry. ``every_s`` is how often it is to be told of it."""
+
+    def __init__(self, key: CacheKey, busy: Busy) -> None:
+        self._key, self._busy = key, busy
+        self._watcher = watcher()
+        self._next_s = 0.0
+        self.every_s = _WATCHED_EVERY_S if self._watcher else NOTICE_EVERY_S
+
+    def __call__(self, who: Who | None, waited_s: float) -> None:
+        """Say it.
+
+        Raises:
+            BuildCancelledError: who watches does not want to wait any longer.
+            Exception: whatever the watcher raises.
+        """
+        whom = str(who) if who else "another process"
+        text = f"waiting for {whom}, {waited_s:.0f} s"
+        if waited_s >= self._next_s:
+            _logger.info("%s (%s)%s", text, self._what(who), "" if self._next_s else self._limit())
+            self._next_s = waited_s + NOTICE_EVERY_S * 0.99
+        if self._watcher is not None and self._watcher(Step(text, 0, 0)) is False:
+            raise BuildCancelledError(self._key.kind, f"while it waited for {whom}")
+
+    def _what(self, who: Who | None) -> str:
+        program = f", by {who.program}" if who and who.program else ""
+        return f"{self._key.kind} {self._key.digest[:16]}{program}"
+
+    def _limit(self) -> str:
+        timeout_s = self._busy.timeout_s
+        if timeout_s is None:
+            return ""
+        then = "runs without an engine" if self._busy.policy == "eager" else "builds for itself"
+        rank = f"{self._busy.rank} " if self._busy.rank else ""
+        return f"; after {timeout_s:.0f} s {rank or 'it '}{then}"
+
+
+@contextmanager
+def taken(store: DiskStore, key: CacheKey, *, name: str, busy: Busy) -> Iterator[None]:
+    """Hold the lock of a key's builder as long as the body runs; count waits, and takeovers from builders that died.
+
+    Raises:
+        LockTimeoutError: another held it for as long as ``busy`` allows to wait.
+        OSError: the lock cannot be had.
+        BuildCancelledError: who watches does not want to wait any longer.
+    """
+    waiting, who = Waiting(key, busy), Who.here(kind=key.kind, name=name)
+    lock = store.flight(key.digest, who=who, timeout_s=busy.patience_s, told=waiting, notice_every_s=waiting.every_s)
+    with ExitStack() as stack:
+        try:
+            turn = stack.enter_context(lock)
+        except LockTimeoutError as error:
+            if busy.patience_s:
+                store.events.append("wait", reason="timeout", kind=key.kind, key=key.digest, waited_s=error.waited_s)
+            raise
+        if turn.waited_s:
+            store.events.append("wait", kind=key.kind, key=key.digest, waited_s=turn.waited_s)
+        if turn.left_by is not None:
+            _logger.warning("%s died while it built %s %s", turn.left_by, key.kind, key.digest[:16])
+            store.events.append("takeover", kind=key.kind, key=key.digest)
+        yield

@@ -1,0 +1,346 @@
+"""The artifact file, format 1: what its bytes mean, decided without any I/O.
+
+``docs/format.md`` is the grammar. A file is a prelude of 64 bytes, a header, a block of signatures, and members at
+multiples of 4096 with zeros between them. The layout leaves no byte free: the prelude's digest covers everything up
+to the members, each member has a digest of its stored bytes, and whatever is left must be zero.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from trtcache.digests import CacheKey, Json, hash_bytes
+from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError
+
+MAGIC: Final = b"\x89TRTC\r\n\x1a"
+FORMAT: Final = 1
+PRELUDE_BYTES: Final = 64
+ALIGNMENT: Final = 4096
+MAX_HEADER_BYTES: Final = 16 << 20
+MAX_SIGNATURES_BYTES: Final = 64 << 10
+MAX_MEMBERS: Final = 1024
+MAX_VALUES: Final = 1 << 20
+"""How many values a header may have: 16 MiB of empty lists would be 450 MB of memory."""
+
+MAX_RATIO: Final = 1024
+"""How many times its stored bytes a compressed member may be: a bound on what a small file can make a reader hold."""
+
+DEFAULT_MEMBER: Final = "artifact"
+
+Codec: TypeAlias = Literal["stored", "zstd"]
+Content: TypeAlias = "bytes | bytearray | memoryview | Path"
+Built: TypeAlias = "Content | Mapping[str, Content]"
+"""What a build function returns: the artifact's bytes, the path of its file, or several members by name."""
+
+Sign: TypeAlias = "Callable[[int, bytes], bytes]"
+"""Makes the block of signatures of a header: of the format's version and the header's bytes."""
+
+Admit: TypeAlias = "Callable[[int, bytes, bytes], None]"
+"""Raises for a version, a header's bytes and its signatures that do not count."""
+
+_FIELDS = struct.Struct("<8sIIIIQ")
+_MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LARGEST = (1 << 63) - 1
+_LONGEST_BUILD_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One named part of an artifact: ``digest`` is of its uncompressed bytes, ``stored_digest`` of the file's."""
+
+    name: str
+    codec: Codec
+    offset: int
+    size_bytes: int
+    digest: str
+    stored_bytes: int
+    stored_digest: str
+
+    @property
+    def end(self) -> int:
+        """The offset of the first byte after the member."""
+        return self.offset + self.stored_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything an artifact file says about itself. ``file_bytes`` is the length of the whole file."""
+
+    key: CacheKey
+    kind: str
+    name: str | None
+    created_ns: int
+    build_s: float
+    provenance: Mapping[str, str]
+    members: tuple[Member, ...]
+    file_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Uncompressed bytes of all members together."""
+        return sum(member.size_bytes for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Prelude:
+    """The first 64 bytes of a file: the lengths of what follows, and the digest that authenticates the header."""
+
+    version: int
+    header_bytes: int
+    signatures_bytes: int
+    file_bytes: int
+    digest: bytes
+
+    @property
+    def members_from(self) -> int:
+        """Where the first member may begin, before alignment."""
+        return PRELUDE_BYTES + self.header_bytes + self.signatures_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An artifact that is about to be written: what a build returned and what is known about the build."""
+
+    key: CacheKey
+    kind: str
+    name: str | None
+    created_ns: int
+    build_s: float
+    provenance: Mapping[str, str]
+    contents: Mapping[str, Content]
+
+
+def contents_of(built: object, kind: str) -> dict[str, Content]:
+    """Return the members that a build function returned, checked.
+
+    Raises:
+        BuildError: it returned something else, a bad member name, or the path of a file that is not there.
+    """
+    members = built if isinstance(built, Mapping) else {DEFAULT_MEMBER: built}
+    if not 0 < len(members) <= MAX_MEMBERS:
+        raise BuildError(kind, f"it returned {len(members)} members; an artifact has 1 to {MAX_MEMBERS}")
+    return {_member_name(name, kind): _content(name, content, kind) for name, content in members.items()}
+
+
+def _member_name(name: object, kind: str) -> str:
+    if isinstance(name, str) and _MEMBER_NAME.fullmatch(name):
+        return name
+    raise BuildError(kind, f"it returned a member named {name!r}; names match {_MEMBER_NAME.pattern}")
+
+
+def _content(name: str, content: object, kind: str) -> Content:
+    if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
+        return content.cast("B")
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)  # of a buffer that can change a copy, of bytes the same object
+    if not isinstance(content, Path):
+        found = type(content).__name__
+        raise BuildError(kind, f"member {name!r} is of type {found}; return bytes or the pathlib.Path of a file")
+    if not content.is_file():
+        raise BuildError(kind, f"member {name!r} is the path {content}, but no file is there")
+    return content
+
+
+def align(offset: int) -> int:
+    """Return the next multiple of 4096."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+LARGE_BYTES: Final = 64 << 20
+
+
+def pays(size_bytes: int, compressed_bytes: int) -> bool:
+    """Return whether a member should be compressed: it saves enough and stays under the bound on the ratio.
+
+    Enough is 5 %, and 25 % of a large one, which could else be mapped: the weights in a plan of 400 MB gave 8 % and
+    cost a second copy in memory at every hit.
+    """
+    most = 75 if size_bytes >= LARGE_BYTES else 95
+    return compressed_bytes * 100 <= size_bytes * most and size_bytes <= compressed_bytes * MAX_RATIO
+
+
+def encode_header(header: Header) -> bytes:
+    """Return a header's canonical JSON: names in order, no blanks, ASCII."""
+    document = {
+        "build_s": header.build_s,
+        "created_ns": header.created_ns,
+        "key": {"digest": f"b3:{header.key.digest}", "document": header.key.document},
+        "kind": header.kind,
+        "members": [asdict(member) for member in header.members],
+        "name": header.name,
+        "provenance": dict(header.provenance),
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def reserved_bytes(draft: Draft) -> int:
+    """Return a length that the header of ``draft`` cannot exceed, whatever its members turn out to be.
+
+    Members can then be streamed before their sizes are known, and the header written last.
+    """
+    largest = Member("", "stored", _LARGEST, _LARGEST, "b3:" + "0" * 64, _LARGEST, "b3:" + "0" * 64)
+    return len(encode_header(header_of(draft, tuple(replace(largest, name=name) for name in draft.contents), 0)))
+
+
+def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Header:
+    """Return the header of ``draft`` with its finished ``members``."""
+    return Header(
+        key=draft.key,
+        kind=draft.kind,
+        name=draft.name,
+        created_ns=draft.created_ns,
+        build_s=draft.build_s,
+        provenance=draft.provenance,
+        members=members,
+        file_bytes=file_bytes,
+    )
+
+
+def encode_front(header: Header, header_bytes: int, sign: Sign | None = None) -> bytes:
+    """Return the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
+    body = encode_header(header).ljust(header_bytes)
+    signatures = sign(FORMAT, body) if sign else b""
+    first = _FIELDS.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
+    return first + hash_bytes(first + body + signatures) + body + signatures
+
+
+def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
+    """Return the prelude at the beginning of a file that is ``file_bytes`` long.
+
+    Raises:
+        CorruptBlobError: it is not a prelude, or its lengths do not fit the file or the bounds of the format.
+    """
+    if len(raw) < PRELUDE_BYTES or raw[:8] != MAGIC:
+        raise CorruptBlobError(path, "magic", "it does not begin as an artifact file does")
+    _, version, header_bytes, signatures_bytes, reserved, said_bytes = _FIELDS.unpack_from(raw)
+    if said_bytes != file_bytes:
+        raise CorruptBlobError(path, "size", f"it is {file_bytes} bytes long and says {said_bytes}")
+    prelude = Prelude(version, header_bytes, signatures_bytes, file_bytes, raw[_FIELDS.size : PRELUDE_BYTES])
+    if header_bytes > MAX_HEADER_BYTES or signatures_bytes > MAX_SIGNATURES_BYTES or reserved != 0:
+        raise CorruptBlobError(path, "header", "its lengths are out of bounds")
+    if prelude.members_from > file_bytes:
+        raise CorruptBlobError(path, "size", f"its header ends after its {file_bytes} bytes")
+    return prelude
+
+
+def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> Header:
+    """Return the header of a file, from all its bytes before the members, after authenticating them.
+
+    ``admit`` is given the version, the header's bytes and the signatures, before anything of the header is looked at.
+
+    Raises:
+        CorruptBlobError: the digest does not fit, or the header breaks the grammar.
+        FormatVersionError: it is sound and of another format.
+        UntrustedEntryError: ``admit`` refuses it.
+    """
+    if hash_bytes(raw[: _FIELDS.size] + raw[PRELUDE_BYTES:]) != prelude.digest:
+        raise CorruptBlobError(path, "header", "its digest does not fit")
+    if prelude.version != FORMAT:
+        raise FormatVersionError(path, prelude.version, FORMAT)
+    body = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
+    if admit is not None:
+        admit(prelude.version, body, raw[prelude.members_from - prelude.signatures_bytes : prelude.members_from])
+    try:
+        header = _decode_header(body, prelude.file_bytes)
+        _check_layout(header, prelude.members_from)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptBlobError(path, "header", f"it breaks the grammar: {error}") from error
+    return header
+
+
+def check_document(header: Header, path: str) -> None:
+    """Make sure that a header's key document has the digest that it states.
+
+    Raises:
+        CorruptBlobError: it has another, or is nothing that has a digest.
+    """
+    try:
+        found = CacheKey.of_document(header.key.document).digest
+    except (TypeError, ValueError, RecursionError) as error:  # a number with a fraction, say, or a thousand levels
+        raise CorruptBlobError(path, "key", f"its key document has no digest: {error}") from error
+    if found != header.key.digest:
+        raise CorruptBlobError(path, "key", "its key document does not have this digest")
+
+
+def _decode_header(raw: bytes, file_bytes: int) -> Header:
+    if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+    document = json.loads(raw.decode())
+    if b"\\ud" in raw.lower():
+        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    key = document["key"]
+    digest = _typed(key["digest"], str).removeprefix("b3:")
+    return Header(
+        key=CacheKey(digest, _typed(key["document"], dict)),
+        kind=_typed(document["kind"], str),
+        name=None if document["name"] is None else _typed(document["name"], str),
+        created_ns=_within(_typed(document["created_ns"], int), _LARGEST),
+        build_s=float(_within(_typed(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
+        provenance={str(name): _typed(text, str) for name, text in document["provenance"].items()},
+        members=tuple(_decode_member(member) for member in _typed(document["members"], list)),
+        file_bytes=file_bytes,
+    )
+
+
+def _decode_member(document: dict[str, Json]) -> Member:
+    if document.keys() != {field.name for field in fields(Member)}:
+        raise ValueError(f"a member with the fields {sorted(document)}")
+    member = Member(**document)  # type: ignore[arg-type]  # each value is checked below
+    for size in (member.offset, member.size_bytes, member.stored_bytes):
+        if type(size) is not int or not 0 <= size <= _LARGEST:
+            raise ValueError(f"the size {size!r}")
+    for digest in (member.digest, member.stored_digest):
+        if not _HEX_DIGEST.fullmatch(digest.removeprefix("b3:")):
+            raise ValueError(f"the digest {digest!r}")
+    if not _MEMBER_NAME.fullmatch(member.name):
+        raise ValueError(f"the name {member.name!r}")
+    return member
+
+
+def _typed(value: Any, expected: type | tuple[type, ...]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, expected):
+        raise TypeError(f"{value!r:.40} where {expected} belongs")
+    return value
+
+
+def _within(value: Any, largest: float) -> Any:
+    if not 0 <= value <= largest:  # not-a-number is not either
+        raise ValueError(f"{value!r:.40} where 0 to {largest} belongs")
+    return value
+
+
+def _check_layout(header: Header, members_from: int) -> None:
+    names = [member.name for member in header.members]
+    if not 0 < len(names) <= MAX_MEMBERS or len(set(names)) != len(names):
+        raise ValueError(f"{len(names)} members, of {len(set(names))} names")
+    end = members_from
+    for member in header.members:
+        _check_member(member)
+        if member.offset != align(end):
+            raise ValueError(f"member {member.name!r} at {member.offset}, not at {align(end)}")
+        end = member.end
+    if header.size_bytes > _LARGEST:
+        raise ValueError(f"{header.size_bytes} bytes of content")
+    if end != header.file_bytes:
+        raise ValueError(f"members end at {end} in a file of {header.file_bytes} bytes")
+
+
+def _check_member(member: Member) -> None:
+    if member.codec == "stored":
+        if (member.stored_bytes, member.stored_digest) != (member.size_bytes, member.digest):
+            raise ValueError(f"member {member.name!r} is stored as it is, in other bytes")
+    elif member.codec != "zstd" or member.size_bytes > member.stored_bytes * MAX_RATIO:
+        raise ValueError(f"member {member.name!r}: codec {member.codec!r}, {member.size_bytes} bytes")
+
+
+def gaps(header: Header, prelude: Prelude) -> list[tuple[int, int]]:
+    """Return the ranges of a file that must be zero: between the header and the first member, and between members."""
+    starts = [prelude.members_from, *(member.end for member in header.members[:-1])]
+    return [(start, member.offset) for start, member in zip(starts, header.members, strict=True)]

@@ -1,0 +1,300 @@
+"""Bring entries from other stores: what a store lacks, as a plan that can be looked at, and the carrying out of it.
+
+Entries are files that say what they are, so a transfer is a copy of each one that is missing. The sources are only
+read. What is checked, and how a copy gets its name, is as for a put: a kill leaves whole entries, and the next run
+goes on with the rest. The key in a file's header decides its name, which has to be the one that it has in its source.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from trtcache.errors import CorruptBlobError, FormatVersionError, StoreError, UntrustedEntryError
+from trtcache.store.copying import copy_file
+from trtcache.store.format import check_document
+from trtcache.store.gc import prune_after_put
+from trtcache.store.index import write_rows
+from trtcache.store.reader import ArtifactFile
+from trtcache.store.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.filters import Predicate
+    from trtcache.store.format import Admit, Header
+    from trtcache.store.listing import Stored
+
+_LOG = logging.getLogger("trtcache.store")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+
+BATCH: Final = 64
+"""After how many entries rows are written and the limits are looked at. What a kill leaves without rows is listed."""
+
+Advance: TypeAlias = "Callable[[int], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An entry that is to be copied, as the first of its sources describes it; the others are asked if that fails."""
+
+    record: Record
+    sources: tuple[DiskStore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An entry that does not arrive. ``reason`` is a word as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
+
+    digest: str
+    root: str
+    reason: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """What a transfer did. ``pinned`` are the keys that were pinned, ``freed_bytes`` what the limits took."""
+
+    arrived: tuple[Record, ...]
+    refused: tuple[Refused, ...]
+    pinned: tuple[str, ...]
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPlan:
+    """What a transfer would copy. Nothing has happened yet.
+
+    ``there`` is how many entries the target has already, ``pins`` which ones are to be pinned in it.
+    """
+
+    target: DiskStore
+    parcels: tuple[Parcel, ...]
+    there: int
+    refused: tuple[Refused, ...]
+    pins: frozenset[str]
+
+    @property
+    def file_bytes(self) -> int:
+        """What the copies take on disk."""
+        return sum(parcel.record.file_bytes for parcel in self.parcels)
+
+    def execute(
+        self,
+        *,
+        max_size_bytes: int | None = None,
+        max_entries: int | None = None,
+        advance: Advance = lambda _file_bytes: None,
+    ) -> SyncResult:
+        """Copy, pin, and keep the target under its limits as a put would. One that is refused stops no other.
+
+        ``advance`` is called with the bytes of each entry as it is done.
+
+        Raises:
+            ReadOnlyError: the target cannot be written.
+            OSError: it is full; what arrived stays, and the next run goes on.
+            StoreError: its entries cannot be listed.
+        """
+        arrived: list[Record] = []
+        refused, freed_bytes = list(self.refused), 0
+        for start in range(0, len(self.parcels), BATCH):
+            batch: list[Record] = []
+            try:
+                for parcel in self.parcels[start : start + BATCH]:
+                    found = self._bring(parcel)
+                    refused += found if isinstance(found, list) else []
+                    batch += [found] if isinstance(found, Record) else []
+                    advance(parcel.record.file_bytes)
+            finally:
+                self._list(batch)
+            keep = [record.digest for record in batch]
+            freed_bytes += prune_after_put(self.target, max_size_bytes, max_entries, keep=keep) if batch else 0
+            arrived += batch
+        pinned = self._pin_the_rest({record.digest for record in arrived if record.pinned})
+        if self.parcels:
+            self.target.sweep()
+        return SyncResult(tuple(arrived), tuple(refused), pinned, freed_bytes)
+
+    def _bring(self, parcel: Parcel) -> Record | list[Refused]:
+        digest, refused = parcel.record.digest, []
+        for source in parcel.sources:
+            try:
+                return self._copy(digest, source)
+            except FileNotFoundError:
+                continue  # removed since the plan was made
+            except (OSError, StoreError) as error:
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise
+                refused.append(_refused(digest, source, error))
+        return refused
+
+    def _copy(self, digest: str, source: DiskStore) -> Record:
+        file = _opened(digest, source, self.target)
+        try:
+            with self.target.place(digest) as place:
+                copy_file(file, place, self.target)
+        finally:
+            file.close()
+        if digest in self.pins:
+            self.target.pin(digest)
+        self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
+        return Record.of(file.header, self.target.stored(digest), pinned=digest in self.pins)
+
+    def _list(self, batch: Sequence[Record]) -> None:
+        if batch:
+            try:
+                write_rows(self.target.index_root, put=batch)
+            except StoreError as error:
+                _LOG.warning("%s", error)
+
+    def _pin_the_rest(self, pinned: set[str]) -> tuple[str, ...]:
+        missing = {parcel.record.digest for parcel in self.parcels} | self.target.pins()
+        for digest in sorted(self.pins - missing):
+            self.target.pin(digest)
+            pinned.add(digest)
+        return tuple(sorted(pinned))
+
+
+def plan_sync(
+    sources: Iterable[DiskStore], target: DiskStore, *, where: Predicate | None = None, pins: bool = False
+) -> SyncPlan:
+    """Return what ``target`` lacks of the entries of ``sources``, of which the first that has a sound one gives it.
+
+    What it has is left as it is, unless it could not serve it: with a damaged header, or signatures that do not count
+    there. ``where`` limits which entries are meant, and ``pins`` pins those that are pinned in their source.
+
+    Raises:
+        OSError: a directory of entries cannot be read.
+        SettingsError: signatures have to be checked and ``cryptography`` is not installed.
+    """
+    stores = tuple(sources)
+    found: dict[str, list[tuple[DiskStore, Stored]]] = {}
+    for source in stores:
+        for stored in source.scan():
+            found.setdefault(stored.digest, []).append((source, stored))
+    planning = _Planning(target, where, {source.root: source.pins() for source in stores})
+    for digest in sorted(found):
+        planning.add(digest, found[digest])
+    return planning.plan(pins=pins)
+
+
+class _Planning:
+    def __init__(self, target: DiskStore, where: Predicate | None, pins: dict[object, frozenset[str]]) -> None:
+        self._target, self._where, self._pins = target, where, pins
+        self._parcels: list[Parcel] = []
+        self._refused: list[Refused] = []
+        self._to_pin: set[str] = set()
+        self._there = 0
+
+    def add(self, digest: str, places: list[tuple[DiskStore, Stored]]) -> None:
+        """Decide about one key: it is there, it is to be copied from these stores, or none has a sound one."""
+        is_there = _has(self._target, digest)
+        records: list[tuple[DiskStore, Record]] = []
+        refused: list[Refused] = []
+        for source, stored in places:
+            if is_there and self._where is None and digest not in self._pins[source.root]:
+                continue
+            try:
+                header = _header(digest, source, self._target)
+                records.append((source, Record.of(header, stored, pinned=digest in self._pins[source.root])))
+            except FileNotFoundError:
+                continue  # removed since the scan
+            except (OSError, StoreError) as error:
+                refused.append(_refused(digest, source, error))
+        self._decide(digest, records, refused, is_there=is_there)
+
+    def _decide(
+        self, digest: str, records: list[tuple[DiskStore, Record]], refused: list[Refused], *, is_there: bool
+    ) -> None:
+        meant = [(source, record) for source, record in records if self._where is None or self._where(record)]
+        if any(record.pinned for _, record in meant):
+            self._to_pin.add(digest)
+        if is_there:
+            self._there += bool(meant) or self._where is None
+        elif meant:
+            self._parcels.append(Parcel(meant[0][1], tuple(source for source, _ in meant)))
+        elif not records:
+            self._refused += refused
+
+    def plan(self, *, pins: bool) -> SyncPlan:
+        """Return what was decided."""
+        to_pin = frozenset(self._to_pin) if pins else frozenset()
+        return SyncPlan(self._target, tuple(self._parcels), self._there, tuple(self._refused), to_pin)
+
+
+def _has(target: DiskStore, digest: str) -> bool:
+    path = target.path(digest)
+    try:
+        file = ArtifactFile(path, shared=target.shared, admit=target.admission.admit(str(path)))
+    except FormatVersionError:
+        return True
+    except (OSError, StoreError):
+        return False
+    file.close()
+    return file.header.key.digest == digest
+
+
+def _header(digest: str, source: DiskStore, target: DiskStore) -> Header:
+    file = _opened(digest, source, target)
+    file.close()
+    return file.header
+
+
+def _opened(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
+    """Open an entry of a source that counts there and would count in the target.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        OSError: it cannot be read.
+        CorruptBlobError: it is damaged, or the entry of another key than its name says.
+        FormatVersionError: it is of a later format.
+        UntrustedEntryError: its signatures do not count.
+    """
+    path = source.path(digest)
+    file = ArtifactFile(path, shared=source.shared, admit=_admission(source, target, str(path)))
+    try:
+        _check_key(file.header, digest, str(path))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_key(header: Header, digest: str, path: str) -> None:
+    if header.key.digest != digest:
+        raise CorruptBlobError(path, "key", f"it is the entry of key {header.key.digest!r:.80}")
+    check_document(header, path)
+
+
+def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
+    """Return what refuses an entry that one of the two stores would not use.
+
+    What members of a group wrote needs a signature that counts wherever it goes, but to such a store again: a private
+    one would trust it for ever.
+    """
+    theirs, ours = source.admission, target.admission
+    if source.shared and not theirs.required and not (target.shared and not ours.required):
+        theirs = replace(theirs, required=True)
+    rules = [rule for rule in (theirs.admit(path), ours.admit(path)) if rule is not None]
+
+    def admit(version: int, header: bytes, block: bytes) -> None:
+        for rule in rules:
+            rule(version, header, block)
+
+    return admit
+
+
+def _refused(digest: str, source: DiskStore, error: OSError | StoreError) -> Refused:
+    root = str(source.root)
+    if isinstance(error, UntrustedEntryError):
+        return Refused(digest, root, f"untrusted:{error.reason}", error.signer)
+    if isinstance(error, CorruptBlobError):
+        return Refused(digest, root, f"corrupt:{error.reason}", error.why)
+    if isinstance(error, FormatVersionError):
+        return Refused(digest, root, "format", f"format {error.found}; upgrade trtcache")
+    why = error.strerror if isinstance(error, OSError) else None
+    return Refused(digest, root, "unreadable", why or str(error))

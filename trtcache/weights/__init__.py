@@ -1,0 +1,1 @@
+"""Weights: slots, recipes, fingerprints and archives."""

@@ -1,0 +1,154 @@
+"""Digests of weights' values, for artifacts that have the weights in them.
+
+A fingerprint is the BLAKE3 digest of a tensor's elements in order, whatever its layout and device. Weights in memory
+are hashed on all cores; those on a GPU pass through a small buffer on the host, never as a whole. A fingerprint is
+remembered for as long as the tensor's storage lives and its version counter stands. What is written past the counter
+(``weight.data[3] = 0``) is found by sums over the elements, which cost a quarter of the digest.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from blake3 import blake3
+
+from trtcache.digests import Digest, hash_bytes
+from trtcache.errors import CanonicalizationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_ALONE_FROM_BYTES = 8 << 20  # as large as this, one tensor keeps all cores busy by itself
+_STAGED_BYTES = 32 << 20
+_WORD_BYTES = 8
+_SUM_WORDS = 1 << 12
+_REMEMBERED_FROM_BYTES = 1 << 16  # the digest of less costs no more than looking it up
+
+_Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A fingerprint, and what the tensor was like when it was taken."""
+
+    digest: Digest
+    version: int
+    sums: bytes
+
+
+class Fingerprints:
+    """Fingerprints of tensors, remembered while the tensors stay as they are. It keeps no tensor alive."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _Known]] = WeakKeyDictionary()
+
+    def of(self, tensors: Iterable[torch.Tensor]) -> list[Digest]:
+        """Return the fingerprint of each tensor.
+
+        Raises:
+            CanonicalizationError: a tensor has no elements to read one by one (sparse, quantized, fake, a subclass).
+        """
+        wanted = list(tensors)
+        known = [self._recall(tensor) for tensor in wanted]
+        fresh = iter(fingerprints([tensor for tensor, digest in zip(wanted, known, strict=True) if digest is None]))
+        found = []
+        for tensor, digest in zip(wanted, known, strict=True):
+            if digest is None:
+                digest = next(fresh)
+                self._remember(tensor, digest)
+            found.append(digest)
+        return found
+
+    def _recall(self, tensor: torch.Tensor) -> Digest | None:
+        if not _worth_remembering(tensor):
+            return None
+        known = self._known.get(tensor.untyped_storage(), {}).get(_place(tensor))
+        if known is None or known.version != tensor._version or known.sums != _sums(tensor):
+            return None
+        return known.digest
+
+    def _remember(self, tensor: torch.Tensor, digest: Digest) -> None:
+        if _worth_remembering(tensor):
+            known = _Known(digest, tensor._version, _sums(tensor))
+            self._known.setdefault(tensor.untyped_storage(), {})[_place(tensor)] = known
+
+
+def fingerprints(tensors: Sequence[torch.Tensor]) -> list[Digest]:
+    """Return the fingerprint of each tensor, without remembering it.
+
+    Raises:
+        CanonicalizationError: a tensor has no elements to read one by one.
+    """
+    parts = [_flat(tensor) for tensor in tensors]
+    small = [place for place, part in enumerate(parts) if part.device.type == "cpu" and len(part) < _ALONE_FROM_BYTES]
+    found: dict[int, Digest] = {}
+    if sum(len(parts[place]) for place in small) >= _ALONE_FROM_BYTES:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            found.update(zip(small, pool.map(_digest, [parts[place] for place in small]), strict=True))
+    return [found[place] if place in found else _digest(part) for place, part in enumerate(parts)]
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements as bytes, on the tensor's own device; copied there if its layout has another order."""
+    if not _readable(tensor):
+        what = f"a {type(tensor).__name__} with layout {tensor.layout} on {tensor.device}"
+        raise CanonicalizationError("a weight", f"{what} has no bytes to take a fingerprint of")
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
+
+
+def _readable(tensor: torch.Tensor) -> bool:
+    plain = isinstance(tensor, (torch.nn.Parameter, torch.nn.Buffer)) or type(tensor) is torch.Tensor
+    return plain and tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def _digest(flat: torch.Tensor) -> Digest:
+    if len(flat) == 0:
+        return Digest.of(b"")
+    if flat.device.type == "cpu":
+        return Digest.of(flat.numpy().data)
+    return _digest_staged(flat)
+
+
+def _digest_staged(flat: torch.Tensor) -> Digest:
+    """Hash bytes on a GPU in parts: while one is hashed the next is on its way."""
+    parts = torch.split(flat, _STAGED_BYTES)
+    buffers = [torch.empty(len(parts[0]), dtype=torch.uint8, pin_memory=True) for _ in parts[:2]]
+    hasher = blake3(max_threads=len(os.sched_getaffinity(0)))
+    arrived = [torch.cuda.Event() for _ in buffers]  # type: ignore[no-untyped-call]  # torch's
+    with torch.cuda.device(flat.device):
+        for number in range(len(parts) + 1):
+            if number < len(parts):
+                buffers[number % 2][: len(parts[number])].copy_(parts[number], non_blocking=True)
+                arrived[number % 2].record()
+            if number:
+                last = (number - 1) % 2
+                arrived[last].synchronize()
+                hasher.update(buffers[last][: len(parts[number - 1])].numpy().data)
+    return Digest(hasher.hexdigest(), len(flat))
+
+
+def _worth_remembering(tensor: torch.Tensor) -> bool:
+    if not _readable(tensor) or tensor.nbytes < _REMEMBERED_FROM_BYTES or tensor.is_inference():
+        return False
+    return tensor.storage_offset() * tensor.itemsize % _WORD_BYTES == 0
+
+
+def _place(tensor: torch.Tensor) -> _Place:
+    return int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def _sums(tensor: torch.Tensor) -> bytes:
+    """Return a digest of sums over 32 KiB each: on 2 cores they read 25 GB/s where BLAKE3 reads 6.6."""
+    flat = _flat(tensor)
+    words = flat[: len(flat) // _WORD_BYTES * _WORD_BYTES].view(torch.int64)
+    whole = words[: len(words) // _SUM_WORDS * _SUM_WORDS].view(-1, _SUM_WORDS).sum(1)
+    rest = words[len(whole) * _SUM_WORDS :].sum().view(1)
+    tail = flat[len(words) * _WORD_BYTES :].to(torch.int64)
+    return hash_bytes(torch.cat([whole, rest, tail]).view(torch.uint8).cpu().numpy().data)

@@ -1,0 +1,211 @@
+"""Recipes: how an engine weight is made from the weights of a model.
+
+A recipe is one weight as it is, or an operator over recipes and numbers. There are few operators, each is exact about
+what it does on every device, and a recipe is kept as JSON: ``{"slot": 0}``, or
+``{"op": "mul", "args": [{"slot": 0}, {"op": "rsqrt", "args": [{"slot": 1}]}]}``. The same weights therefore give the
+same engine weights, bit for bit, whoever evaluates it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from trtcache.errors import IncompatibleEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trtcache.digests import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A weight as it is: by the model's name for it while a graph is lowered, by the number of its slot afterwards."""
+
+    weight: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator of ``OPERATORS`` and its arguments: recipes, numbers, shapes and names of dtypes."""
+
+    operator: str
+    arguments: tuple[Recipe | Argument, ...]
+
+
+Recipe: TypeAlias = Source | Step
+Argument: TypeAlias = int | float | str | tuple[int, ...]
+
+
+def _cast(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+    return tensor.to(getattr(torch, dtype))
+
+
+OPERATORS: Mapping[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "cast": _cast,
+    "div": torch.div,
+    "mul": torch.mul,
+    "neg": torch.neg,
+    "permute": torch.permute,
+    "reshape": torch.reshape,
+    "rsqrt": torch.rsqrt,
+    "sqrt": torch.sqrt,
+    "sub": torch.sub,
+}
+"""What a step can do. An operator that is taken out or that changes needs a new version of the weight map."""
+
+_BY_ELEMENT = frozenset(OPERATORS) - {"permute", "reshape"}
+_PIECE_ELEMENTS = 1 << 20
+
+
+def step(operator: str, *arguments: Recipe | Argument) -> Step:
+    """Return a step, ``step("mul", weight, 2.0)``."""
+    return Step(operator, arguments)
+
+
+def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
+    """Return what a recipe makes of weights, on their own device; a source's tensor is returned as it is.
+
+    What a step made is released as soon as the next has used it.
+    """
+    if isinstance(recipe, Source):
+        return weights[recipe.weight]
+    arguments = (evaluate(one, weights) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+    return OPERATORS[recipe.operator](*arguments)
+
+
+Bring: TypeAlias = "Callable[[str | int, torch.Tensor], torch.Tensor]"
+
+
+def pieces(
+    recipe: Recipe, weights: Mapping[str | int, torch.Tensor], shape: tuple[int, ...], bring: Bring
+) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Yield what a recipe makes, and where in a tensor of its shape that is: a few rows of a large one at a time.
+
+    Rows have the bits that they have in the whole. What is no arithmetic (a reshape) is in one piece.
+
+    Args:
+        recipe: the recipe.
+        weights: what it is made of.
+        shape: of what it makes.
+        bring: brings a weight, or rows of it, to where it is computed with.
+    """
+    rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
+    by_rows = isinstance(recipe, Source) or recipe.operator in _BY_ELEMENT
+    if not (by_rows and shape and rows < shape[0]):
+        yield ..., evaluate(recipe, _Brought(weights, bring))
+        return
+    whole: dict[int, torch.Tensor] = {}
+    for start in range(0, shape[0], rows):
+        yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
+
+
+class _Brought(dict[str | int, torch.Tensor]):
+    """Weights that are brought when they are asked for, and not kept."""
+
+    def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
+        super().__init__()
+        self._weights, self._bring = weights, bring
+
+    def __missing__(self, name: str | int) -> torch.Tensor:
+        return self._bring(name, self._weights[name])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of what recipes make; all of what is one row for all of them or has fewer dimensions."""
+
+    weights: Mapping[str | int, torch.Tensor]
+    shape: tuple[int, ...]
+    part: slice
+    bring: Bring
+    whole: dict[int, torch.Tensor]
+
+    def of(self, recipe: Recipe) -> torch.Tensor:
+        if isinstance(recipe, Source):
+            return self.bring(recipe.weight, self._cut(self.weights[recipe.weight]))
+        if recipe.operator in _BY_ELEMENT:
+            arguments = (self.of(one) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+            return OPERATORS[recipe.operator](*arguments)
+        if id(recipe) not in self.whole:
+            self.whole[id(recipe)] = evaluate(recipe, _Brought(self.weights, self.bring))
+        return self._cut(self.whole[id(recipe)])
+
+    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        has_rows = tensor.dim() == len(self.shape) and tensor.shape[0] == self.shape[0]
+        return tensor[self.part] if has_rows else tensor
+
+
+def sources(recipe: Recipe) -> Iterator[str | int]:
+    """Yield the weights that a recipe uses, in the order in which it names them; some more than once."""
+    if isinstance(recipe, Source):
+        yield recipe.weight
+        return
+    for one in recipe.arguments:
+        if isinstance(one, (Source, Step)):
+            yield from sources(one)
+
+
+def renamed(recipe: Recipe, name: Callable[[str | int], str | int]) -> Recipe:
+    """Return the recipe over other names, asked for in the order of ``sources``."""
+    if isinstance(recipe, Source):
+        return Source(name(recipe.weight))
+    arguments = [renamed(one, name) if isinstance(one, (Source, Step)) else one for one in recipe.arguments]
+    return Step(recipe.operator, tuple(arguments))
+
+
+def document(recipe: Recipe) -> dict[str, Json]:
+    """Return a recipe as JSON."""
+    if isinstance(recipe, Source):
+        return {"slot": recipe.weight}
+    return {"op": recipe.operator, "args": [_argument_document(one) for one in recipe.arguments]}
+
+
+def _argument_document(argument: Recipe | Argument) -> Json:
+    if isinstance(argument, (Source, Step)):
+        return document(argument)
+    if isinstance(argument, float):
+        return {"$float": argument.hex()}
+    return list(argument) if isinstance(argument, tuple) else argument
+
+
+def parse(written: Json) -> Recipe:
+    """Return the recipe that ``document`` wrote.
+
+    Raises:
+        IncompatibleEngineError: it is no recipe, or has an operator or a dtype that this version does not know.
+    """
+    match written:
+        case {"slot": int(slot), **rest} if not rest:
+            return Source(slot)
+        case {"op": str(operator), "args": list(arguments), **rest} if not rest and operator in OPERATORS:
+            return Step(operator, tuple(map(_parse_argument, arguments)))
+    raise IncompatibleEngineError("weight map", f"{written!r} is no recipe that this version of trtcache can follow")
+
+
+def _parse_argument(written: Json) -> Recipe | Argument:
+    match written:
+        case {"$float": str(value)}:
+            return float.fromhex(value)
+        case dict():
+            return parse(written)
+        case [*sizes] if all(type(size) is int for size in sizes):
+            return tuple(size for size in sizes if isinstance(size, int))
+        case str() if isinstance(getattr(torch, written, None), torch.dtype):
+            return written
+        case int():
+            return written
+    raise IncompatibleEngineError("weight map", f"{written!r} is no argument of a recipe")
+
+
+def text(recipe: Recipe) -> str:
+    """Return a recipe for people: ``mul(slot0, rsqrt(slot1))``."""
+    if isinstance(recipe, Source):
+        return f"slot{recipe.weight}"
+    arguments = (text(one) if isinstance(one, (Source, Step)) else str(one) for one in recipe.arguments)
+    return f"{recipe.operator}({', '.join(arguments)})"

@@ -1,0 +1,389 @@
+"""Slots, engine weights, the weight map, and the check that a set of weights fits.
+
+A *slot* is one parameter or persistent buffer of a lowered program, an *engine weight* one tensor that an engine is
+given at load. Both are numbered by first use from the program's outputs, and engine weights are called by their number
+(``w0``, ``w1``, ...), never after the model's parameters, so a renamed model finds the same engine. The *weight map*
+says by what recipe each engine weight is made from slots. Nearly all are a slot as it is, and then nothing is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.errors import RefitError
+from trtcache.weights.recipes import Recipe, Source, document, pieces
+from trtcache.weights.source_weights import originals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from trtcache.digests import Json
+    from trtcache.weights.source_weights import Original
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One weight of a model that engine weights are made from.
+
+    Attributes:
+        index: place in the order of first use from the outputs.
+        dtype: as torch prints it without its module, ``float32``.
+        shape: sizes.
+        stride: strides in elements, of the engine weight that is this slot; contiguous if none is.
+        device: ``cpu`` or ``cuda``, without an index.
+        names: the names of this weight in the model at hand, tied names together, in the order of its state_dict.
+            Not part of the key or the artifact.
+        mutated: whether a call changes it; such a slot gets a private copy of the model's tensor.
+        transient: whether no state_dict has it: state that a call changes in a non-persistent buffer, such as a key
+            and value cache. A refit that does not name it leaves it as it is.
+    """
+
+    index: int
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str
+    names: tuple[str, ...] = ()
+    mutated: bool = False
+    transient: bool = False
+
+    def document(self) -> dict[str, Json]:
+        """Return the slot as stored in an artifact: all but the names of the model at hand."""
+        return {
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "stride": list(self.stride),
+            "device": self.device,
+            "mutated": self.mutated,
+            "transient": self.transient,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWeight:
+    """One weight that an engine is given at load.
+
+    Attributes:
+        index: place in the order of first use from the outputs.
+        recipe: how it is made from slots, by their numbers.
+        dtype: as torch prints it without its module.
+        shape: sizes.
+        stride: strides in elements; an engine reads memory by them, so a weight in another layout is copied.
+        device: ``cpu`` or ``cuda``, without an index.
+        slots: what the recipe uses, in the order in which it names them.
+    """
+
+    index: int
+    recipe: Recipe
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: str
+    slots: tuple[Slot, ...]
+
+    @property
+    def name(self) -> str:
+        """What the engine calls it."""
+        return f"w{self.index}"
+
+    @property
+    def slot(self) -> Slot | None:
+        """The slot that this weight is, if it is one as it is."""
+        return self.slots[0] if isinstance(self.recipe, Source) else None
+
+    @property
+    def is_mutated(self) -> bool:
+        """Whether calls change it."""
+        return self.slot is not None and self.slot.mutated
+
+    @property
+    def label(self) -> str:
+        """What people call it: the model's names for what it is made of."""
+        return " + ".join(slot.names[0] if slot.names else f"slot {slot.index}" for slot in self.slots)
+
+    def document(self) -> dict[str, Json]:
+        """Return the weight as it stands in the key, without its number and its recipe."""
+        if self.slot:
+            return self.slot.document()
+        return {
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "stride": list(self.stride),
+            "device": self.device,
+            "slots": [slot.document() for slot in self.slots],
+        }
+
+
+def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
+    """Return the weight map of an engine: the name of each of its weights, and the recipe."""
+    return {weight.name: document(weight.recipe) for weight in weights}
+
+
+class Fitted(dict[str, torch.Tensor]):
+    """Engine weights by name.
+
+    Attributes:
+        own: names of those whose memory is nobody else's: copies, and what recipes made.
+        made_of: where the model's weights lie that recipes made engine weights of, by the numbers of their slots.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        own: Iterable[str] = (),
+        made_of: Mapping[int, Original] | None = None,
+    ) -> None:
+        """Keep them."""
+        super().__init__(tensors)
+        self.own = frozenset(own)
+        self.made_of = dict(made_of or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """A model's weights that were found to fit, from which engine weights are made one by one.
+
+    Attributes:
+        given: the weight of each slot, by the slot's number.
+        places: where each of them is to be. What lies elsewhere, in a file, is brought there when it is used.
+        kept: names of engine weights that no state_dict has and that were not given: they stay as they are.
+    """
+
+    given: Mapping[str | int, torch.Tensor]
+    places: Mapping[str | int, torch.device]
+    kept: frozenset[str]
+
+    def shared(self, weight: EngineWeight) -> torch.Tensor | None:
+        """Return the model's own tensor if the engine can read it where it lies, else None."""
+        slot = weight.slot
+        if slot is None or slot.mutated or self.given[slot.index].device.type != weight.device:
+            return None
+        tensor = self.given[slot.index].detach()
+        return tensor if _lies_right(weight, tensor) else None
+
+    def make(self, weight: EngineWeight) -> torch.Tensor:
+        """Return an engine weight: the model's own tensor where that will do, else a new one.
+
+        Beside a new one there are for a moment the rows of it that are being made.
+        """
+        if (shared := self.shared(weight)) is not None:
+            return shared
+        made: torch.Tensor | None = None
+        with torch.no_grad():
+            for place, piece in self.pieces(weight):
+                if place is ... and not weight.is_mutated and _lies_right(weight, piece):
+                    return piece.detach()
+                made = piece.new_empty_strided(weight.shape, weight.stride) if made is None else made
+                made[place].copy_(piece)
+        assert made is not None  # noqa: S101  # there is a piece of everything
+        return made
+
+    def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
+        """Yield an engine weight that is not shared, and where in it that is, in as many pieces as it needs."""
+        return pieces(weight.recipe, self.given, weight.shape, self._bring)
+
+    def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.places[index])
+
+    def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
+        """Return the weights by all the names that the model has for each, in their places."""
+        placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
+        return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
+
+    def made_of(self, weights: Iterable[EngineWeight]) -> dict[int, Original]:
+        """Return where those weights of the model lie that recipes make engine weights of."""
+        used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
+        return originals({index: self.given[index] for index in used if index in self.given})
+
+    def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
+        """Say whether what ``make`` returned is in no memory of the model's."""
+        place = tensor.untyped_storage().data_ptr()
+        return all(self.given[slot.index].untyped_storage().data_ptr() != place for slot in weight.slots)
+
+
+def fit(
+    weights: Iterable[EngineWeight],
+    state: Mapping[str, torch.Tensor],
+    *,
+    known: frozenset[str],
+    device: torch.device,
+    current: Mapping[str, torch.Tensor] | None = None,
+) -> Fitted:
+    """Return engine weights, by name, made from ``state``: shared where layout and device allow, else copied.
+
+    A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is, and what a
+    recipe makes of several shares nothing with them. Names in ``known`` that no slot uses are passed over.
+
+    Args:
+        weights: what the engine needs.
+        state: the model's names to tensors.
+        known: every name that the compiled model has.
+        device: where the engine runs.
+        current: the engine's weights up to now; transient slots that ``state`` does not name are taken from here.
+
+    Raises:
+        RefitError: a slot has no tensor, or one of another shape, dtype or device, or tied names differ, or ``state``
+            has names that the compiled model has not. It names them all; nothing has been changed.
+    """
+    weights = tuple(weights)
+    sources = check(weights, state, known=known, device=device, keep=current is not None)
+    made: dict[str, torch.Tensor] = {}
+    own: set[str] = set()
+    for weight in weights:
+        kept = current[weight.name] if current and weight.name in sources.kept else None
+        made[weight.name] = sources.make(weight) if kept is None else kept.clone()
+        if kept is not None or sources.is_own(weight, made[weight.name]):
+            own.add(weight.name)
+    if own:
+        finish(device)
+    return Fitted(made, own, sources.made_of(weights))
+
+
+def finish(device: torch.device) -> None:
+    """Wait until what was made is there: a GPU makes it on this thread's stream, and calls may be on any."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
+def check(
+    weights: Iterable[EngineWeight],
+    state: Mapping[str, torch.Tensor],
+    *,
+    known: frozenset[str],
+    device: torch.device,
+    keep: bool = False,
+    anywhere: bool = False,
+) -> Sources:
+    """Return the weights of a model, checked against what an engine needs; nothing is copied.
+
+    Args:
+        weights: what the engine needs.
+        state: the model's names to tensors.
+        known: every name that the compiled model has.
+        device: where the engine runs.
+        keep: whether the engine's transient slots that ``state`` does not name may stay as they are.
+        anywhere: whether a weight may be on another device, as one that was read from a file is.
+
+    Raises:
+        RefitError: as ``fit``.
+    """
+    weights = tuple(weights)
+    slots = {slot.index: slot for weight in weights for slot in weight.slots}
+    kept = frozenset(weight.name for weight in weights if keep and _stays(weight, state))
+    needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
+    given = _checked([slots[index] for index in needed], state, known, None if anywhere else device)
+    places: dict[str | int, torch.device] = {}
+    for index in needed:
+        kind = slots[index].device
+        places[index] = device if kind == device.type else torch.device(kind)
+    return Sources(given, places, kept)
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether two tensors of one dtype, shape and layout have the same bits."""
+    if one.data_ptr() == other.data_ptr():
+        return True
+    bits = _BITS.get(one.itemsize)
+    if bits is None or one.is_conj() or other.is_conj() or one.is_neg() or other.is_neg():
+        return False
+    return torch.equal(one.detach().view(bits), other.detach().view(bits))
+
+
+def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
+    return all(slot.transient and not any(name in state for name in slot.names) for slot in weight.slots)
+
+
+def _checked(
+    slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
+) -> dict[str | int, torch.Tensor]:
+    missing: list[str] = []
+    mismatched: list[str] = []
+    tensors: dict[str | int, torch.Tensor] = {}
+    for slot in slots:
+        given = [(name, state[name]) for name in slot.names if name in state]
+        if not given:
+            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
+            continue
+        faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
+        if not faults and (why := _untied(given)):
+            faults = [f"{given[0][0]} ({why})"]
+        mismatched += faults
+        tensors[slot.index] = given[0][1]
+    unexpected = sorted(set(state) - known)
+    if missing or mismatched or unexpected:
+        raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
+    return tensors
+
+
+def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
+    if not isinstance(tensor, torch.Tensor):
+        return f"a {type(tensor).__name__}, not a tensor"
+    if is_fake(tensor):
+        return "a fake tensor, which has no values"
+    if tuple(tensor.shape) != slot.shape:
+        return f"shape {tuple(tensor.shape)}, the engine has {slot.shape}"
+    if dtype_name(tensor.dtype) != slot.dtype:
+        return f"dtype {dtype_name(tensor.dtype)}, the engine has {slot.dtype}"
+    if device and (tensor.device.type != slot.device or (tensor.device != device and slot.device == device.type)):
+        return f"on {tensor.device}, the engine is on {device}"
+    if str(tensor.layout) != "torch.strided":
+        return f"layout {tensor.layout}, the engine takes strided weights"
+    return None
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor was made under ``FakeTensorMode``; its class is imported by torch.export only."""
+    return type(tensor).__name__ == "FakeTensor"
+
+
+def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
+    first = given[0][1]
+    for name, tensor in given[1:]:
+        shared = tensor.data_ptr() == first.data_ptr() and tensor.stride() == first.stride()
+        if not (shared or (tensor.shape == first.shape and bool((tensor == first).all()))):
+            return f"tied to {name} in the compiled model, but their values differ"
+    return None
+
+
+def _lies_right(weight: EngineWeight, tensor: torch.Tensor) -> bool:
+    plain = not (tensor.is_conj() or tensor.is_neg())
+    return plain and tensor.stride() == weight.stride and aligned(tensor)
+
+
+def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides in which an engine takes a tensor: its own if it fills its memory once, else contiguous ones.
+
+    A tensor with gaps (a slice) or with elements that share memory (``expand``) has a layout that another tensor of
+    the same shape cannot be copied into.
+    """
+    expected = 1
+    for size, step in sorted(((n, s) for n, s in zip(shape, stride, strict=True) if n != 1), key=lambda pair: pair[1]):
+        if step != expected:
+            return contiguous(shape)
+        expected *= size
+    return stride
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor of this shape."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def aligned(tensor: torch.Tensor) -> bool:
+    """Say whether an engine may read the tensor where it lies: CUDA code reads 16 bytes at a time."""
+    return tensor.device.type == "cpu" or tensor.data_ptr() % 16 == 0
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return ``float32`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
