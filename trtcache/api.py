@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from functools import cache as once
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -18,7 +18,16 @@ import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: 
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import Shortcut
 from trtcache.compiler.compile import compile_exported, compile_request
-from trtcache.compiler.request import Model, Request, collector_paused, exported_of, refuse_examples, request_of
+from trtcache.compiler.request import (
+    Model,
+    Request,
+    collector_paused,
+    exported_of,
+    program_of,
+    refuse_examples,
+    request_of,
+    timed,
+)
 from trtcache.config import logs
 from trtcache.config.environment import parse_direct
 from trtcache.direct.mode import Attempt
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
 
     from trtcache.runtime import CompiledModule, Report
 
-T = TypeVar("T")
 OfProgram: TypeAlias = "Callable[[], torch.export.ExportedProgram]"
 
 log = logging.getLogger(__name__)
@@ -250,18 +258,6 @@ def _compiled(
     return module, lambda: exported.program
 
 
-def program_of(model: torch.export.ExportedProgram | str | os.PathLike[str]) -> torch.export.ExportedProgram:
-    """Return a program, or the one in a file.
-
-    Raises:
-        ExportError: the file is not there, or is no exported program.
-    """
-    if isinstance(model, torch.export.ExportedProgram):
-        return model
-    with ProgramFile(Path(model)) as file:
-        return file.program()
-
-
 def _keep(
     report: Report, program: OfProgram | None, cache: Cache, backend: str, settings: Settings, target: str | None
 ) -> None:
@@ -298,13 +294,6 @@ def _compile_file(
                 shortcut.keep(program, request.program, request.key, load_s + request.took_s)
     module.report.file_s = file_s
     return module
-
-
-def timed(action: Callable[[], T]) -> tuple[T, float]:
-    """Return what an action gives, and the seconds it took."""
-    start = time.perf_counter()
-    result = action()
-    return result, time.perf_counter() - start
 
 
 def prepare(

@@ -287,7 +287,7 @@ def _foreign(exported: torch.export.ExportedProgram, declared: Collection[str]) 
 
     One that torch takes apart by code of this process leaves no trace in the lowered graph.
     """
-    from trtcache.keys.graph_digest import is_foreign
+    from trtcache.lowering.custom_operators import is_foreign
 
     for module in exported.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):

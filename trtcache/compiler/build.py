@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.api import program_of, timed
 from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import Shortcut
 from trtcache.compiler.lookup import entries_for, report_of
-from trtcache.compiler.request import Request, refuse_examples, request_of
+from trtcache.compiler.request import Request, program_of, refuse_examples, request_of, timed
 from trtcache.config import logs
 from trtcache.errors import PartitionError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx

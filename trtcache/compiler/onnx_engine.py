@@ -13,11 +13,11 @@ import torch
 
 from trtcache.backends.members import GRAPH
 from trtcache.backends.tuning_cache import learning
+from trtcache.compiler.onnx_call import NamedCall
 from trtcache.compiler.onnx_module import OnnxModule
 from trtcache.compiler.supply import partition, supply
 from trtcache.config import logs
 from trtcache.frontends.onnx.alias import Memos
-from trtcache.frontends.onnx.call import NamedCall
 from trtcache.frontends.onnx.refit import Known
 from trtcache.frontends.onnx.request import OnnxRequest, names_in, slots_frozen
 from trtcache.frontends.onnx.tensors import tensor_of

@@ -24,7 +24,7 @@ from trtcache.lowering.tracing_lock import ALONE
 from trtcache.partition.partitions import Division, in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.backends.protocol import Backend
     from trtcache.digests import Json
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from trtcache.lowering.rewrites.autocast import Autocast
     from trtcache.settings import Settings
     from trtcache.target import Target
+
+T = TypeVar("T")
 
 keys_log = logging.getLogger("trtcache.keys")
 
@@ -310,3 +312,22 @@ def device_kind(model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any] |
         state = model.state_dict
     tensors = [*state.values(), *pytree.tree_leaves((args, kwargs))]
     return "cuda" if any(isinstance(one, torch.Tensor) and one.is_cuda for one in tensors) else "cpu"
+
+
+def program_of(model: torch.export.ExportedProgram | str | os.PathLike[str]) -> torch.export.ExportedProgram:
+    """Return a program, or the one in a file.
+
+    Raises:
+        ExportError: the file is not there, or is no exported program.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    with ProgramFile(Path(model)) as file:
+        return file.program()
+
+
+def timed(action: Callable[[], T]) -> tuple[T, float]:
+    """Return what an action gives, and the seconds it took."""
+    start = time.perf_counter()
+    result = action()
+    return result, time.perf_counter() - start

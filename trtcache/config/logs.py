@@ -17,11 +17,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "keys": (
         "trtcache.keys",
         "trtcache.api",
-        "trtcache.doors",
-        "trtcache.compiler.compile",
-        "trtcache.compiler.lookup",
-        "trtcache.compiler.supply",
-        "trtcache.compiler.alias_lookup",
+        "trtcache.compiler",
         "trtcache.frontends.pt2",
     ),
     "store": ("trtcache.store", "trtcache.cache"),

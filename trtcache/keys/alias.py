@@ -38,11 +38,8 @@ KIND = "memo"
 MEMBER = "memo.json"
 
 _FORMAT = 4
-_CODE = (
-    *("backends", "fingerprints.py", "keys", "lowering", "partition", "recipes.py", "request.py"),
-    *("settings.py", "target.py", "tensorrt_settings.py", "values.py", "weights.py"),
-)
-"""What of this package decides which key a program has."""
+_OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
+"""Packages of ours that decide no key. All others count, so that no new one can be forgotten."""
 
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
@@ -290,28 +287,26 @@ def process() -> dict[str, object]:
 
 
 @functools.cache
-def code_digest(names: tuple[str, ...] = _CODE) -> Digest:
-    """Return the digest of code of this package, of what lowers and makes keys by default: no memo is older than that.
+def code_digest() -> Digest:
+    """Return the digest of this package's code but that of ``_OTHER``: no alias is used after a change to it.
 
     Raises:
         OSError: it cannot be read.
     """
-    root = str(Path(__file__).parent)
+    root = str(Path(__file__).parents[1])
     parts: list[bytes] = []
-    for path in sorted(path for name in names for path in _files(f"{root}/{name}")):
+    for path in sorted(_code_files(root, _OTHER)):
         name, content = path.removeprefix(root).encode(), file_bytes(path)
         parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
     framed = b"".join(parts)
     return Digest(hash_bytes(framed).hex(), len(framed))
 
 
-def _files(path: str) -> Iterator[str]:
-    if not os.path.isdir(path):  # noqa: PTH112  # a Path for each of fifty files costs a millisecond
-        yield path
-        return
-    with os.scandir(path) as found:
-        for one in found:
-            if one.is_file():
-                yield one.path
-            elif one.name != "__pycache__":
-                yield from _files(one.path)
+def _code_files(folder: str, left_out: frozenset[str] = frozenset({"__pycache__"})) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir():
+                if entry.name not in left_out and entry.name != "__pycache__":
+                    yield from _code_files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path

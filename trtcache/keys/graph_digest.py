@@ -19,7 +19,8 @@ from torch import fx
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.arguments import argument_names
-from trtcache.lowering.rewrites.common_subexpressions import TORCHS_OWN, is_random, mergeable
+from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.rewrites.common_subexpressions import is_random, mergeable
 from trtcache.lowering.rewriting import expression
 from trtcache.lowering.text import operator_name
 from trtcache.weights import recipes
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from trtcache.lowering.symbols import Symbols
 
 
-_LIVE_ENGINE = "trtcache::execute_engine"
 _PLAIN = frozenset({bool, int, str})
 _canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -92,24 +92,6 @@ def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Js
     operators: dict[str, Json] = {_operator(one): list(argument_names(one)) for one in targets}
     sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
     return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
-
-
-def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
-    """Say whether what an operator computes is told neither by torch's version nor by one that is ``declared``."""
-    return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
-
-
-def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
-    """Return why nothing tells what an operator computes, or None: an engine's handle is of one process for ever."""
-    name = target._schema.name
-    if name == _LIVE_ENGINE:
-        return "it is an engine of this process; compile the model without"
-    if not is_foreign(target, declared):
-        return None
-    return (
-        f"custom operator {name} can change without its name doing so; "
-        f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
-    )
 
 
 def _operator(target: object) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.keys.graph_digest import why_unknown
+from trtcache.lowering.custom_operators import why_unknown
 from trtcache.lowering.text import operator_name
 from trtcache.partition.nodes import FUNCTIONS, depends_on_values, is_check, is_item, is_number, is_step
 from trtcache.partition.partitions import LeftInTorch

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.rewrites.common_subexpressions import TORCHS_OWN, draws, is_random
+from trtcache.lowering.custom_operators import TORCHS_OWN
+from trtcache.lowering.rewrites.common_subexpressions import draws, is_random
 from trtcache.lowering.visibility import is_view
 
 if TYPE_CHECKING:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FORMAT = 1
-_CODE = ("onnx",)
-"""The code that reads ONNX files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class Memos:
             return None
 
     def _first(self) -> CacheKey:
-        parts = {"format": _FORMAT, "of": "onnx external data", "file": self._file.digest, "code": code_digest(_CODE)}
+        parts = {"format": _FORMAT, "of": "onnx external data", "file": self._file.digest, "code": code_digest()}
         return CacheKey.of(KIND, parts)
 
     def _key(self, locations: list[str]) -> CacheKey:
@@ -124,7 +122,7 @@ class Memos:
             "file": self._file.digest,
             "external": dict(self._file.external.digests(locations)),
             "backend": self._asked.backend.name,
-            "code": [code_digest(), code_digest(_CODE)],
+            "code": code_digest(),
             "sizes": self._asked.sizes(),
             **self._asked.parts(),
         }

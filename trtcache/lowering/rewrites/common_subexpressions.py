@@ -10,23 +10,8 @@ import torch
 from torch import fx
 
 from trtcache.lowering.arguments import argument_names, arguments
+from trtcache.lowering.custom_operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
-
-TORCHS_OWN = frozenset(
-    (
-        "aten",
-        "prim",
-        "prims",
-        "quantized",
-        "quantized_decomposed",
-        "mkldnn",
-        "mkl",
-        "rngprims",
-        "inductor",
-        "_c10d_functional",
-    )
-)
-"""Namespaces of operators that the version of torch decides."""
 
 
 @dataclass(frozen=True, slots=True)
