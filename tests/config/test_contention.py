@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trtcache.progress import Step
 
 PARTS = {"n": 1}
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 X = torch.randn(3, 8)
 
 

@@ -406,7 +406,7 @@ def test_silero_vad_is_compiled_whole_after_a_first_call(interpreter: str, engin
 @torch.no_grad()
 def test_the_python_of_the_document_runs(interpreter: str, engines: Path) -> None:
     """With another backend, which builds nothing."""
-    text = (Path(__file__).parents[1] / "docs" / "torchscript.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "torchscript.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     doors = SimpleNamespace(compile=partial(trtcache.compile, backend=interpreter, cache=engines))
     names: dict[str, Any] = {"torch": torch, "trtcache": doors}

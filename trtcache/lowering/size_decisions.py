@@ -5,6 +5,10 @@ that: a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, 
 a size by the wrong branch. Here each truth value of a size that Python code asks for is recorded with the comparison
 that it came from, and becomes a guard of the program like torch's own.
 
+Terms of sizes are simplified by the same assumption: ``torch.sym_max(x.shape[0], 1)`` becomes ``x.shape[0]``, and
+``x.numel() // x.shape[0]`` a number, where Python raises ZeroDivisionError for a batch of 0. That divisors are not 0, and
+that a simplified term has the value of the original one, become guards as well.
+
 ``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said
 no, the program is held to that.
 
@@ -14,6 +18,8 @@ graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,11 +28,12 @@ import sympy
 import torch
 from torch.fx.experimental.sym_node import SymNode
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.lowering.rewriting import expression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from torch.export import ExportedProgram
@@ -38,6 +45,19 @@ _FORMATS = {  # dimensions from the innermost
     (torch.channels_last_3d, 5): (1, 4, 3, 2, 0),
 }
 _ATTRIBUTE = "_trtcache_comparison"
+
+# Methods of SymInt that Python code calls: what they compute, and the sympy function that torch has for it.
+_ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
+    "__floordiv__": (operator.floordiv, FloorDiv),
+    "__mod__": (operator.mod, PythonMod),
+    "__truediv__": (operator.truediv, IntTrueDiv),
+    "__sym_max__": (max, Max),
+    "__sym_min__": (min, Min),
+}
+_REFLECTED = {"__rfloordiv__": "__floordiv__", "__rmod__": "__mod__", "__rtruediv__": "__truediv__"}
+_DIVISIONS = frozenset({"__floordiv__", "__mod__", "__truediv__"})
+_TRIED = (0, 1, 2, 3, 7)
+_MOST_TRIED = 256
 
 
 class Decisions:
@@ -54,6 +74,24 @@ class Decisions:
             comparison = node._expr
         if getattr(comparison, "free_symbols", None) and not _inside_operator():
             self.conditions[comparison if outcome else sympy.Not(comparison, evaluate=False)] = None
+
+    def note_arithmetic(self, name: str, left: Any, right: Any, result: Any) -> None:
+        """Note that a divisor is not 0, and that a term which torch has simplified has the value of the original one."""
+        terms = [_term(left), _term(right)]
+        symbols = {symbol for term in terms for symbol in getattr(term, "free_symbols", ())}
+        if not symbols or _asking_code() != "forward":  # torch computes strides outside of the model
+            return
+        if name in _DIVISIONS and getattr(terms[1], "free_symbols", None):
+            self.conditions[sympy.Ne(terms[1], 0, evaluate=False)] = None
+        function, head = _ARITHMETIC[name]
+        if _differs(function, terms, _term(result), sorted(symbols, key=str)):
+            original = head(*map(sympy.sympify, terms), evaluate=False)
+            self.conditions[sympy.Eq(_term(result), original, evaluate=False)] = None
+
+    def note_choice(self, condition: Any, result: Any, chosen: Any) -> None:
+        """Note which of two terms ``torch.sym_ite`` chose by a comparison that torch decided at once."""
+        if getattr(getattr(condition, "node", None), _ATTRIBUTE, None) is not None:
+            self.note(condition.node, _term(result) == _term(chosen))
 
     def note_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
         """Note that a tensor is not contiguous: a size is not 1 whose stride is not the one it would have."""
@@ -99,6 +137,31 @@ class Decisions:
                     yield text
 
 
+def _term(value: Any) -> Any:
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+
+def _differs(function: Callable[[Any, Any], Any], terms: list[Any], result: Any, symbols: list[Any]) -> bool:
+    """Say whether a simplified term has another value than the original one for some small sizes."""
+    trials = itertools.islice(itertools.product(_TRIED, repeat=len(symbols)), _MOST_TRIED)
+    for trial in trials:
+        sizes = {symbol: sympy.Integer(size) for symbol, size in zip(symbols, trial, strict=True)}
+        try:
+            numbers = [_number(term, sizes) for term in terms]
+            if function(*numbers) != _number(result, sizes):
+                return True
+        except (ArithmeticError, AssertionError, TypeError):  # a division by 0, which is a condition of its own
+            continue
+    return False
+
+
+def _number(term: Any, sizes: dict[Any, Any]) -> Any:
+    value = term.xreplace(sizes) if isinstance(term, sympy.Basic) else term
+    if isinstance(value, sympy.Basic):
+        return int(value) if value.is_integer else float(value)
+    return value
+
+
 def _source_name(source: Any) -> str:
     name = source.name  # a property from torch 2.12 on
     return str(name() if callable(name) else name)
@@ -115,14 +178,17 @@ def _environment(program: ExportedProgram) -> Any:
 
 def _inside_operator() -> bool:
     """Say whether the code that asks runs inside an operator's dispatch, as fake kernels and decompositions do."""
+    return _asking_code() == "__torch_dispatch__"
+
+
+def _asking_code() -> str:
+    """Return the name of the innermost function that is an operator's dispatch or a module's ``forward``, or ''."""
     frame: FrameType | None = sys._getframe(3)
     while frame is not None:
-        if frame.f_code.co_name == "__torch_dispatch__":
-            return True
-        if frame.f_code.co_name == "forward":
-            return False
+        if frame.f_code.co_name in {"__torch_dispatch__", "forward"}:
+            return frame.f_code.co_name
         frame = frame.f_back
-    return False
+    return ""
 
 
 class _Layouts(TorchFunctionMode):
@@ -151,6 +217,8 @@ def recorded_decisions() -> Iterator[Decisions]:
     """
     decisions = Decisions()
     originals = {name: getattr(SymNode, name) for name in (*_RELATIONS, *_CONNECTIVES, "bool_", "expect_true")}
+    terms = {name: getattr(torch.SymInt, name) for name in (*_ARITHMETIC, *_REFLECTED)}
+    terms["__sym_ite__"] = torch.SymBool.__sym_ite__
 
     def comparison(name: str, head: Any) -> Any:
         original = originals[name]
@@ -177,12 +245,34 @@ def recorded_decisions() -> Iterator[Decisions]:
             decisions.note(self, outcome)
         return outcome
 
+    def arithmetic(name: str) -> Any:
+        original, straight = terms[name], _REFLECTED.get(name)
+
+        def compute(self: Any, other: Any) -> Any:
+            result = original(self, other)
+            if result is not NotImplemented:
+                left, right = (other, self) if straight else (self, other)
+                decisions.note_arithmetic(straight or name, left, right, result)
+            return result
+
+        return compute
+
+    def sym_ite(self: Any, then: Any, other: Any) -> Any:
+        result = terms["__sym_ite__"](self, then, other)
+        decisions.note_choice(self, result, then)
+        return result
+
     replacements = {name: comparison(name, head) for name, head in (_RELATIONS | _CONNECTIVES).items()}
     try:
         for name, method in {**replacements, "bool_": bool_, "expect_true": expect_true}.items():
             setattr(SymNode, name, method)
+        for name in (*_ARITHMETIC, *_REFLECTED):
+            setattr(torch.SymInt, name, arithmetic(name))
+        torch.SymBool.__sym_ite__ = sym_ite  # type: ignore[method-assign]  # as long as the body runs
         with _Layouts(decisions):
             yield decisions
     finally:
         for name, method in originals.items():
             setattr(SymNode, name, method)
+        for name, method in terms.items():
+            setattr(torch.SymBool if name == "__sym_ite__" else torch.SymInt, name, method)
