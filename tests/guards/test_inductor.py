@@ -156,6 +156,45 @@ def test_members_are_read() -> None:
         found.check([torch.ones(4, 2), torch.ones(3)])
 
 
+class Reading(nn.Module):
+    """Operators that check in torch the numbers and sizes that they are given, and in compiled code do not."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return a picture of another size, a row, a quotient and the largest elements."""
+        size = (y.shape[0], y.shape[1])
+        resized = functional.interpolate(x[None, None], size=size, mode="bilinear", align_corners=True)
+        return resized, x[n.item()] * 2, y.sum() + 12 // n.item(), y.max(0)[0]
+
+
+def test_what_torch_checks_in_its_kernels(engines: Path) -> None:
+    """An index out of range, a division by zero, a picture of one row and the largest of nothing are refused."""
+    shapes = (None, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, None)
+    args = (torch.rand(5, 6), torch.rand(4, 7), torch.tensor(3))
+    module = trtcache.compile(Reading(), args, dynamic_shapes=shapes, cache=engines)
+    numbers = [(4, 7, number) for number in (-7, -6, -5, -1, 0, 1, 4, 5, 9)]
+    sizes = [*numbers, (2, 2, 3), (1, 7, 3), (7, 1, 3), (0, 7, 3), (9, 12, 2)]
+    calls = [(torch.rand(5, 6), torch.rand(height, width), torch.tensor(n)) for height, width, n in sizes]
+    found = outcomes(module, Reading(), calls, refused=Exception)
+    assert found["right"] >= 5
+
+
+class Sliced(nn.Module):
+    """Slices whose sizes are those of the input where it is small."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return slices, and means of rows."""
+        return x[:3] * 2, x[-5:] + 1, x.mean(1)
+
+
+@pytest.mark.parametrize("usual", [1, 4])
+def test_slices_of_an_input_with_a_range(engines: Path, usual: int) -> None:
+    """A slice beyond a small input is right or refused; sizes on the example's side of it are answered."""
+    example = trtcache.Input(min_shape=(1, 4), opt_shape=(usual, 4), max_shape=(9, 4))
+    module = trtcache.compile(Sliced(), (example,), cache=engines)
+    found = outcomes(module, Sliced(), [(torch.rand(size, 4),) for size in range(1, 10)])
+    assert found["right"] >= 2
+
+
 def symbolic(*sizes: int) -> tuple[torch.Tensor, Any]:
     """Return a fake tensor of sizes that vary, and the environment of their symbols."""
     environment = ShapeEnv()

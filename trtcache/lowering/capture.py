@@ -94,6 +94,7 @@ def export(
         with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), recorded_decisions() as decisions:
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
         decisions.add_to(program)
+        program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # ours, for decompose
     except Exception as error:
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
     return program
@@ -117,7 +118,8 @@ def decompose(
         if _packet(target) in keep or stays(target):
             del table[target]
     try:
-        with quiet(), _unguarded(program):
+        whole = getattr(program, "_has_whole_ranges", False)
+        with quiet(), _unguarded(program), whole_ranges() if whole else nullcontext():
             decomposed: ExportedProgram = program.run_decompositions(table)
     except Exception as error:
         raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error

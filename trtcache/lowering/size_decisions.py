@@ -6,8 +6,8 @@ a size by the wrong branch. Here each truth value of a size that Python code ask
 that it came from, and becomes a guard of the program like torch's own.
 
 Terms of sizes are simplified by the same assumption: ``torch.sym_max(x.shape[0], 1)`` becomes ``x.shape[0]``, and
-``x.numel() // x.shape[0]`` a number, where Python raises ZeroDivisionError for a batch of 0. That divisors are not 0, and
-that a simplified term has the value of the original one, become guards as well.
+``x.numel() // x.shape[0]`` a number, where Python raises ZeroDivisionError for a batch of 0. That divisors are not 0,
+and that a simplified term has the value of the original one, become guards as well.
 
 ``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said
 no, the program is held to that.
@@ -63,23 +63,26 @@ _MOST_TRIED = 256
 class Decisions:
     """The comparisons of sizes that Python code has asked for, as sympy expressions that held."""
 
-    def __init__(self) -> None:
-        """Start with none."""
+    def __init__(self, counts: Callable[[], bool] | None = None) -> None:
+        """Start with none; ``counts`` says of the code that asks whether its decisions count."""
         self.conditions: dict[Any, None] = {}
+        self._counts = counts or (lambda: _asking_code() != "__torch_dispatch__")
+        # torch computes strides outside of the model
+        self._counts_terms = counts or (lambda: _asking_code() == "forward")
 
     def note(self, node: Any, outcome: bool) -> None:  # as torch's own methods have it
         """Note that a comparison had an outcome, unless an operator asked for it."""
         comparison = getattr(node, _ATTRIBUTE, None)
         if comparison is None:
             comparison = node._expr
-        if getattr(comparison, "free_symbols", None) and not _inside_operator():
+        if getattr(comparison, "free_symbols", None) and self._counts():
             self.conditions[comparison if outcome else sympy.Not(comparison, evaluate=False)] = None
 
     def note_arithmetic(self, name: str, left: Any, right: Any, result: Any) -> None:
-        """Note that a divisor is not 0, and that a term which torch has simplified has the value of the original one."""
+        """Note that a divisor is not 0, and that a term which torch simplified has the value of the original one."""
         terms = [_term(left), _term(right)]
         symbols = {symbol for term in terms for symbol in getattr(term, "free_symbols", ())}
-        if not symbols or _asking_code() != "forward":  # torch computes strides outside of the model
+        if not symbols or not self._counts_terms():
             return
         if name in _DIVISIONS and getattr(terms[1], "free_symbols", None):
             self.conditions[sympy.Ne(terms[1], 0, evaluate=False)] = None
@@ -104,7 +107,7 @@ class Decisions:
                 parts = [sympy.Ne(size, 1, evaluate=False), sympy.Ne(stride, inner, evaluate=False)]
                 differing.append(sympy.And(*parts, evaluate=False))
             inner = inner * size
-        if inner.free_symbols and not _inside_operator():
+        if inner.free_symbols and self._counts():
             self.conditions[sympy.Ne(inner, 0, evaluate=False)] = None  # a tensor of no elements is contiguous
             self.conditions[sympy.Or(*differing, evaluate=False)] = None
 
@@ -176,11 +179,6 @@ def _environment(program: ExportedProgram) -> Any:
     return None
 
 
-def _inside_operator() -> bool:
-    """Say whether the code that asks runs inside an operator's dispatch, as fake kernels and decompositions do."""
-    return _asking_code() == "__torch_dispatch__"
-
-
 def _asking_code() -> str:
     """Return the name of the innermost function that is an operator's dispatch or a module's ``forward``, or ''."""
     frame: FrameType | None = sys._getframe(3)
@@ -208,71 +206,87 @@ class _Layouts(TorchFunctionMode):
 
 
 @contextmanager
-def recorded_decisions() -> Iterator[Decisions]:
+def recorded_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
     """Record what Python code decides by sizes while the body runs, in this thread's exports.
 
     Comparisons are methods of ``SymNode``. One that sympy decides at once, by the assumption that sizes are positive,
     leaves only True or False, so the comparison is kept beside its result. ``bool_`` is called by ``SymBool.__bool__``,
     for Python code only; C++ calls ``guard_bool``. ``expect_true`` is what ``torch._check`` calls.
+
+    Args:
+        counts: says of the code that asks whether its decisions count; by default all but those inside an operator.
     """
-    decisions = Decisions()
-    originals = {name: getattr(SymNode, name) for name in (*_RELATIONS, *_CONNECTIVES, "bool_", "expect_true")}
-    terms = {name: getattr(torch.SymInt, name) for name in (*_ARITHMETIC, *_REFLECTED)}
-    terms["__sym_ite__"] = torch.SymBool.__sym_ite__
+    decisions = Decisions(counts)
+    replaced: list[tuple[type, str, Any]] = []
 
-    def comparison(name: str, head: Any) -> Any:
-        original = originals[name]
+    def replace(owner: type, name: str, method: Any) -> None:
+        replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, method)
 
-        def compare(self: Any, *others: Any) -> Any:
-            result = original(self, *others)
-            if isinstance(result, SymNode) and not getattr(result._expr, "free_symbols", None):
-                parts = [getattr(one, _ATTRIBUTE, None) for one in (self, *others)]
-                terms = [one._expr if part is None else part for one, part in zip((self, *others), parts, strict=True)]
-                if any(getattr(term, "free_symbols", None) for term in terms):
-                    object.__setattr__(result, _ATTRIBUTE, head(*terms, evaluate=False))
-            return result
+    try:
+        for name, head in (_RELATIONS | _CONNECTIVES).items():
+            replace(SymNode, name, _comparison(head, getattr(SymNode, name)))
+        replace(SymNode, "bool_", _bool(decisions, SymNode.bool_))
+        replace(SymNode, "expect_true", _expect_true(decisions, SymNode.expect_true))
+        for name in (*_ARITHMETIC, *_REFLECTED):
+            replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
+        replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
+        with _Layouts(decisions):
+            yield decisions
+    finally:
+        for owner, name, original in replaced:
+            setattr(owner, name, original)
 
-        return compare
 
+def _comparison(head: Any, original: Any) -> Any:
+    def compare(self: Any, *others: Any) -> Any:
+        result = original(self, *others)
+        if isinstance(result, SymNode) and not getattr(result._expr, "free_symbols", None):
+            parts = [getattr(one, _ATTRIBUTE, None) for one in (self, *others)]
+            terms = [one._expr if part is None else part for one, part in zip((self, *others), parts, strict=True)]
+            if any(getattr(term, "free_symbols", None) for term in terms):
+                object.__setattr__(result, _ATTRIBUTE, head(*terms, evaluate=False))
+        return result
+
+    return compare
+
+
+def _bool(decisions: Decisions, original: Any) -> Any:
     def bool_(self: Any) -> bool:
-        outcome: bool = originals["bool_"](self)
+        outcome: bool = original(self)
         decisions.note(self, outcome)
         return outcome
 
+    return bool_
+
+
+def _expect_true(decisions: Decisions, original: Any) -> Any:
     def expect_true(self: Any, *place: Any) -> bool:
-        outcome: bool = originals["expect_true"](self, *place)
+        outcome: bool = original(self, *place)
         if outcome:
             decisions.note(self, outcome)
         return outcome
 
-    def arithmetic(name: str) -> Any:
-        original, straight = terms[name], _REFLECTED.get(name)
+    return expect_true
 
-        def compute(self: Any, other: Any) -> Any:
-            result = original(self, other)
-            if result is not NotImplemented:
-                left, right = (other, self) if straight else (self, other)
-                decisions.note_arithmetic(straight or name, left, right, result)
-            return result
 
-        return compute
+def _arithmetic(decisions: Decisions, name: str, original: Any) -> Any:
+    straight = _REFLECTED.get(name)
 
+    def compute(self: Any, other: Any) -> Any:
+        result = original(self, other)
+        if result is not NotImplemented:
+            left, right = (other, self) if straight else (self, other)
+            decisions.note_arithmetic(straight or name, left, right, result)
+        return result
+
+    return compute
+
+
+def _choice(decisions: Decisions, original: Any) -> Any:
     def sym_ite(self: Any, then: Any, other: Any) -> Any:
-        result = terms["__sym_ite__"](self, then, other)
+        result = original(self, then, other)
         decisions.note_choice(self, result, then)
         return result
 
-    replacements = {name: comparison(name, head) for name, head in (_RELATIONS | _CONNECTIVES).items()}
-    try:
-        for name, method in {**replacements, "bool_": bool_, "expect_true": expect_true}.items():
-            setattr(SymNode, name, method)
-        for name in (*_ARITHMETIC, *_REFLECTED):
-            setattr(torch.SymInt, name, arithmetic(name))
-        torch.SymBool.__sym_ite__ = sym_ite  # type: ignore[method-assign]  # as long as the body runs
-        with _Layouts(decisions):
-            yield decisions
-    finally:
-        for name, method in originals.items():
-            setattr(SymNode, name, method)
-        for name, method in terms.items():
-            setattr(torch.SymBool if name == "__sym_ite__" else torch.SymInt, name, method)
+    return sym_ite

@@ -8,7 +8,8 @@ says. Sizes for which it has another, or for which an operator raises, become gu
 well: what ``logsumexp`` and ``roll`` are decomposed into raises for sizes of 0 that they take themselves.
 
 Some kernels refuse tensors without elements, or end the process (a division by the length of a sequence, a read at an
-index of nothing), and their fake kernels do not. For these there is a list.
+index of nothing), and their fake kernels do not. For these there is a list. Reductions without a value for no elements
+(``max``) are run on tensors of no elements.
 
 ``reshape`` and ``contiguous`` copy in the program and may return the tensor itself where a size is 1. Then what is
 written into one of the two afterwards is in both, and sizes for which that is so are excluded as well.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SMALL = (0, 1)
 _NOT_EMPTY = ("scaled_dot_product", "_scaled_dot_product", "upsample", "_upsample")
+_WITHOUT_IDENTITY = frozenset(
+    (
+        *("max", "min", "aminmax", "argmax", "argmin", "amax", "amin", "median", "nanmedian", "mode", "kthvalue"),
+        *("cummax", "cummin", "logcumsumexp", "max_pool1d", "sort", "topk"),
+    )
+)
 _INDEXED = frozenset({"index", "_unsafe_index", "embedding"})
 _MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
 
@@ -169,7 +176,11 @@ class _Run(fx.Interpreter):
             raise ValueError(f"{n.name} writes into what is no copy")
         if arguments and not _takes(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
+        if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _WITHOUT_IDENTITY:
+            _run_for_real(n.target, *self.fetch_args_kwargs_from_env(n))
         result = super().run_node(n)
+        if _name(n.target).startswith(_NOT_EMPTY) and not result.numel():
+            raise ValueError(f"{n.name} makes no empty tensor")
         if not _agrees(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
         if _is_strided(result) and result.numel():
@@ -188,13 +199,28 @@ def _takes(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
 
     An index that is there and points into no elements is out of range, whatever its value.
     """
-    if not isinstance(target, torch._ops.OpOverload):
-        return True
-    name = target._schema.name.removeprefix("aten::")
+    name = _name(target)
     first, *others = arguments
     if name.startswith(_NOT_EMPTY):
         return all(one.numel() for one in arguments)
     return not (name in _INDEXED and first.numel() == 0 and others and all(one.numel() for one in others))
+
+
+def _name(target: Any) -> str:
+    return target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
+
+
+def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
+    """Run an operator on zeros of the shapes of fake tensors, some of which have no elements.
+
+    Raises:
+        Exception: it does not take them.
+    """
+    with unset_fake_temporarily():
+        args, kwargs = pytree.tree_map_only(
+            FakeTensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), (args, kwargs)
+        )
+        target(*args, **kwargs)
 
 
 def _written(node: fx.Node) -> bool:

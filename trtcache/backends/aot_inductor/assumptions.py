@@ -7,9 +7,10 @@ the smaller of two), and note a guard. ``torch.compile`` checks these guards; a 
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -20,6 +21,8 @@ from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.guard_text import describe
+from trtcache.lowering.input_spec import whole_ranges
+from trtcache.lowering.size_decisions import recorded_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,8 +50,15 @@ _LAYOUT = {
         *("compute_elementwise_output_logical_to_physical_perm", "are_strides_like_channels_last_or_false"),
     ),
     "torch/_refs/__init__.py": ("_reshape_view_helper_core_alg",),
+    "torch/_subclasses/functional_tensor.py": ("__new__",),
     "torch/_inductor/ir.py": ("significant_strides_equal",),
 }
+# Decompositions, and the code through which they ask about sizes.
+_DECIDING = ("torch/_decomp/decompositions.py", "torch/_inductor/decomposition.py")
+_SYMBOLIC = (
+    *("torch/fx/experimental/symbolic_shapes.py", "torch/fx/experimental/sym_node.py", "torch/__init__.py"),
+    "trtcache/lowering/size_decisions.py",
+)
 _IMPLEMENTATION = {
     "torch/_subclasses/fake_impls.py": ("conv",),  # which of ATen's kernels runs: they agree on dense inputs
     "torch/_inductor/codegen/cpp.py": ("need_use_acc_helper",),  # a sum of over 4,096 numbers is made more precise
@@ -94,10 +104,19 @@ def noted(program: LoweredProgram) -> Iterator[Noted]:
     if environment is None:
         yield result
         return
-    with _unchanged(environment), _without_layout_guards(environment):
+    whole = whole_ranges() if _has_whole_ranges(environment) else nullcontext()
+    with _unchanged(environment), _without_layout_guards(environment), whole:
         count = len(environment.guards)
-        yield result
-        result.guards = tuple(guard.expr for guard in environment.guards[count:])
+        with recorded_decisions(_is_deciding) as recorded:
+            yield result
+        small = filter(_fails_for_small_sizes, recorded.conditions)
+        result.guards = (*(guard.expr for guard in environment.guards[count:]), *small)
+
+
+def _has_whole_ranges(environment: Any) -> bool:
+    """Say whether the program was exported with ``whole_ranges``: sizes that it has an example of may be 1."""
+    ranges = environment.var_to_range
+    return any(ranges[symbol].lower < 2 for symbol in environment.backed_var_to_val if symbol in ranges)
 
 
 @contextmanager
@@ -149,6 +168,28 @@ def _asked_for(frame: FrameType | None) -> tuple[bool, bool]:
                 return kinds is _LAYOUT, kinds is _IMPLEMENTATION
         frame = frame.f_back
     return False, False
+
+
+def _is_deciding() -> bool:
+    """Say whether the Python code that asks about a size is a decomposition."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith(_DECIDING)
+
+
+def _fails_for_small_sizes(condition: Any) -> bool:
+    """Say whether a condition does not hold for some sizes with a 0 or a 1 among them."""
+    symbols = sorted(condition.free_symbols, key=str)
+    for trial in itertools.islice(itertools.product((0, 1, 2, 5), repeat=len(symbols)), 256):
+        if trial and min(trial) < 2:
+            sizes = {symbol: sympy.Integer(size) for symbol, size in zip(symbols, trial, strict=True)}
+            try:
+                if condition.xreplace(sizes) == sympy.false:
+                    return True
+            except (ArithmeticError, AssertionError):  # it divides by 0
+                return True
+    return False
 
 
 def _answer_for_large_sizes(expr: Any) -> Any:

@@ -1,0 +1,91 @@
+"""Terms of sizes that torch simplifies as if sizes were at least 2, and numbers that operators check in torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.nn import functional
+
+import trtcache
+from tests.guards.cases import Calls, outcomes
+from trtcache import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TERMS: dict[str, Callable[[Any], Any]] = {
+    "largest": lambda x: x.sum(0) / torch.sym_max(x.shape[0], 1),  # type: ignore[no-untyped-call]  # torch's
+    "smallest": lambda x: torch.arange(torch.sym_min(x.shape[0], 1)) + 1,  # type: ignore[no-untyped-call]
+    "largest of a product": lambda x: x + torch.sym_max(x.shape[0] * x.shape[1], 7),  # type: ignore[no-untyped-call]
+    "chosen": lambda x: x * 0 + torch.sym_ite(x.shape[0] == 0, x.shape[1] + 1, x.shape[1] + 2),  # type: ignore[no-untyped-call]
+    "quotient": lambda x: x.sum(0) * (x.numel() // x.shape[0]),
+    "quotient of a number": lambda x: x * (1 // x.shape[0]),
+    "quotient in a shape": lambda x: x.reshape(x.shape[0], x.numel() // x.shape[0]),
+    "remainder": lambda x: x.sum(0) + x.numel() % x.shape[0],
+    "remainder of a difference": lambda x: x.sum() + 12 % (x.shape[0] - 3),
+    "reciprocal": lambda x: x.sum(0) * (1.0 / x.shape[0]),
+    "largest element": lambda x: x.max(0)[0],
+    "smallest of all": lambda x: x - x.min(),
+    "median": lambda x: x.median(0)[0],
+    "least index": lambda x: x.argmin(0),
+    "resized": lambda x: functional.interpolate(x[None], size=x.shape[0], mode="linear"),
+}
+
+
+@pytest.mark.parametrize("kind", [Dim.DYNAMIC, Dim.AUTO, Dim("rows")], ids=["dynamic", "auto", "named"])
+@pytest.mark.parametrize("name", TERMS)
+def test_terms_of_small_sizes(name: str, kind: Any, interpreter: str, tmp_path: Path) -> None:
+    """A call is right or refused where torch raises, or where a simplified term has another value."""
+    model = Calls(TERMS[name])
+    module = trtcache.compile(
+        model, (torch.rand(6, 4),), dynamic_shapes=(({0: kind},),), backend=interpreter, cache=tmp_path
+    )
+    found = outcomes(module, model, [(torch.rand(size, 4),) for size in (*range(8), 30)])
+    assert found["right"] >= 7
+
+
+READ: dict[str, tuple[Callable[..., Any], int]] = {
+    "index": (lambda x, n: x[n.item()] * 2, 9),
+    "index of columns": (lambda x, n: x[:, n.item()] * 2, 9),
+    "quotient": (lambda x, n: x * (12 // n.item()), 13),
+    "remainder": (lambda x, n: x * (12 % n.item()), 13),
+    "division": (lambda x, n: x * (12 / n.item()), 13),
+    "squeezed": (lambda x, n: x.new_zeros(n.item(), 1).squeeze() + 1, 8),
+    "squeezed dimension": (lambda x, n: x.new_zeros(n.item(), 4).squeeze(0) + x[0], 8),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_numbers_that_are_read(name: str, interpreter: str, tmp_path: Path) -> None:
+    """What a kernel of torch raises for a number, an assertion of the program raises."""
+    function, right = READ[name]
+    model = Calls(function)
+    args = (torch.rand(5, 4), torch.tensor(3))
+    module = trtcache.compile(model, args, backend=interpreter, cache=tmp_path)
+    calls = [(torch.rand(5, 4), torch.tensor(number)) for number in range(-6, 9)]
+    found = outcomes(module, model, calls, refused=Exception)
+    assert found["right"] >= min(right, 4)
+    assert found["refused"] <= len(calls) - 4
+
+
+def test_the_positions_of_one_element(interpreter: str, tmp_path: Path) -> None:
+    """``squeeze`` of positions that are read drops a dimension if there is one: such a call is refused."""
+    model = Calls(lambda mask: (mask > 0).nonzero().squeeze())
+    module = trtcache.compile(model, (torch.tensor([1.0, 1, 0, 1]),), backend=interpreter, cache=tmp_path)
+    calls = [(torch.tensor(values),) for values in ([1.0, 0, 1, 1], [0.0, 0, 0, 0], [0.0, 1, 0, 0])]
+    found = outcomes(module, model, calls, refused=Exception)
+    assert found["right"] == 2
+
+
+@pytest.mark.parametrize("usual", [1, 4])
+def test_an_input_from_one_on(usual: int, interpreter: str, tmp_path: Path) -> None:
+    """A range that begins at 1 is taken whole, whatever the usual size."""
+    model = Calls(lambda x: (x.mean(1) * 2, x[:3], x.softmax(0)))
+    example = Input(min_shape=(1, 4), opt_shape=(usual, 4), max_shape=(8, 4))
+    module = trtcache.compile(model, (example,), backend=interpreter, cache=tmp_path)
+    found = outcomes(module, model, [(torch.rand(size, 4),) for size in range(1, 9)])
+    assert found["right"] == 8
