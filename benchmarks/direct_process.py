@@ -13,20 +13,15 @@ from transformers import BertConfig, BertModel
 from benchmarks.timing import Samples, timed
 from trtcache.backends import registry
 from trtcache.compiler.request import Exported
-from trtcache.direct.attributes import Describer
-from trtcache.direct.before import Before
-from trtcache.direct.checking import check
+from trtcache.direct.manifest import Globals, check, digest_of, write_manifest
+from trtcache.direct.mode import Examples, describe
 from trtcache.direct.recording import recorded
-from trtcache.direct.surroundings import surroundings
-from trtcache.direct.tree import described, digest_of
-from trtcache.direct.writing import Writing
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trtcache.direct.manifest import Manifest
-    from trtcache.direct.tree import Tree
 
 Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
@@ -58,34 +53,36 @@ def look(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Samples:
     """Return what a direct key takes, and a check."""
     manifest, _, _ = _manifest(model, inputs)
     keys = [timed(lambda: _key(model, inputs))[1] for _ in range(15)]
-    tree = _tree(model, inputs)
-    checks = [timed(lambda: check(manifest, tree))[1] for _ in range(15)]
+    walk, _ = describe(model, (inputs, {}, None))
+    checks = [timed(lambda: check(manifest, walk))[1] for _ in range(15)]
     modules, size_bytes = len(list(model.modules())), sum(one.nbytes for one in model.parameters())
     counts = {"modules_count": [float(modules)], "weights_bytes": [float(size_bytes)]}
     return {"key_s": keys, "check_s": checks} | counts
 
 
-def _tree(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Tree:
-    return described(model, inputs, {}, None)
-
-
 def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-    tree = _tree(model, inputs)
-    digest_of([dict(tree.parts), surroundings(Describer(tree.weights, tree.modules))])
+    digest_of(describe(model, (inputs, {}, None))[1])
 
 
 def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[Manifest, float, float]:
     """Return a manifest, and the seconds of the export that was recorded and of what came after it."""
     from trtcache.lowering.capture import export
 
-    tree = _tree(model, inputs)
+    call: Examples = (inputs, {}, None)
+    walk, _ = describe(model, call)
     began_s = time.perf_counter()
-    before = Before(tree)
-    with recorded(before) as seen:
+    with recorded(Globals(walk.fork())) as seen:
         program = export(model, inputs, {}, None)
     recorded_s = time.perf_counter() - began_s
     exported = Exported(program, registry.find("auto", "cpu"), "model", recorded_s)
-    manifest, write_s = timed(lambda: Writing(tree, seen, before).manifest(exported, ""))
+
+    def write() -> Manifest:
+        manifest = write_manifest(exported, seen, "")
+        again, _ = describe(model, call)  # what an export changes is found by a second look
+        check(manifest, again)
+        return manifest
+
+    manifest, write_s = timed(write)
     return manifest, recorded_s, write_s
 
 

@@ -66,7 +66,6 @@ def settings_of(found: Config, environ: Mapping[str, str], *, named: bool) -> li
         "TRTCACHE_TRUSTED_KEYS": " ".join(map(str, found.trust.keys)),
         "TRTCACHE_SIGNING_KEY": str(found.trust.signing_key or ""),
         "TRTCACHE_DIRECT": found.direct,
-        "TRTCACHE_DIRECT_SAMPLE": found.direct_sample,
         "TRTCACHE_CONFIG": str(path),
         "TRTCACHE_LOG": found.log,
     }

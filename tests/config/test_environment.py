@@ -57,7 +57,6 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
         direct="verify",
-        direct_sample=1,
     )
 
 

@@ -239,20 +239,20 @@ class Added(nn.Module):
 
 MISS: dict[str, tuple[Change, str, bool]] = {
     # what changes, what the reason says of it, whether the key is another
-    "the model's file": (lambda one: one.edited("model", "made.relu()", "made.tanh()"), "file model.py changed", False),
+    "the model's file": (lambda one: one.edited("model", "made.relu()", "made.tanh()"), "forward", False),
     "the model's file, what runs": (
         lambda one: one.edited("model", "* n\n", "* n + 1\n"),
-        "file model.py changed",
+        "forward",
         True,
     ),
-    "a helper's file": (lambda one: one.edited("helper", "GAIN = 2.0", "GAIN = 4.0"), "file helper.py changed", True),
-    "a file two imports away": (lambda one: one.edited("deeper", "x * SLOPE", "x - SLOPE"), "deeper.py changed", True),
-    "a number two imports away": (lambda one: one.edited("deeper", "SLOPE = 0.5", "SLOPE = 0.75"), "deeper.py", True),
-    "a class attribute in a file": (lambda one: one.edited("model", "factor = 3.0", "factor = 4.0"), "model.py", True),
-    "a default in a file": (lambda one: one.edited("helper", "by=1.5", "by=1.75"), "helper.py", True),
+    "a helper's file": (lambda one: one.edited("helper", "GAIN = 2.0", "GAIN = 4.0"), "GAIN", True),
+    "a file two imports away": (lambda one: one.edited("deeper", "x * SLOPE", "x - SLOPE"), "bend", True),
+    "a number two imports away": (lambda one: one.edited("deeper", "SLOPE = 0.5", "SLOPE = 0.75"), "SLOPE", True),
+    "a class attribute in a file": (lambda one: one.edited("model", "factor = 3.0", "factor = 4.0"), "", True),
+    "a default in a file": (lambda one: one.edited("helper", "by=1.5", "by=1.75"), "", True),
     "a new method in a file": (
         lambda one: one.edited("model", "class Square(nn.Module):", "class Square(nn.Module):\n    extra = 1\n"),
-        "model.py",
+        "",
         False,
     ),
     "a method of the class": (
@@ -289,7 +289,7 @@ MISS: dict[str, tuple[Change, str, bool]] = {
     "a global tensor": (_content, "TABLE", True),
     "a function in a table": (_in_table, "REGISTRY", True),
     "a builtin of a module": (lambda one: one.set(part("model"), "len", lambda _: 9), "len", True),
-    "a class attribute of a global object": (_class_of_object, "Policy", True),
+    "a class attribute of a global object": (_class_of_object, "offset", True),
     "a method of a global object": (_method_of_object, "Policy", True),
     "an attribute of a global object": (_object_attribute, "policy", True),
     "a cached answer": (_in_helper("mode", functools.lru_cache(lambda: "odd")), "mode", True),
@@ -308,12 +308,12 @@ MISS: dict[str, tuple[Change, str, bool]] = {
     ),
     "a layer of torch in another's place": (
         lambda one: one.set(nn.Linear, "forward", nn.Identity.forward),
-        "Linear.forward",
+        "forward",
         True,
     ),
     "a partial in a layer of torch": (
         lambda one: one.set(nn.Dropout, "forward", functools.partialmethod(_halved)),
-        "Dropout.forward",
+        "dropout",
         True,
     ),
     "a hook": (_hooked, "first", True),
@@ -379,7 +379,7 @@ MISS: dict[str, tuple[Change, str, bool]] = {
     "memory that a tensor shares": (lambda one: setattr(one.block, "view", one.block.view.clone()), "view", False),
     "a method of tensors in another's place": (
         lambda one: one.set(torch.Tensor, "relu", torch.Tensor.tanh),
-        "functions",
+        "relu",
         False,
     ),
     "a variable for torch": (lambda one: one.monkeypatch.setenv("TORCH_SOMETHING", "1"), "environment", False),

@@ -30,6 +30,6 @@ def test_the_python_of_the_document_prints_what_it_says(
     script.write_text("\n".join(BLOCKS))
     module.__file__ = str(script)
     monkeypatch.setitem(sys.modules, "script", module)
-    exec(compile(script.read_text(), str(script), "exec"), vars(module))  # noqa: S102  # the document's own code
+    exec(compile(script.read_text(), str(script), "exec", dont_inherit=True), vars(module))  # noqa: S102  # the document's own code
     said = re.findall(r"^.*print\(.*\)  # (.*)$", script.read_text(), re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == said

@@ -18,13 +18,13 @@ import torch
 
 import trtcache
 from tests.direct.package import X
-from trtcache.direct.before import Before
-from trtcache.direct.codes import reads, singly
-from trtcache.direct.manifest import Manifest
+from trtcache.direct.code import _singly
+from trtcache.direct.manifest import FORMAT, Globals, read
+from trtcache.direct.mode import describe
 from trtcache.direct.outside import is_asking_of_torch
 from trtcache.direct.recording import recorded
 from trtcache.direct.surroundings import surroundings
-from trtcache.direct.tree import described
+from trtcache.direct.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,14 +133,14 @@ def test_what_is_put_on_torchs_classes_is_noticed(
     _compiled(model, interpreter, tmp_path)
     assert _compiled(model, interpreter, tmp_path).report.direct == "hit"
     torch.Tensor.scales["a"] = 3.0  # type: ignore[attr-defined]
-    assert "torch.Tensor.scales" in _compiled(model, interpreter, tmp_path).report.direct
+    assert "torch.Tensor[3].scales" in _compiled(model, interpreter, tmp_path).report.direct
     torch.nn.Module.scales[0] = 3.0  # type: ignore[operator, index]
-    assert "Module.scales" in _compiled(model, interpreter, tmp_path).report.direct
+    assert "scales" in _compiled(model, interpreter, tmp_path).report.direct
 
 
 def test_a_gradient_that_is_looked_up_by_a_text_is_said(interpreter: str, tmp_path: Path) -> None:
     """As one is that is an attribute in the code."""
-    assert "looks at grad" in _compiled(Does(_seen), interpreter, tmp_path).report.direct
+    assert "reads grad" in _compiled(Does(_seen), interpreter, tmp_path).report.direct
 
 
 def _autocast(x: torch.Tensor) -> torch.Tensor:
@@ -172,7 +172,7 @@ def test_hooks_are_known_by_their_order(interpreter: str, tmp_path: Path) -> Non
 
 
 HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
-    "an object of a class that raises": (lambda: WithHostile(lambda x: x + 1), "hostile"),
+    "an object of a class that raises": (lambda: WithHostile(lambda x: x + 1), "Hostile"),
     "a number of 5001 digits": (lambda: Does(lambda x: x + (HUGE > 0)), "4300"),
     "a key that is no text": (lambda: Does(lambda x: x + 1, kept={"\udcff": iter([1])}), "iterator"),
 }
@@ -206,16 +206,15 @@ def test_another_environment_leaves_the_rest_as_it_is(
 
 def test_precision_that_is_set_in_two_ways_is_described() -> None:
     """When the older of two settings is asked for and differs, torch raises an error."""
-    describer = described(Does(torch.neg), (X,), {}, None).describer
-    before = surroundings(describer)
+    before = surroundings(Walk(torch.nn.Identity()))
     matmul: Any = torch.backends.cuda.matmul
     was = matmul.fp32_precision
     try:
         matmul.fp32_precision = "tf32"
-        assert surroundings(describer) != before
+        assert surroundings(Walk(torch.nn.Identity())) != before
     finally:
         matmul.fp32_precision = was
-    assert surroundings(describer) == before
+    assert surroundings(Walk(torch.nn.Identity())) == before
 
 
 def test_a_verification_that_fails_costs_no_module(
@@ -227,7 +226,7 @@ def test_a_verification_that_fails_costs_no_module(
         raise OSError("no comparison")
 
     _compiled(Does(torch.neg), interpreter, tmp_path)
-    monkeypatch.setattr("trtcache.direct.verifying.disagreement", failing)
+    monkeypatch.setattr("trtcache.keys.program_digest.exported_digest", failing)
     module = trtcache.compile(Does(torch.neg), (X,), backend=interpreter, cache=tmp_path / "cache", direct="verify")
     assert module.report.direct == "off: no comparison"
 
@@ -235,23 +234,19 @@ def test_a_verification_that_fails_costs_no_module(
 def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     """Another thread finds its manifest meanwhile, and what it reads of the environment is not the model's."""
     model = Does(torch.neg)
-    tree = described(model, (X,), {}, None)
-    around = surroundings(tree.another())
-    with recorded(Before(tree)) as seen:
-        assert described(model, (X,), {}, None).parts == tree.parts
-        assert surroundings(tree.another()) == around
+    walk, parts = describe(model, ((X,), {}, None))
+    with recorded(Globals(walk)) as seen:
+        assert describe(model, ((X,), {}, None))[1] == parts
         reader = threading.Thread(target=lambda: [os.environ.get("TRTCACHE_TEST_OTHER"), len(os.environ)])
         reader.start()
         reader.join()
-    assert (seen.asked, seen.why_not) == ({}, "")
+    assert (seen.environment, seen.why_not) == ({}, "")
 
 
 def test_a_number_that_is_none_is_damage() -> None:
     """JSON as Python reads it has infinities."""
-    file = {"digest": "", "size_bytes": float("inf"), "seen": None}
-    written = {"program": {"hex": "", "size_bytes": 0}, "device": "cpu", "in_spec": "", "out_spec": ""}
-    with pytest.raises(ValueError, match="OverflowError"):
-        Manifest.read({**written, "files": {"one": file}, "classes": [], "modules": {}, "environment": {}})
+    with pytest.raises(ValueError, match=r"TypeError|OverflowError"):
+        read(b'{"format": %d, "manifests": [{"program": ["", Infinity]}]}' % FORMAT)
 
 
 def test_instructions_for_two_variables_are_taken_apart() -> None:
@@ -262,14 +257,6 @@ def test_instructions_for_two_variables_are_taken_apart() -> None:
         ("STORE_FAST_LOAD_FAST", ["STORE_FAST", "LOAD_FAST"]),
         ("LOAD_FAST_BORROW_LOAD_FAST_BORROW", ["LOAD_FAST", "LOAD_FAST"]),
     ):
-        found = singly([step._replace(opname=opname, argval=("a", "b"))])
+        found = list(_singly([step._replace(opname=opname, argval=("a", "b"))]))
         assert [(one.opname, one.argval) for one in found] == list(zip(expected, "ab", strict=True))
-    assert singly([step]) == [step]
-
-
-def test_a_text_for_an_inner_call_is_no_name() -> None:
-    """``getattr(made("text"), name)`` looks up what nobody can read in the code."""
-    inner: Any = lambda made, name: getattr(made("text"), name)  # noqa: E731  # its code is what this is about
-    assert reads(inner.__code__).by_values
-    outer: Any = lambda one: getattr(one.inner, "text", None)  # noqa: E731
-    assert not reads(outer.__code__).by_values
+    assert list(_singly([step])) == [step]

@@ -14,14 +14,18 @@ from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
-from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.mode import Attempt
-from trtcache.direct.tree import described
+from trtcache.direct.mode import Attempt, describe
+from trtcache.direct.walk import UnstableError, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
+
+
+def _described(model: torch.nn.Module) -> Any:
+    return describe(model, ((X,), {}, None))[1]["model"]
+
 
 HELD: list[ModuleType] = [counting]
 
@@ -79,22 +83,22 @@ class Twice(torch.nn.Module):
 def test_a_weight_outside_its_place_is_known_by_its_values() -> None:
     """A retrained model is another one then; in its place alone it is none."""
     model = Twice()
-    before = described(model, (X,), {}, None).parts["model"]
+    before = _described(model)
     model.weight.data.mul_(2)
-    assert described(model, (X,), {}, None).parts["model"] != before
+    assert _described(model) != before
     model.kept.clear()
-    alone = described(model, (X,), {}, None).parts["model"]
+    alone = _described(model)
     model.weight.data.mul_(2)
-    assert described(model, (X,), {}, None).parts["model"] == alone
+    assert _described(model) == alone
 
 
 def test_a_recurrent_layer_has_its_weights_twice_and_is_retrained_all_the_same() -> None:
     """torch.export knows the lists of torch's own layers."""
     model = torch.nn.LSTM(4, 4)
-    before = described(model, (X,), {}, None).parts["model"]
+    before = _described(model)
     for one in model.parameters():
         one.data.mul_(2)
-    assert described(model, (X,), {}, None).parts["model"] == before
+    assert _described(model) == before
 
 
 def test_a_module_that_is_imported_in_forward_is_followed(
@@ -128,9 +132,9 @@ def test_a_module_that_is_imported_in_forward_is_followed(
 def test_slots_of_a_module_are_attributes() -> None:
     """What a module holds in a slot is in the direct key."""
     model = Reading(WAYS["in a list"])
-    before = described(model, (X,), {}, None).parts["model"]
+    before = _described(model)
     model.gain = 2.0
-    assert described(model, (X,), {}, None).parts["model"] != before
+    assert _described(model) != before
 
 
 class Ordered(OrderedDict[str, int]):
@@ -141,11 +145,11 @@ def test_order_and_layout_are_described() -> None:
     """An ordered mapping is written in its own order, an array with strides, NumPy's other arrays not at all."""
     one, other = Ordered(a=1, b=2), Ordered(a=1, b=2)
     other.move_to_end("a")
-    assert Describer().of(one) != Describer().of(other)
+    assert Walk(torch.nn.Identity()).value(one) != Walk(torch.nn.Identity()).value(other)
     array = np.ones((2, 3))
-    assert Describer().of(array) != Describer().of(np.asfortranarray(array))
+    assert Walk(torch.nn.Identity()).value(array) != Walk(torch.nn.Identity()).value(np.asfortranarray(array))
     with pytest.raises(UnstableError):
-        Describer().of(np.ones(2).view(np.memmap))
+        Walk(torch.nn.Identity()).value(np.ones(2).view(np.memmap))
 
 
 def test_an_import_that_does_not_run_costs_no_hit(interpreter: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Scale(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.rand(4))
-        self.names = {"a", "b", "c"}
+        self.names = ["a", "b", "c"]
 
     def forward(self, x):
         return x * self.weight + len(self.names)

@@ -24,7 +24,7 @@ from torch import nn
 import trtcache
 from tests.direct import counting
 from tests.direct.package import X
-from trtcache.direct.writing import refuse_regions
+from trtcache.direct.manifest import refuse_regions
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:
@@ -104,10 +104,13 @@ def _many(_: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "a clock": (lambda: Calls(lambda _, x: x + (time.time() > 0)), "calls time"),
-    "a clock by Python's library": (lambda: Calls(lambda _, x: x + len(time.strftime("%Y", time.gmtime()))), "gmtime"),
+    "a clock": (lambda: Calls(lambda _, x: x + (time.time() > 0)), "module time"),
+    "a clock by Python's library": (
+        lambda: Calls(lambda _, x: x + len(time.strftime("%Y", time.gmtime()))),
+        "module time",
+    ),
     "a random number": (lambda: Calls(lambda _, x: x + int(random.random() * 0)), "random"),
-    "a random number of NumPy": (lambda: Calls(lambda _, x: x + int(np.random.rand() * 0)), "random numbers"),
+    "a random number of NumPy": (lambda: Calls(lambda _, x: x + int(np.random.rand() * 0)), "numpy.random"),
     "a file": (lambda: Calls(lambda _, x: x + len(Path("/proc/version").read_text())), "open"),
     "a folder": (lambda: Calls(lambda _, x: x + len(os.getcwd())), "getcwd"),  # noqa: PTH109
     "a process": (lambda: Calls(lambda _, x: x + os.getpid() * 0), "getpid"),
@@ -118,15 +121,15 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "an order of texts": (lambda: Calls(lambda _, x: x + len(next(iter(NAMES)))), "set"),
     "a hash": (lambda: Calls(lambda _, x: x + hash("text") % 7), "hash"),
     "a count of threads": (lambda: Calls(lambda _, x: x + threading.active_count()), "active_count"),
-    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "getrecursionlimit"),
+    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "what is loaded"),
     "the machine's name": (lambda: Calls(lambda _, x: x + len(platform.node())), "platform"),
     "a clock that is handed on": (
         lambda: Calls(lambda _, x: x + next(iter(time.time, None)) % 7),
-        "a function that asks",
+        "module time",
     ),
     "a clock that is kept": (lambda: Calls(lambda _, x: x, kept=functools.partial(time.time)), "kept"),
     "lines of code": (lambda: Calls(lambda _, x: x + Calls.forward.__code__.co_firstlineno), "co_firstlineno"),
-    "a gradient": (lambda: Calls(lambda _, x: x + (x.grad is None)), "looks at grad"),
+    "a gradient": (lambda: Calls(lambda _, x: x + (x.grad is None)), "reads grad"),
     "an operator of others": (lambda: Calls(lambda _, x: x if x.dim() else torch.ops.others.one(x)), "not torch's own"),
     "evaluated code": (lambda: Calls(_evaluated), "eval"),
     "a C extension": (lambda: Calls(_resized), "PIL"),
@@ -134,15 +137,15 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a global that it sets": (lambda: Calls(_counted), "COUNT"),
     "a global that it changes": (lambda: Calls(_noted), "STATE"),
     "a module that it changes": (lambda: Calls(_handed_on), "COUNT"),
-    "a closure that it changes": (lambda: Calls(_counter()), "changes its attributes"),
-    "a default that it changes": (lambda: Calls(_remembered), "changes its attributes"),
+    "a closure that it changes": (lambda: Calls(_counter()), "the export changes attribute does"),
+    "a default that it changes": (lambda: Calls(_remembered), "the export changes attribute does"),
     "a lock's owner": (lambda: Calls(lambda _, x: x, kept=threading.local()), "kept has no stable value"),
     "an iterator": (lambda: Calls(lambda _, x: x, kept=iter([1])), "kept has no stable value"),
     "a stream": (lambda: Calls(lambda _, x: x, kept=io.BytesIO()), "kept has no stable value"),
     "a generator of random numbers": (lambda: Calls(lambda _, x: x, kept=torch.Generator()), "kept"),
     "a module that is no submodule": (lambda: Calls(lambda _, x: x, kept=[nn.Linear(1, 1)]), "kept.0"),
     "a sparse tensor": (lambda: Calls(lambda _, x: x, kept=X.to_sparse()), "kept"),
-    "an object that cannot be looked at": (lambda: Calls(lambda _, x: x, kept=Hostile()), "hostile"),
+    "an object that cannot be looked at": (lambda: Calls(lambda _, x: x, kept=Hostile()), "Hostile"),
     "a graph": (lambda: torch.fx.symbolic_trace(nn.Linear(4, 4)), "_graph"),
 }
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
 DEFAULT_DIRECT = "off"  # an independent suite of 330 pairs of processes found 52 wrong hits
-DEFAULT_DIRECT_SAMPLE = 200
 DIRECT_MODES = ("on", "verify", "off")
 
 VARIABLES = {
@@ -38,7 +37,6 @@ VARIABLES = {
     "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
     "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
     "TRTCACHE_DIRECT": "on: a module that is known is not exported; verify: it is, and compared; off (default)",
-    "TRTCACHE_DIRECT_SAMPLE": "one direct hit in this many is verified at exit (default: 200; 0: none)",
     "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
     "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
 }
@@ -66,7 +64,6 @@ class Config:
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
     direct: str = DEFAULT_DIRECT
-    direct_sample: int = DEFAULT_DIRECT_SAMPLE
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -92,7 +89,6 @@ class Config:
             trust=_trust(environ),
             busy=Busy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
-            direct_sample=_count(environ, "TRTCACHE_DIRECT_SAMPLE", DEFAULT_DIRECT_SAMPLE),
         )
 
 

@@ -1,1 +1,1 @@
-"""Direct mode: from a module and its example inputs to its engine without exporting it."""
+"""Direct mode: recognise a module whose exported program is known, without exporting it."""

@@ -39,6 +39,10 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
     """Yield the paths at which two descriptions differ, and what each has there."""
     if before == after and str(before) == str(after):
         return
+    if isinstance(before, list) and isinstance(after, list) and before[:1] == after[:1] == ["same"]:
+        return  # places of what was met before move with any other difference
+    if str(before)[:7] == str(after)[:7] == "memory ":
+        return
     if isinstance(before, dict) and isinstance(after, dict) and "float" not in before:
         for name in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(name), after.get(name), f"{path}.{name}")
@@ -51,7 +55,7 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
 def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
     if before and all(_is_pair(one) for one in (*before, *after)):
         yield from _differences(dict(_named(before)), dict(_named(after)), path)
-    elif len(before) == len(after) and before[:1] == after[:1]:
+    elif len(before) == len(after) and before and (before[0] == after[0] or type(before[0]) is type(after[0]) is list):
         for place, (one, other) in enumerate(zip(before, after, strict=True)):
             step = "" if isinstance(one, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
             yield from _differences(one, other, f"{path}{step}")

@@ -1,63 +1,52 @@
-"""The manifest: what led from a module to an exported program, and all that has to be as it was.
+"""The manifest: what an export read beside the direct key, and the exported program that it led to.
 
 An entry of kind ``direct`` has the manifests of one direct key, the newest first: the same model can become one program
-with one version of a file and another with the next, and go back.
+with one state of the globals and another with the next, and go back.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
+import os
+import sys
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from operator import itemgetter
+from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trtcache.config.stat_fingerprint import FileState
-from trtcache.digests import Digest
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.digests import Digest, hash_bytes
+from trtcache.direct.code import identifiers, within
+from trtcache.direct.origin import is_build_module, is_installed
+from trtcache.direct.outside import asks
+from trtcache.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
+from trtcache.keys.program_digest import devices, exported_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from torch.export import ExportedProgram
+
+    from trtcache.compiler.request import Exported
+    from trtcache.digests import Json
+    from trtcache.direct.recording import Recording
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
-FORMAT = 3
+FORMAT = 5
 MOST = 8
 
+_PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
+_OF_MODULES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__", "__doc__"})
+_OF_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
+_REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
+"""Sets in which a library looks up whether it has registered a class for torch's pytrees; those are described."""
 
-@dataclass(frozen=True, slots=True)
-class OfClass:
-    """What is looked at of a class: its place in the model, or the module and name by which it is found.
-
-    One that was only named is looked at in brief: not ``in_full``.
-    """
-
-    number: int | None
-    module: str
-    name: str
-    in_full: bool
-    ran: tuple[str, ...]
-    unread: tuple[str, ...]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class OfModule:
-    """What is looked at of a module: these of its globals have this digest."""
-
-    names: tuple[str, ...]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class OfFile:
-    """What the file of a module was: its digest, and by which state it is known again."""
-
-    digest: str
-    size_bytes: int
-    seen: tuple[int, ...] | None = None
-
-    @property
-    def state(self) -> FileState | None:
-        """The state, if the file was settled in it."""
-        return FileState(*self.seen) if self.seen else None
+_LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize", "re.", "codecs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +54,31 @@ class Manifest:
     """What has to be as it was, and the program that it led to.
 
     Attributes:
-        program: the digest of the exported program, from which a memo leads on.
+        program: digest and size of the exported program, from which a memo leads on.
         device: where it runs.
         in_spec, out_spec: how torch flattens arguments and output.
-        files: by the names of modules.
-        classes: the model's own classes.
-        modules: globals that were read, by module.
-        environment: variables that the model asked for.
-        imports: modules of the model's own that it imports when it is called.
+        reads: modules and names of globals that code read, in the order in which it began to run.
+        imports: modules that it imports when it is called.
+        names: names that it looks up: of modules that are objects, attributes of these names count.
+        globals: the digest of all those globals.
+        builds: names that code of torch and Python looks up in its modules, and the digest of what is there.
+        caches: of each function with a cache the digests of keys and results, and which were there before the export.
+        environment: variables that the model read.
         took_s: seconds that exporting took.
-        why: why there was none before.
+        why: why there was no manifest before.
     """
 
-    program: Digest
+    program: list[Any]
     device: str
     in_spec: str
     out_spec: str
-    files: Mapping[str, OfFile]
-    classes: tuple[OfClass, ...]
-    modules: Mapping[str, OfModule]
-    environment: Mapping[str, str | None]
-    imports: tuple[str, ...] = ()
+    reads: list[list[str]]
+    imports: list[str]
+    names: list[str]
+    globals: str
+    builds: dict[str, list[Any]]
+    caches: list[dict[str, list[Any]]]
+    environment: dict[str, str | None]
     took_s: float = 0.0
     why: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -94,51 +87,315 @@ class Manifest:
         """Return this as JSON, without details."""
         return {name: value for name, value in asdict(self).items() if name != "details"}
 
-    @classmethod
-    def read(cls, written: Any) -> Manifest:
-        """Return the manifest that ``document`` wrote.
+    @property
+    def digest(self) -> Digest:
+        """The digest of the exported program."""
+        return Digest(str(self.program[0]), int(self.program[1]))
+
+
+class DifferenceError(Exception):
+    """Something is not as it was.
+
+    Attributes:
+        what: what it is, in words.
+        now: the globals now, if they differ.
+    """
+
+    def __init__(self, what: str, now: Json = None) -> None:
+        super().__init__(what)
+        self.what, self.now = what, now
+
+
+def digest_of(part: Json) -> str:
+    """Return the digest of a description; version 2 of ``marshal`` knows no references: equal ones, equal bytes."""
+    import marshal
+
+    try:
+        return hash_bytes(marshal.dumps(part, 2)).hex()
+    except ValueError:  # a text of a class that is derived from str
+        return hash_bytes(json.dumps(part).encode()).hex()
+
+
+class Globals:
+    """Globals that code reads, described in order by a walk that has met the model.
+
+    Attributes:
+        walk: the walk.
+        reads: modules and names that were described.
+        names: names that code looks up.
+        written: descriptions by module and name.
+        builds: names that code looks up in modules of torch, NumPy and Python.
+        keys_before: identities of the keys in each function with a cache when it was met.
+    """
+
+    def __init__(self, walk: Walk) -> None:
+        """Go on from a walk that has met the model."""
+        self.walk = walk
+        self.reads: dict[tuple[str, str], None] = {}
+        self.names: set[str] = set()
+        self.written: dict[str, dict[str, Json]] = {}
+        self.builds: dict[str, set[str]] = {}
+        self.keys_before: dict[int, set[int]] = {}
+        self._note_caches()
+
+    def read(self, module: str, name: str, *, is_loose: bool = False) -> None:
+        """Describe a global.
 
         Raises:
-            ValueError: it is none.
+            UnstableError: it has no stable value.
         """
+        if (module, name) in self.reads or (module, name) in _REGISTRIES:
+            return
+        space = vars(sys.modules[module])
+        value = space.get(name)
+        if name not in space:  # torch.export exchanges some builtins meanwhile; what others exchange is in the key
+            value, known = ["absent", name], vars(builtins).get(name)
+            if type(known) is BuiltinFunctionType and asks(known):
+                raise UnstableError(f"{name}, a function that asks the process or the machine").below(f"global {name}")
+        if is_build_module(module):  # what others have put there is described by itself: it need not be loaded yet
+            if type(value) is ModuleType:
+                self.walk.value(value)
+            return
+        self.reads[module, name] = None
+        unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
         try:
-            return cls(
-                program=Digest(str(written["program"]["hex"]), int(written["program"]["size_bytes"])),
-                device=str(written["device"]),
-                in_spec=str(written["in_spec"]),
-                out_spec=str(written["out_spec"]),
-                files={name: _file(one) for name, one in written["files"].items()},
-                classes=tuple(map(_class, written["classes"])),
-                modules={
-                    name: OfModule(_texts(one["names"]), one["digest"]) for name, one in written["modules"].items()
-                },
-                environment=dict(written["environment"]),
-                imports=_texts(written["imports"]),
-                took_s=float(written["took_s"]),
-                why=str(written["why"]),
-            )
-        except (LookupError, TypeError, AttributeError, OverflowError) as error:  # JSON has an Infinity here
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+            self.written.setdefault(module, {})[name] = self.walk.value(value)
+        except UnstableError as error:
+            raise error.below(f"global {name} of {module}") from None
+        finally:
+            self.walk.is_tolerant = False
+        if is_loose and is_installed(module):
+            self.walk.unstable = unstable  # composed names are looked up in modules of own files
+
+    def note(self, module: str | None, own: Iterable[str], names: set[str]) -> None:
+        """Describe what code is about to read: globals by its instructions, attributes of modules by its names."""
+        if module is not None:
+            for name in sorted(own):
+                self.read(module, name)
+        self.names |= names
+        self._look_in_modules(names, is_last=False)
+        self._note_caches()
+
+    def finish(self, imports: Iterable[str]) -> None:
+        """Describe attributes of modules under all names in code, and loosely under those in texts that were met."""
+        for label in imports:
+            if label in sys.modules:
+                self.walk.value(sys.modules[label])
+        self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
+        self._note_caches()
+
+    def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
+        done: set[str] = set()
+        while waiting := [label for label in self.walk.spaces if label not in done]:
+            for label in waiting:
+                done.add(label)
+                space, is_build = vars(self.walk.spaces[label]), is_build_module(label)
+                if is_build:
+                    self.builds.setdefault(f"{label}:", set())
+                if is_last and is_build:
+                    continue
+                # Names can be put together at run time: then all attributes of a module of own files count.
+                is_all = is_last and ALL in self.names and not is_installed(label)
+                for name in list(space) if is_all else sorted(names & space.keys()):
+                    if name in _OF_MODULES or (is_build and name in _OF_SYS):
+                        continue
+                    if type(space[name]) is ModuleType and sys.modules.get(f"{label}.{name}") is space[name]:
+                        self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
+                    else:
+                        self.read(label, name, is_loose=name not in self.names)
+
+    @property
+    def digest(self) -> str:
+        """The digest of all descriptions."""
+        return digest_of(
+            {module: [*map(list, sorted(found.items()))] for module, found in sorted(self.written.items())}
+        )
+
+    def _note_caches(self) -> None:
+        for cached in self.walk.caches:
+            if id(cached) not in self.keys_before:
+                self.keys_before[id(cached)] = {id(key) for key, _ in cache_items(cached)}
+
+    def caches(self) -> list[dict[str, list[Any]]]:
+        """Describe what is in the functions with a cache that were met.
+
+        Raises:
+            UnstableError: a key or a result has no stable value.
+        """
+        written: list[dict[str, list[Any]]] = []
+        for cached in self.walk.caches:
+            before = self.keys_before.get(id(cached), set())
+            found: dict[str, list[Any]] = {}
+            for key, result in cache_items(cached):
+                try:
+                    described = digest_of(self.walk.fork().value(key)), digest_of(self.walk.fork().value(result))
+                except UnstableError as error:
+                    raise error.below(f"cache of {cached.__qualname__}") from None
+                found[described[0]] = [described[1], id(key) in before]
+            written.append(found)
+        return written
 
 
-def _file(written: Any) -> OfFile:
-    seen = written["seen"]
-    return OfFile(str(written["digest"]), int(written["size_bytes"]), tuple(map(int, seen)) if seen else None)
+def write_manifest(exported: Exported, seen: Recording, why: str) -> Manifest:
+    """Return the manifest of an export.
+
+    Args:
+        exported: the program.
+        seen: what ran, and the globals that it read.
+        why: why there was none.
+
+    Raises:
+        UnstableError: something that the export depends on has no stable value, or cannot be found again.
+        ValueError: there can be none; the message says why.
+    """
+    if seen.why_not:
+        raise ValueError(seen.why_not)
+    program, met = exported.program, seen.globals
+    refuse_regions(program)
+    walk = met.walk
+    for name, tensor in program.state_dict.items():
+        if walk.state.get(name) is not tensor:
+            raise UnstableError("the program has another tensor for it").below(name)
+    seen.note_methods()
+    reads, imports = [[module, name] for module, name in met.reads], [*seen.imported]
+    met.finish(imports)
+    seen.refuse_exempt()
+    if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
+        raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
+    names = met.names.union(*met.builds.values())
+    if unstable := [error for name, error in walk.unstable.items() if name in names]:
+        raise unstable[0]
+    own = {one.device for one in walk.state.values()} - {torch.device("cpu")}
+    if len(devices(program) | own) > 1:
+        raise ValueError("it runs on other devices than its weights are on")
+    digest = exported_digest(program)
+    return Manifest(
+        program=[digest.hex, digest.size_bytes],
+        device=str(next(iter(own), torch.device("cpu"))),
+        in_spec=_spec_text(program.call_spec.in_spec),
+        out_spec=_spec_text(program.call_spec.out_spec),
+        reads=reads,
+        imports=imports,
+        names=sorted(met.names),
+        globals=met.digest,
+        builds=_builds_of(seen, walk),
+        caches=met.caches(),
+        environment=dict(sorted(seen.environment.items())),
+        took_s=exported.export_s,
+        why=why,
+        details={"globals": met.written},
+    )
 
 
-def _class(written: Any) -> OfClass:
-    number = written["number"]
-    texts = (_texts(written["ran"]), _texts(written["unread"]))
-    place = (None if number is None else int(number), written["module"], written["name"], bool(written["in_full"]))
-    return OfClass(*place, *texts, written["digest"])
+def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
+    """Return names that code looks up in modules of torch and Python, and the digest of what is there."""
+    found: dict[str, list[Any]] = {}
+    for label, names in sorted(seen.globals.builds.items()):
+        module = label.removesuffix(":")
+        if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
+            looked_up = sorted(names & vars(sys.modules[module]).keys())
+            found[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk.fork())]
+    return found
 
 
-def _texts(written: Any) -> tuple[str, ...]:
-    return tuple(map(str, written))
+def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk: Walk) -> str:
+    """Return the digest of what a build's module has under names: all names of the model's code if it reads the module.
+
+    Args:
+        label: the module, with a colon if the model's own code reads it.
+        looked_up: names that torch's and Python's code looks up there.
+        names: names that the model's code looks up.
+        walk: describes what others have put there.
+    """
+    space = vars(sys.modules[label.removesuffix(":")])
+    if label[-1] != ":":
+        return digest_of(scan({name: space[name] for name in looked_up if name in space}, walk))
+    walk.is_tolerant = True
+    found = [(name, space[name]) for name in names if name in space and name not in _OF_MODULES | _OF_SYS]
+    # A cache such as re._cache differs in each process; code that names one by a chain of names is refused.
+    found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
+    found = sorted((pair for pair in found if type(pair[1]) is not ModuleType), key=itemgetter(0))
+    return digest_of([[name, walk.value(value)] for name, value in found])
+
+
+def refuse_regions(program: ExportedProgram) -> None:
+    """Refuse operators that take functions: code of theirs need not have run where it is seen.
+
+    Raises:
+        ValueError: the program has one.
+    """
+    for module in program.graph_module.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target._name not in _PLAIN_REGIONS:
+                raise ValueError(f"it has the operator {node.target._name}, which takes functions")
+
+
+def _spec_text(spec: pytree.TreeSpec) -> str:
+    try:
+        return str(pytree.treespec_dumps(spec))
+    except (TypeError, NotImplementedError, ValueError) as error:
+        raise ValueError(f"a type among arguments or results has no name for torch: {error}") from error
+
+
+def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for each part of a manifest
+    """Make sure that all is as it was; the cheapest comes first.
+
+    Args:
+        manifest: what was.
+        walk: what has met the model.
+
+    Raises:
+        DifferenceError: it is not.
+    """
+    for name, value in manifest.environment.items():
+        if (given := os.environ.get(name)) != value:
+            raise DifferenceError(f"environment variable {name}: {value!r} -> {given!r}")
+    for name in manifest.imports:
+        if name not in sys.modules:
+            _load(name, walk)
+    if missing := [name for name, _ in manifest.reads if name not in sys.modules]:
+        raise DifferenceError(f"module {missing[0]} is not loaded")
+    now = Globals(walk.fork())
+    now.names = set(manifest.names)
+    try:
+        for module, name in manifest.reads:
+            now.read(module, name)
+        now.finish(manifest.imports)
+        if now.digest != manifest.globals:
+            raise DifferenceError("globals", {**now.written})
+        for name, (looked_up, digest) in manifest.builds.items():
+            module = name.removesuffix(":")
+            if module in sys.modules and _digest_in(name, looked_up, manifest.names, now.walk.fork()) != digest:
+                raise DifferenceError(f"a function or an object in module {module}")
+        _check_caches(manifest, now.caches())
+    except UnstableError as error:
+        raise DifferenceError(str(error)) from None
+
+
+def _check_caches(manifest: Manifest, now: list[dict[str, list[Any]]]) -> None:
+    """Compare results of functions with a cache: those that were there before the export have to be there."""
+    if len(now) != len(manifest.caches):
+        raise DifferenceError("functions with a cache")
+    for was, found in zip(manifest.caches, now, strict=True):
+        for key, (result, is_needed) in was.items():
+            if found.get(key, [None if is_needed else result])[0] != result:
+                raise DifferenceError("what is in a cache of a function")
+
+
+def _load(name: str, walk: Walk) -> None:
+    """Import what the model imports when it is called: a manifest can name its own modules, and no others."""
+    own = {cls.__module__.partition(".")[0] for cls in walk.classes}
+    named = {one for code in walk.codes.values() for inner in within(code) for one in inner.co_names}
+    if name.partition(".")[0] not in own and name not in named:
+        raise DifferenceError(f"module {name} is not loaded")
+    try:
+        import_module(name)
+    except Exception as error:  # a module can raise anything
+        raise DifferenceError(f"module {name} cannot be imported ({type(error).__name__})") from error
 
 
 def write(manifests: list[Manifest], parts: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the members of an entry: what is checked, and what a difference is told by."""
+    """Return the members of an entry: what is checked, and what differences are explained by."""
     kept = manifests[:MOST]
     return {
         MEMBER: _bytes({"format": FORMAT, "manifests": [one.document() for one in kept]}),
@@ -159,9 +416,23 @@ def read(data: bytes) -> list[Manifest]:
     written = json.loads(data)
     if not isinstance(written, dict) or written.get("format") != FORMAT:
         raise ValueError("it is of another version")
-    if not isinstance(written.get("manifests"), list):
-        raise ValueError("it has no manifests")  # noqa: TRY004  # what is read of a file is right or wrong
-    return [Manifest.read(one) for one in written["manifests"]]
+    try:
+        return [_manifest(one) for one in written["manifests"]]
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:  # JSON has an Infinity here
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _manifest(written: Any) -> Manifest:
+    manifest = Manifest(**written)
+    texts = [manifest.device, manifest.in_spec, manifest.out_spec, manifest.globals, manifest.why]
+    texts += [*manifest.names, *manifest.imports, *manifest.builds, *(one[1] for one in manifest.builds.values())]
+    texts += [name for read in manifest.reads for name in read]
+    if not all(type(one) is str for one in texts) or type(manifest.took_s) not in {float, int} or not manifest.digest:
+        raise ValueError("it has values of other types")
+    pairs = [pair for cache in manifest.caches for pair in cache.values()]
+    if any(len(one) != 2 for one in (*manifest.reads, *pairs)):
+        raise ValueError("it has other lengths")
+    return manifest
 
 
 def details(data: bytes) -> dict[str, Any]:

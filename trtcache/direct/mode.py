@@ -1,29 +1,41 @@
-"""The way of one ``compile`` in direct mode: find a manifest, check it, go by it; or record an export and write one."""
+"""Direct mode of one ``compile``: find a manifest, check it, use it; or record an export and write one."""
 
 from __future__ import annotations
 
+import collections
 import logging
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from trtcache.compiler.alias_lookup import Shortcut
 from trtcache.compiler.request import collector_paused
 from trtcache.digests import CacheKey
 from trtcache.direct import manifest as manifests
-from trtcache.direct.attributes import UnstableError
-from trtcache.direct.checking import DifferenceError, check
-from trtcache.direct.manifest import DETAILS, KIND, MEMBER, Manifest
-from trtcache.direct.sampling import Sample, is_sampled
+from trtcache.direct.differences import between, in_words
+from trtcache.direct.manifest import (
+    DETAILS,
+    KIND,
+    MEMBER,
+    DifferenceError,
+    Globals,
+    Manifest,
+    check,
+    digest_of,
+    write_manifest,
+)
+from trtcache.direct.origin import is_build_module
 from trtcache.direct.source import DirectSource
 from trtcache.direct.surroundings import surroundings
-from trtcache.direct.tree import Tree, described, digest_of
+from trtcache.direct.walk import UnstableError, Walk
+from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import torch
 
     from trtcache.cache import Cache
     from trtcache.compiler.request import Exported
@@ -37,6 +49,63 @@ log = logging.getLogger(__name__)
 
 ON, VERIFY, OFF = "on", "verify", "off"
 Examples = tuple[tuple[Any, ...], "Mapping[str, Any] | None", Any]
+
+
+def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str, Json]]:
+    """Describe a model, the call that it is exported for, and the state of torch and Python.
+
+    Raises:
+        UnstableError: something of them has no stable value.
+    """
+    args, kwargs, dynamic_shapes = examples
+    walk = Walk(model)
+    parts: dict[str, Json] = {"model": walk.model(model), "inputs": _inputs(walk, tuple(args), kwargs or {})}
+    parts["dynamic_shapes"] = _dynamic(walk, dynamic_shapes)
+    around: Any = surroundings(walk)
+    parts["surroundings"] = around
+    return walk, parts
+
+
+def _dynamic(walk: Walk, shapes: Any) -> Json:
+    """Describe sizes that vary: a ``Dim`` by its name and range, which torch keeps in symbols of sympy."""
+    seen: dict[int, int] = {}
+
+    def described(leaf: Any) -> Json:
+        kind = type(leaf)
+        if kind is torch.export.Dim:
+            number = seen.setdefault(id(leaf), len(seen))
+            return ["Dim", leaf.__name__, str(leaf.min), str(leaf.max), number]
+        if kind.__module__ == "torch.export.dynamic_shapes" and hasattr(leaf, "root"):  # 2 * Dim("half")
+            return ["derived", leaf.__name__, described(leaf.root), str(leaf.min), str(leaf.max)]
+        if kind in {dict, list, tuple}:
+            values = leaf.items() if kind is dict else enumerate(leaf)
+            return [kind.__name__, *([described(key), described(value)] for key, value in values)]
+        return walk.value(leaf)
+
+    try:
+        return described(shapes)
+    except UnstableError as error:
+        raise error.below("dynamic_shapes") from None
+
+
+def _inputs(walk: Walk, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
+    leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+    written: list[Json] = []
+    for place, leaf in enumerate(leaves):
+        try:
+            written.append(walk.input(leaf))
+        except UnstableError as error:
+            raise error.below(f"argument {place}") from None
+    kinds = {one.type: None for one in _nodes(spec) if not is_build_module(one.type.__module__)}
+    contexts: list[Json] = [walk.value(one.context) for one in _nodes(spec)]
+    return [structure(spec), contexts, [walk.value(one) for one in kinds], *written]
+
+
+def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
+    if not spec.is_leaf():
+        yield spec
+        for one in spec.children() if callable(spec.children) else spec.children:
+            yield from _nodes(one)
 
 
 class Attempt:
@@ -56,36 +125,30 @@ class Attempt:
             examples: positional and named arguments, and sizes that vary.
             cache: where manifests are.
             mode: ``on``, ``verify`` or ``off``.
-            name: what people call the program.
+            name: the name of the program.
         """
         start = time.perf_counter()
         self._model, self._examples, self._cache, self._mode, self._name = model, examples, cache, mode, name
         self.outcome = ""
         self.manifest: Manifest | None = None
         self.key: CacheKey | None = None
-        self._tree: Tree | None = None
+        self._walk: Walk | None = None
         self._parts: dict[str, Json] = {}
         self._kept: list[Manifest] = []
         self._entry: Entry | None = None
         self._seen: Recording | None = None
-        self._before: Any = None
-        if self._may():
+        self._attributes: list[_Attribute] = []
+        if mode == OFF:
+            self.outcome = "off: TRTCACHE_DIRECT=off"
+        elif not cache.layers.stores:
+            self.outcome = "off: there is no cache to look in"
+        else:
             self._describe()
         self.took_s = time.perf_counter() - start
 
-    def _may(self) -> bool:
-        if self._mode == OFF:
-            self.outcome = "off: TRTCACHE_DIRECT=off"
-        elif not self._cache.layers.stores:
-            self.outcome = "off: there is no cache to look in"
-        return not self.outcome
-
     def _describe(self) -> None:
-        args, kwargs, dynamic_shapes = self._examples
         try:
-            self._tree = described(self._model, tuple(args), kwargs or {}, dynamic_shapes)
-            around: Any = surroundings(self._tree.another())
-            self._parts = {**self._tree.parts, "surroundings": around}
+            self._walk, self._parts = describe(self._model, self._examples)
             digests = {name: digest_of(part) for name, part in self._parts.items()}
             self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         except UnstableError as error:
@@ -93,10 +156,10 @@ class Attempt:
         except Exception as error:  # an attribute of the model's can raise anything; it is compiled all the same
             log.debug("%s cannot be described", self._name, exc_info=True)
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
-            self._tree = None
+            self._walk = None
 
     def compiled(self, backend: str, settings: Settings, target: str | None) -> CompiledModule | None:
-        """Return the compiled module, or None if the slow way has to be gone.
+        """Return the compiled module, or None if the model has to be exported.
 
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.
@@ -107,14 +170,12 @@ class Attempt:
                 return None
             assert self.manifest is not None  # noqa: S101  # it was found
             start = time.perf_counter()
-            found = self._shortcut(self.manifest, backend, settings, target)
-            module = found.compiled(self._name) if found else None
+            shortcut = self._shortcut(self.manifest, backend, settings, target)
+            module = shortcut.compiled(self._name) if shortcut else None
         if module is None:
             self.outcome = "miss: no memo leads on from the program, with these settings on this machine"
             return None
         self.outcome = "hit"
-        if is_sampled(self._cache.config.direct_sample):
-            Sample.take(self._model, self._examples, self._cache, self._name)
         report = module.report
         report.route, report.direct, report.direct_s = "direct", "hit", self.took_s
         report.spared_s += self.manifest.took_s
@@ -122,7 +183,7 @@ class Attempt:
         return module
 
     def find(self) -> bool:
-        """Find a manifest that holds, and say whether there is one."""
+        """Find a manifest that holds, and return whether there is one."""
         start = time.perf_counter()
         try:
             return self._find()
@@ -130,50 +191,41 @@ class Attempt:
             self.took_s += time.perf_counter() - start
 
     def _find(self) -> bool:
-        if self.key is None or self._tree is None:
+        if self.key is None or self._walk is None:
             return False
         self._entry = self._cache.peek(self.key, counted=False)
         if self._entry is None:
             return False
         try:
             self._kept = manifests.read(bytes(self._entry.read(MEMBER)))
-        except Exception as error:  # whatever lies in the store
-            log.debug("the manifest of %s cannot be read", self._name, exc_info=True)
-            self._reject(f"it cannot be followed: {error}")
-            return False
-        for place, one in enumerate(self._kept):
-            try:
-                check(one, self._tree)
-            except DifferenceError as error:
-                self.outcome = self.outcome or f"miss: {self._told(place, error)}"
-            except Exception as error:
-                log.debug("the manifest of %s cannot be checked", self._name, exc_info=True)
-                self._reject(f"it cannot be followed: {error!r}")
-                return False
-            else:
-                self.manifest = one
-                return True
+            for place, manifest in enumerate(self._kept):
+                try:
+                    check(manifest, self._walk)
+                except DifferenceError as error:
+                    self.outcome = self.outcome or f"miss: {self._explain(place, error)}"
+                else:
+                    self.manifest = manifest
+                    return True
+        except Exception as error:  # a sound entry can say anything
+            log.debug("the manifest of %s cannot be checked", self._name, exc_info=True)
+            self._reject(f"it cannot be followed: {error!r}")
         return False
 
-    def _told(self, place: int, error: DifferenceError) -> str:
+    def _explain(self, place: int, error: DifferenceError) -> str:
         """Return a difference in words; details are read only now."""
-        from trtcache.direct.differences import between
-
-        if error.place is None or self._entry is None:
+        if error.now is None or self._entry is None:
             return error.what
         try:
             details = manifests.details(bytes(self._entry.read(DETAILS)))["manifests"][place]
-            kind, name = error.place
-            label = {"modules": "global of", "classes": "class"}[kind]
-            return between(f"{label} {name}", details[kind][name], error.now)
+            return between("global ", details["globals"], error.now) or error.what
         except Exception:  # a remark for people, as the nearest manifest is
             log.debug("the details of %s cannot be read", self._name, exc_info=True)
             return f"{error.what} changed"
 
-    def _shortcut(self, one: Manifest, backend: str, settings: Settings, target: str | None) -> Shortcut | None:
-        assert self._tree is not None  # noqa: S101  # there is no manifest without
+    def _shortcut(self, manifest: Manifest, backend: str, settings: Settings, target: str | None) -> Shortcut | None:
+        assert self._walk is not None  # noqa: S101  # there is no manifest without
         try:
-            source = DirectSource(one, self._tree, self._model, self._name)
+            source = DirectSource(manifest, self._walk, self._model, self._name)
         except Exception as error:  # a manifest can say anything of how arguments are nested
             log.info("%s: %s", self._name, error, exc_info=not isinstance(error, ValueError))
             return None
@@ -187,26 +239,25 @@ class Attempt:
             Exception: whatever the body raises.
         """
         store = self._cache.store
-        if self._tree is None or self.key is None or store is None or not store.takes:
+        if self._walk is None or self.key is None or store is None or not store.takes:
             yield
             return
-        from trtcache.direct.before import Before
         from trtcache.direct.recording import recorded
         from trtcache.lowering.tracing_lock import ALONE
 
         seen: Recording | None = None
         with ALONE, ExitStack() as around:
             try:
-                self._before = Before(self._tree)
-                seen = around.enter_context(recorded(self._before))
-            except Exception as error:  # an attribute of a class can raise anything, too
-                log.debug("the export of %s cannot be watched", self._name, exc_info=True)
-                self.outcome = f"off: the export cannot be watched ({type(error).__name__}: {error})"
+                self._attributes = _containers(self._model)
+                seen = around.enter_context(recorded(Globals(self._walk.fork())))
+            except Exception as error:  # a cache of a function can hold anything
+                log.debug("the export of %s cannot be recorded", self._name, exc_info=True)
+                self.outcome = f"off: the export cannot be recorded ({type(error).__name__}: {error})"
             yield
         self._seen = seen
 
     def keep(self, exported: Exported, module: CompiledModule, settings: Settings, target: str | None) -> None:
-        """Write a manifest for the next time, or say why there is none; compare what one says if that is asked for.
+        """Write a manifest for the next time, or note why there is none; compare what one says if that is asked for.
 
         Args:
             exported: the program that the model became.
@@ -215,13 +266,19 @@ class Attempt:
             target: for what.
         """
         try:
-            self._keep(exported, settings, target)
+            if self.manifest is not None and self._mode == VERIFY:
+                self.verify(exported.program)
+            elif self._seen is not None:
+                with collector_paused():
+                    written = write_manifest(exported, self._seen, self.explain())
+                    self._refuse_changes(written)
+                self._store(written, exported, settings, target)
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
         except Exception as error:  # no manifest is no reason for no module
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
-        self._before = self._seen = None
+        self._seen, self._attributes = None, []
         module.report.direct = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, module.report.direct)
         if self._mode != OFF:
@@ -229,15 +286,25 @@ class Attempt:
 
             keep_reason(self._cache, self._name, module.report.direct)
 
-    def _keep(self, exported: Exported, settings: Settings, target: str | None) -> None:
-        from trtcache.direct.writing import Writing
+    def _refuse_changes(self, written: Manifest) -> None:
+        """Compare everything with what it was before the export, which can change what it reads.
 
-        if self.manifest is not None and self._mode == VERIFY:
-            self.verify(exported.program)
-        elif self._seen is not None and self._tree is not None and self.key is not None:
-            made = Writing(self._tree, self._seen, self._before).manifest(exported, self.explain())
-            self._check_leads(made, exported, settings, target)
-            self._store(made)
+        Raises:
+            ValueError: something is another.
+        """
+        copies = _exchange(self._attributes)  # torch.export leaves copies of lists and dictionaries in their places
+        try:
+            walk, parts = describe(self._model, self._examples)
+            if any(digest_of(parts[name]) != digest_of(self._parts[name]) for name in parts):
+                raise DifferenceError(in_words(self._parts, parts))  # noqa: TRY301  # what check raises
+            check(written, walk)
+        except DifferenceError as error:
+            _exchange(copies)
+            said = between("global ", written.details["globals"], error.now) if error.now else ""
+            raise ValueError(f"the export changes {said or error}") from None
+        except Exception:
+            _exchange(copies)
+            raise
 
     def explain(self) -> str:
         """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""
@@ -247,17 +314,15 @@ class Attempt:
             self.outcome = f"miss: {nearest(self._cache, self._name, self._parts)}"
         return self.outcome
 
-    def _check_leads(self, made: Manifest, exported: Exported, settings: Settings, target: str | None) -> None:
-        """Make sure that a memo leads on from what a manifest leads to.
+    def _store(self, made: Manifest, exported: Exported, settings: Settings, target: str | None) -> None:
+        """Store a manifest if a memo leads on from it.
 
         Raises:
             ValueError: none does.
         """
-        found = self._shortcut(made, exported.backend.name, settings, target)
-        if found is None or not self._cache.layers.holder(found.key.digest):
+        shortcut = self._shortcut(made, exported.backend.name, settings, target)
+        if shortcut is None or not self._cache.layers.holder(shortcut.key.digest):
             raise ValueError("the program has no memo (TRTCACHE_LOG=keys says why)")
-
-    def _store(self, made: Manifest) -> None:
         assert self.key is not None  # noqa: S101  # it was made before
         others = [one for one in self._kept if one != replace(made, why=one.why, took_s=one.took_s)]
         members = manifests.write([made, *others], self._parts)
@@ -265,13 +330,14 @@ class Attempt:
 
     def verify(self, program: torch.export.ExportedProgram) -> None:
         """Compare a program with that of the manifest that was found, and refuse the manifest if it is another."""
-        from trtcache.direct.verifying import disagreement
+        from trtcache.keys.program_digest import exported_digest
 
         assert self.manifest is not None  # noqa: S101  # it was found
-        why = disagreement(self.manifest, program)
-        if why is None:
+        now, was = exported_digest(program), self.manifest.digest
+        if now == was:
             self.outcome = "verified"
             return
+        why = f"it leads to the program {str(was)[:16]}, and exporting the model gives {str(now)[:16]}"
         self.outcome = f"refused: {why}"
         self._reject(why)
 
@@ -281,7 +347,25 @@ class Attempt:
         self._cache.reject(self._entry, KIND)
 
 
+def _containers(model: torch.nn.Module) -> list[_Attribute]:
+    kinds = {list, dict, tuple, set, collections.OrderedDict}
+    spaces = [vars(module) for module in model.modules()]
+    return [(space, name, value) for space in spaces for name, value in space.items() if type(value) in kinds]
+
+
+def _exchange(attributes: list[_Attribute]) -> list[_Attribute]:
+    """Put values back into attributes, and return those that were there."""
+    found = [(space, name, space[name]) for space, name, value in attributes if space.get(name, value) is not value]
+    for space, name, value in attributes:
+        if name in space:
+            space[name] = value
+    return found
+
+
+_Attribute = tuple[dict[str, Any], str, Any]
+
+
 def _label(error: UnstableError) -> str:
     first = error.path[-1] if error.path else ""
-    said = ("global ", "argument ", "module ", "dynamic_shapes", "the process")
-    return f"{error}" if first.startswith(said) or not error.path else f"attribute {error}"
+    known = ("global ", "argument ", "module ", "dynamic_shapes", "the process")
+    return f"{error}" if first.startswith(known) or not error.path else f"attribute {error}"

@@ -1,4 +1,4 @@
-"""Whose code it is: that of torch and Python, which their versions tell, or a model's own, which is looked at."""
+"""Whose code it is: a build's (torch, NumPy, Python, trtcache), which its version stands for, or anybody else's."""
 
 from __future__ import annotations
 
@@ -13,70 +13,65 @@ import torch
 if TYPE_CHECKING:
     from types import ModuleType
 
-_NEEDED = ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
-_NEEDED_BY_TORCH = frozenset((*_NEEDED, "setuptools", "sympy", "triton"))
+_NEEDED_BY_TORCH = frozenset(
+    ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
+) | {"setuptools", "sympy", "triton"}
 """What torch imports and runs when it exports. A model that calls it itself is not covered."""
 
-_SITES = ("site-packages", "dist-packages")
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
-_OURS = str(Path(__file__).parents[1]) + os.sep
+_OURS = str(Path(__file__).parents[2]) + os.sep
 
-TORCH, PYTHON, ASKING, NEEDED, MODEL = "torch", "python", "asking", "needed", "model"
+TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 
 
-@functools.lru_cache(maxsize=8192)
-def of_file(filename: str) -> str:
+@functools.lru_cache(maxsize=16384)
+def file_owner(filename: str) -> str:
     """Return whose code a file has; what is no file, such as ``<string>``, is the model's."""
     if filename.startswith((_TORCH, _OURS, "<eval_with_key>")):
         return TORCH
     if filename.startswith("<frozen "):
         return PYTHON
-    rest = filename.removeprefix(_PYTHON)
-    for site in _SITES:
-        _, found, below = filename.partition(f"{os.sep}{site}{os.sep}")
-        if found:
-            return _of_distribution(below.partition(os.sep)[0].removesuffix(".py"))
-    return PYTHON if rest != filename else MODEL
+    for site in ("site-packages", "dist-packages"):
+        _, match, below = filename.partition(f"{os.sep}{site}{os.sep}")
+        if match:
+            top = below.partition(os.sep)[0].removesuffix(".py")
+            known = {"numpy": PYTHON, "typing_extensions": PYTHON, "functorch": TORCH, "torchgen": TORCH}
+            return known.get(top) or (NEEDED if top in _NEEDED_BY_TORCH else MODEL)
+    return PYTHON if filename.startswith(_PYTHON) else MODEL
 
 
-def _of_distribution(top: str) -> str:
-    if top in {"numpy", "functorch", "torchgen", "typing_extensions"}:
+def file_is_build(filename: str) -> bool:
+    """Return whether a version stands for a file: torch's, NumPy's, Python's or ours."""
+    return file_owner(filename) in {TORCH, PYTHON}
+
+
+def module_owner(name: str) -> str:
+    """Return whose a loaded module is, by its file: a model's own can be called as one of Python's."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str) and name.partition(".")[0] != "torch":
+        return file_owner(file)
+    if isinstance(file, str):  # torch.ops calls its file _ops.py
+        return file_owner(file) if os.sep in file else TORCH
+    if getattr(getattr(module, "__spec__", None), "origin", None) in {"built-in", "frozen"}:
         return PYTHON
-    return NEEDED if top in _NEEDED_BY_TORCH else MODEL
+    is_in_c = file is None and name.startswith(("torch._C", "torch._VF", "torch.ops", "torch.classes", "torch.cuda."))
+    return TORCH if module is not None and is_in_c else MODEL
 
 
-def is_trusted(filename: str) -> bool:
-    """Say whether a file's code is known by a version: torch's, Python's, NumPy's, or what torch needs."""
-    return of_file(filename) != MODEL
+def is_build_module(name: object) -> bool:
+    """Return whether a version stands for all that a module defines."""
+    return isinstance(name, str) and module_owner(name) in {TORCH, PYTHON}
 
 
-@functools.lru_cache(maxsize=8192)
-def of_module(name: str) -> str:
-    """Return whose a module is: by its file, for a model's own can be called as one of Python's; else by its name."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if isinstance(file, str):
-        return of_file(file)
-    top = name.partition(".")[0]
-    if top in {"torch", "trtcache"}:
-        return TORCH
-    if top in {"builtins", "numpy", "typing_extensions"} or (top in sys.stdlib_module_names and top != "__main__"):
-        return PYTHON
-    return NEEDED if top in _NEEDED_BY_TORCH else MODEL
-
-
-def is_trusted_module(name: object) -> bool:
-    """Say whether what a module of a name defines is known by a version."""
-    return isinstance(name, str) and of_module(name) != MODEL
-
-
-def module_of(namespace: dict[str, Any]) -> ModuleType | None:
+def module_with(namespace: dict[str, Any]) -> ModuleType | None:
     """Return the module that a function's globals are; None for globals that are no module's."""
-    found = sys.modules.get(str(namespace.get("__name__")))
-    return found if found is not None and getattr(found, "__dict__", None) is namespace else None
+    module = sys.modules.get(str(namespace.get("__name__")))
+    return module if module is not None and getattr(module, "__dict__", None) is namespace else None
 
 
-def found(module: str, qualname: str) -> object:
+def lookup(module: str, qualname: str) -> object:
     """Return what a module has under a qualified name; None if that leads nowhere. Nothing is imported."""
     value: object = sys.modules.get(module)
     for step in qualname.split("."):
@@ -85,3 +80,8 @@ def found(module: str, qualname: str) -> object:
         except (KeyError, TypeError):
             return None
     return value
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a module is of an installed distribution, not of somebody's own files."""
+    return f"{os.sep}site-packages{os.sep}" in str(getattr(sys.modules.get(name), "__file__", None))

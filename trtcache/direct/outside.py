@@ -11,7 +11,7 @@ import random
 from types import ModuleType
 from typing import Any
 
-from trtcache.direct.origin import of_module
+from trtcache.direct.origin import module_owner
 
 _CLOCKS = frozenset(
     (
@@ -30,11 +30,11 @@ _ASKS = _CLOCKS | frozenset(
     )
 )
 _OF_BUILTINS = frozenset(
-    ("open", "eval", "exec", "compile", "globals", "locals", "input", "id", "hash", "breakpoint", "dir")
+    ("__import__", "open", "eval", "exec", "compile", "globals", "locals", "input", "id", "hash", "breakpoint", "dir")
 )
 _PURE = frozenset(
     (
-        *("_abc", "_bisect", "_codecs", "_collections", "_contextvars", "_datetime", "_decimal", "_functools"),
+        *("_abc", "_bisect", "_collections", "_contextvars", "_datetime", "_decimal", "_functools"),
         *("_heapq", "_imp", "_json", "_operator", "_sre", "_statistics", "_string", "_struct", "_typing", "_warnings"),
         *("_weakref", "binascii", "cmath", "collections", "contextvars", "datetime", "decimal", "functools"),
         *("itertools", "math", "operator", "re", "types", "typing", "unicodedata", "weakref", "zlib"),
@@ -55,13 +55,12 @@ _BY_LIBRARY = frozenset({"id", "hash", "get_ident", "_getframe", "__reduce_ex__"
 
 _LIBRARY = frozenset(
     (
-        *("abc", "bisect", "codecs", "collections", "contextlib", "contextvars", "copy", "copyreg", "dataclasses"),
-        *("datetime", "decimal", "encodings", "enum", "fractions", "functools", "functorch", "genericpath", "heapq"),
-        *("importlib", "inspect", "json", "keyword", "linecache", "logging", "ntpath", "numbers", "numpy", "operator"),
-        *("os", "pathlib", "pkgutil", "posixpath", "pprint", "re", "reprlib", "sre_compile", "sre_parse"),
-        *("statistics", "string", "struct", "textwrap", "token", "tokenize", "torchgen", "traceback", "types"),
-        *("typing", "warnings", "weakref", "zipimport", "_collections_abc", "_weakrefset", "io", "random", "ast"),
-        *("secrets", "subprocess", "threading", "_py_abc", "typing_extensions"),
+        *("abc", "bisect", "collections", "contextlib", "contextvars", "copy", "dataclasses", "datetime", "decimal"),
+        *("enum", "fractions", "functools", "functorch", "genericpath", "heapq", "importlib", "inspect", "keyword"),
+        *("linecache", "logging", "ntpath", "numbers", "numpy", "operator", "os", "pathlib", "posixpath", "re"),
+        *("sre_compile", "sre_parse", "statistics", "string", "struct", "textwrap", "token", "tokenize", "torchgen"),
+        *("traceback", "types", "typing", "warnings", "weakref", "_collections_abc", "_weakrefset", "threading"),
+        *("_py_abc", "typing_extensions"),
     )
 )
 """Modules of Python's library that answer by their arguments, or that ask by functions in C, which are seen."""
@@ -120,12 +119,12 @@ def asks(function: Any, *, by_model: bool = True) -> bool:
     if not by_model and name in _BY_LIBRARY:
         return False
     if isinstance(owner, ModuleType):
-        return _asks_of_module(owner.__name__, name)
+        return _asks_module_owner(owner.__name__, name)
     return isinstance(owner, random.Random) or _asks_of_kind(owner if isinstance(owner, type) else type(owner), name)
 
 
 @functools.lru_cache(maxsize=4096)
-def _asks_of_module(module: str, name: str) -> bool:
+def _asks_module_owner(module: str, name: str) -> bool:
     if module == "builtins":
         return name in _OF_BUILTINS
     if module in _PURE:
@@ -149,7 +148,7 @@ def _asks_of_kind(kind: type, name: str) -> bool:
 def _is_of_python(module: str) -> bool:
     """Say whether a module in C is of Python's own library, of which those that ask nothing are known."""
     top = module.partition(".")[0]
-    return top not in {"numpy", "torch"} and of_module(top) == "python"
+    return top not in {"numpy", "torch"} and module_owner(top) == "python"
 
 
 def _home(kind: type, name: str) -> str:

@@ -1,9 +1,7 @@
-"""Records what runs while a module is exported: which of its code, and what it asks of the world outside.
+"""Record what runs while a module is exported: the model's code, and what it reads of the world outside.
 
-A profiling function is told of every call, which costs too much for all that torch does. So it is switched on while
-modules of the model run, and off inside torch's own handling of one operator, where no code of a model is: of the
-0.65 s that exporting a BERT of 6 layers takes, 0.05 s are left. Python 3.12 has ``sys.monitoring`` for the same, on
-which ``sys.setprofile`` is built there; one way for all versions is one way to test.
+A profiling function is called for every call, which costs too much for all that torch does. So it is switched on while
+modules of the model run, and off inside torch's own handling of one operator, where no code of a model is.
 """
 
 from __future__ import annotations
@@ -14,18 +12,24 @@ import random
 import sys
 import threading
 from contextlib import contextmanager
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.direct import origin
+from trtcache.direct.code import UNSEEN, imported, uses
 from trtcache.direct.outside import asks, is_asking, is_asking_of_torch
+from trtcache.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
-    from trtcache.direct.before import Before
+    from trtcache.direct.code import Uses
+    from trtcache.direct.manifest import Globals
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +39,50 @@ _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__cod
 """What CPython runs for a module that is not there yet, and for no other: its ``import`` is not exchanged for that."""
 
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: none of the types that CPython calls built in has it
 _C_OF_PYTHON = frozenset({None, "builtins"})
 _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
 """Files of torch whose functions call what they wrap: ``torch.seed`` is called through two of them."""
 
+_LOOKS = frozenset({"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"})
+_LOOKS_UP = frozenset(
+    ("getattr", "hasattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "format", "format_map")
+) | {"getattr_static", "setattr", "globals"}
+_OF_SYS = frozenset(dir(sys)) - {
+    *("byteorder", "exc_info", "float_info", "hexversion", "implementation", "intern", "maxsize", "maxunicode"),
+    *("platform", "version", "version_info", "is_finalizing", "__name__", "__doc__", "flags"),
+}
+_OF_LOGGERS = frozenset(("isEnabledFor", "getEffectiveLevel", "hasHandlers", "get_verbosity", "getLevelName"))
+_LOGS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log", "warn", "getLogger", "()"))
+_LOGS |= {"debug_once", "info_once", "warning_once", "warning_advice", "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR"}
+_STATE_OF_LOGGERS = frozenset({"level", "disabled", "handlers", "propagate", "manager", "root"})
+_WITH_STATE = frozenset(
+    (
+        *("numpy.random", "random", "locale", "gettext", "calendar", "tracemalloc", "faulthandler", "time", "gc"),
+        *("resource", "signal", "multiprocessing", "socket", "platform", "site", "sysconfig", "tempfile", "secrets"),
+    )
+)
+"""Modules that answer by the state of the process or the machine, also by attributes that are no functions."""
+
+_NUMBERS = frozenset({("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")})
+"""Code of a library that makes a set of numbers of layers, and looks up what is in it (transformers 5.17)."""
+
+_BY_TORCH = (
+    *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__", "__bool__"),
+    *("__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict", "_named_members"),
+    *("named_parameters", "parameters", "named_buffers", "buffers", "named_modules", "modules", "named_children"),
+    *(
+        "children",
+        "get_parameter",
+        "get_buffer",
+        "get_submodule",
+        "_call_impl",
+        "_wrapped_call_impl",
+        "_save_to_state_dict",
+    ),
+)
+"""Methods of modules that torch.export calls by itself."""
+
+ASKING = "asking"
 _ASKING = {origin.PYTHON: is_asking, origin.TORCH: is_asking_of_torch}
 
 
@@ -47,46 +90,124 @@ class Recording:
     """What was seen of one export.
 
     Attributes:
-        ran: the model's own code that ran, with the globals that it had, by identity.
-        asked: environment variables that were asked for, with what they were.
-        imported: the model's own modules that were imported first, in order.
-        why_not: why what was seen does not tell all.
+        globals: what code of the model was about to read when it first ran.
+        ran: code of the model that ran, by identity.
+        environment: environment variables that were read, with what they were.
+        imported: the model's own modules that its code imports, in order.
+        why_not: why what was seen is not everything.
     """
 
-    def __init__(self, before: Before) -> None:
-        """Begin with nothing seen; ``before`` looks at what code reads when it first runs."""
-        self._before = before
-        self.ran: dict[int, tuple[CodeType, dict[str, Any]]] = {}
-        self.asked: dict[str, str | None] = {}
+    def __init__(self, met: Globals) -> None:
+        """Begin with nothing seen."""
+        self.globals = met
+        self.ran: dict[int, CodeType] = {}
+        self.environment: dict[str, str | None] = {}
         self.imported: dict[str, None] = {}
         self.why_not: str = ""
+        self._exempt_reads = ""
         self._kinds: dict[int, tuple[CodeType, str]] = {}
+        self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
+        self._profile = self._profiler()
         self._is_on = False
         self._importing: FrameType | None = None
         self._thread = threading.get_ident()
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the thread that exports which asks."""
+        """Whether this thread is the one that exports."""
         return threading.get_ident() == self._thread
 
     def refuse(self, why: str) -> None:
         """Note why this export cannot be known again; the first reason is kept."""
         self.why_not = self.why_not or why
 
+    def refuse_exempt(self) -> None:
+        """Refuse code that could read an attribute that was left out.
+
+        Raises:
+            ValueError: there is such code.
+        """
+        if self._exempt_reads and self.globals.walk.has_exempt:
+            raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
+
+    def note_methods(self) -> None:
+        """Look at methods that torch calls outside of a module's call, where nothing is recorded, as if they had run.
+
+        Raises:
+            UnstableError: one reads what has no description.
+        """
+        for cls in list(self.globals.walk.classes):
+            found = [vars(cls).get(name) for name in _BY_TORCH] if issubclass(cls, torch.nn.Module) else []
+            if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
+                found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
+            for function in found:
+                if type(function) is not FunctionType or origin.file_is_build(function.__code__.co_filename):
+                    continue
+                if id(function.__code__) not in self.ran:
+                    self._note_code(function.__code__, function.__globals__, {})
+
+    def _note_code(self, code: CodeType, space: dict[str, Any], free: dict[str, Any]) -> None:
+        """Look at code of the model before it runs for the first time.
+
+        Raises:
+            UnstableError: it reads what has no description.
+        """
+        use = uses(code, {**space, **free} if free else space)
+        self.ran[id(code)] = code
+        self._refuse_use(code, use, space)
+        for name, level in use.imports:
+            full = imported(name, level, space)
+            for end in (full, *(f"{full}.{one}" for one in use.names)):
+                if end in sys.modules and not origin.is_build_module(end):
+                    self.imported[end] = None
+        home = origin.module_with(space)
+        more = [ALL] if use.names & _LOOKS_UP and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
+        with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read as they are, not traced
+            self.globals.note(None if home is None else home.__name__, use.globals, {*use.names, *use.texts, *more})
+
+    def _refuse_use(  # noqa: C901  # one case for each kind of use
+        self, code: CodeType, use: Uses, space: dict[str, Any]
+    ) -> None:
+        def refuse(why: str) -> None:
+            raise UnstableError(why).below(code.co_qualname)
+
+        own = use.names | use.texts
+        if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & _LOOKS_UP else None):
+            refuse(f"it reads {min(unseen)}")
+        if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
+            refuse(f"it could go through a set of texts ({use.order})")
+        if sets := own & SETS:
+            refuse(f"it reads {min(sets)}, a set of texts")
+        if "sys" in use.names and use.names & _OF_SYS:
+            refuse("it reads what is loaded, or a limit of the interpreter")
+        if use.compares:
+            refuse("it compares texts or numbers by identity")
+        if levels := own & _OF_LOGGERS:
+            refuse(f"it reads a logger's state ({min(levels)})")
+        is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
+        if is_own and use.address:
+            refuse(f"it could read the address of an object ({use.address})")
+        if is_own and use.names & _STATE_OF_LOGGERS and self.globals.walk.has_logger:
+            refuse("it could read a logger's state")
+        for chain in use.chains:
+            _refuse_chain(chain, space)
+        is_library = str(space.get("__name__")).startswith(("transformers.", "diffusers."))
+        if own & WATCHED or (not is_library and use.names & _LOOKS):
+            self._exempt_reads = self._exempt_reads or code.co_qualname
+
     def on(self) -> None:
-        """Begin to be told of calls."""
+        """Install the profiler."""
         self._is_on = True
-        sys.setprofile(self._told)
+        sys.setprofile(self._profile)
 
     def off(self) -> None:
-        """Be told of no more."""
+        """Remove the profiler."""
         sys.setprofile(None)
         self._is_on = False
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Be told of what a module does."""
+        """Profile what a module does."""
         if self._is_on or not self.is_here or sys.getprofile() is not None:
             yield
             return
@@ -98,7 +219,7 @@ class Recording:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Be told of nothing that torch does."""
+        """Do not profile what torch does."""
         if not self._is_on or not self.is_here:
             yield
             return
@@ -115,19 +236,27 @@ class Recording:
         self._importing, name = None, frame.f_locals["name"]
         if name not in sys.modules and self._is_for_model(frame.f_back):
             self.refuse(f"it tries to import {name}, which is not there and could be installed")
-        if name in sys.modules and not origin.is_trusted_module(name):
+        if name in sys.modules and not origin.is_build_module(name):
             self.imported[name] = None
-            self._before.all_of(sys.modules[name])
+        elif origin.module_owner(name) == origin.PYTHON and self._is_for_model(frame.f_back):
+            self.refuse(f"it imports {name} of Python's library, which a file of that name can shadow")
 
-    def _told(self, frame: FrameType, event: str, argument: Any) -> None:
-        known = self._kinds.get(id(frame.f_code))
-        if known is not None and known[1] == origin.TORCH and self._importing is None:
-            return  # three of four events
-        try:
-            self._note(frame, event, argument)
-        except Exception as error:  # what is raised here would be raised in the model
-            log.debug("a call could not be looked at", exc_info=True)
-            self.refuse(f"a call could not be looked at ({type(error).__name__}: {error})")
+    def _profiler(self) -> Callable[[FrameType, str, Any], None]:
+        quiet = self._quiet
+
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
+            if id(frame.f_code) in quiet:  # three of four events
+                return
+            if event in {"call", "c_call"} or self._importing is not None:
+                try:
+                    self._note(frame, event, argument)
+                except UnstableError as error:
+                    self.refuse(str(error))
+                except Exception as error:  # what is raised here would be raised in the model
+                    log.debug("a call could not be looked at", exc_info=True)
+                    self.refuse(f"a call could not be looked at ({type(error).__name__}: {error})")
+
+        return profile
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if self._importing is not None:
@@ -142,7 +271,7 @@ class Recording:
                 self.refuse("it imports a module by a name that is no part of its code")
             if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
-            if kind == origin.ASKING and self._is_for_model(frame.f_back):
+            if kind == ASKING and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
                 self.refuse(f"{_asker(self._kinds, frame)} calls {module}.{code.co_qualname}")
         elif event == "c_call" and kind != origin.TORCH:
@@ -153,27 +282,30 @@ class Recording:
         return self._kind(frame) if known is None else known[1]
 
     def _kind(self, frame: FrameType) -> str:
-        code = frame.f_code
-        kind = origin.of_file(code.co_filename)
+        code, module = frame.f_code, str(frame.f_globals.get("__name__"))
+        kind = origin.file_owner(code.co_filename)
         if kind == origin.MODEL and code.co_filename.startswith("<"):
-            name = str(frame.f_globals.get("__name__"))
-            kind = origin.PYTHON if name.startswith("namedtuple_") else origin.of_module(name)
-        elif (told := _ASKING.get(kind)) and told(str(frame.f_globals.get("__name__")), code.co_name):
-            kind = origin.ASKING
+            kind = origin.PYTHON if module.startswith("namedtuple_") else origin.module_owner(module)
+        if kind in {origin.TORCH, origin.PYTHON}:
+            self.globals.builds.setdefault(module, set()).update(code.co_names)
+        if (is_one := _ASKING.get(kind)) and is_one(module, code.co_name):
+            kind = ASKING
         elif kind == origin.TORCH and code.co_filename.endswith(_AROUND):
             kind = origin.PYTHON
         self._kinds[id(code)] = (code, kind)
+        if kind == origin.TORCH:
+            self._quiet.add(id(code))
         if code.co_filename.endswith(_DYNAMO):
             self.refuse("torch._dynamo traces a part of it, whose code does not run")
         if kind == origin.MODEL:
-            self.ran[id(code)] = (code, frame.f_globals)
-            self._before.note(code, frame.f_globals)
+            free = {name: frame.f_locals.get(name, "") for name in code.co_freevars}
+            self._note_code(code, frame.f_globals, free)
         return kind
 
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
         if kind == origin.MODEL:
             owner = getattr(function, "__module__", None)
-            if owner not in _C_OF_PYTHON and not origin.is_trusted_module(owner):
+            if owner not in _C_OF_PYTHON and not origin.is_build_module(owner):
                 self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.refuse(f"a function of a C extension ran ({function.__qualname__})")
@@ -181,28 +313,28 @@ class Recording:
             self.refuse(f"{_asker(self._kinds, frame)} calls {function.__qualname__}")
 
     def _is_for_model(self, frame: FrameType | None) -> bool:
-        """Say whether it is the model that calls, by itself or through Python's library."""
+        """Return whether the model calls, by itself or through Python's library."""
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
             if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
             kind = self._kind_of(frame)
-            if kind not in {origin.PYTHON, origin.ASKING}:
+            if kind not in {origin.PYTHON, ASKING}:
                 return kind == origin.MODEL
             frame = frame.f_back
         return False
 
 
 def _is_known(function: Any) -> bool:
-    """Say whether a method in C is of torch's or Python's objects."""
+    """Return whether a method in C is of torch's or Python's objects."""
     owner = function.__self__
     kind = owner if isinstance(owner, type) else type(owner)
     return any(_is_own(one) and (one is kind or function.__name__ in vars(one)) for one in kind.__mro__)
 
 
 def _is_own(kind: type) -> bool:
-    """Say whether a type is torch's or Python's: one of an extension in Rust can say that it is of ``builtins``."""
-    return origin.is_trusted_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & _HEAP)
+    """Return whether a type is torch's or Python's: one of an extension in Rust can say that it is of ``builtins``."""
+    return origin.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
 
 
 def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
@@ -217,13 +349,13 @@ def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> s
 
 
 @contextmanager
-def recorded(before: Before) -> Iterator[Recording]:
+def recorded(met: Globals) -> Iterator[Recording]:
     """Record what runs meanwhile in this thread; the caller holds the lock of those who trace.
 
     Raises:
         Exception: whatever the body raises.
     """
-    seen = Recording(before)
+    seen = Recording(met)
     if sys.getprofile() is not None:
         seen.refuse("another profiler is active")
         yield seen
@@ -258,15 +390,17 @@ def _replaced(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[Non
 
 @contextmanager
 def _around_modules(seen: Recording) -> Iterator[None]:
-    """Have the recording told of all that modules do when they are called."""
+    """Profile all that modules do when they are called."""
 
     def made(call: Any) -> Any:
         def called(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
-        if origin.is_trusted(call.__code__.co_filename):  # what another thread that describes its model takes it for
-            called.__code__ = called.__code__.replace(co_qualname=call.__code__.co_qualname)
+        if origin.file_is_build(call.__code__.co_filename):  # what another thread that describes its model takes it for
+            called.__code__ = called.__code__.replace(
+                co_qualname=call.__code__.co_qualname, co_firstlineno=call.__code__.co_firstlineno
+            )
         return called
 
     with _replaced(torch.nn.Module, "_call_impl", made):
@@ -275,7 +409,7 @@ def _around_modules(seen: Recording) -> Iterator[None]:
 
 @contextmanager
 def _around_operators(seen: Recording) -> Iterator[None]:
-    """Have it told of nothing that torch does to trace one operator."""
+    """Do not profile what torch does to trace one operator."""
     from torch.fx.experimental import proxy_tensor
 
     mode = getattr(proxy_tensor, "ProxyTorchDispatchMode", None)
@@ -301,7 +435,7 @@ def _environment(seen: Recording) -> Iterator[None]:
     def made(get: Any) -> Any:
         def asked(self: Any, name: Any) -> Any:
             if isinstance(name, (str, bytes)) and seen.is_here and _by_model(sys._getframe(1)):
-                seen.asked[os.fsdecode(name)] = _value(get, os.fsdecode(name))  # bytes are os.environb's
+                seen.environment[os.fsdecode(name)] = _value(get, os.fsdecode(name))  # bytes are os.environb's
             return get(self, name)
 
         return asked
@@ -331,12 +465,42 @@ def _value(get: Any, name: str) -> str | None:
 
 
 def _by_model(frame: FrameType | None) -> bool:
-    """Say whether the nearest code that is not Python's own is the model's."""
+    """Return whether the nearest code that is not Python's own is the model's."""
     while frame is not None:
-        kind = origin.of_file(frame.f_code.co_filename)
+        kind = origin.file_owner(frame.f_code.co_filename)
         if kind == origin.MODEL and frame.f_code.co_filename.startswith("<"):
-            kind = origin.of_module(str(frame.f_globals.get("__name__")))
+            kind = origin.module_owner(str(frame.f_globals.get("__name__")))
         if kind != origin.PYTHON and frame.f_code.co_filename != __file__:
             return kind == origin.MODEL
         frame = frame.f_back
     return False
+
+
+def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
+    """Refuse a function that reads the process and is handed on, and operators whose kernels can be Python's.
+
+    Raises:
+        UnstableError: a chain of names leads to one.
+    """
+    value: Any = space.get(chain[0])
+    for name in chain[1:]:
+        if type(value) is ModuleType and value.__name__ in _WITH_STATE:
+            raise UnstableError(f"module {value.__name__}, which has a state").below(".".join(chain))
+        if type(value) in {torch._ops._Ops, torch._ops._OpNamespace} and name not in {
+            *TORCH_OPERATORS,
+            "loaded_libraries",
+        }:
+            if type(value) is torch._ops._Ops:
+                raise UnstableError("an operator that is not torch's own").below(".".join(chain))
+            return
+        if (isinstance(value, logging.Logger) or value is logging) and name not in _LOGS:
+            raise UnstableError("a logger's state").below(".".join(chain))
+        is_private = name[:1] == "_" and type(value) is ModuleType and origin.is_build_module(value.__name__)
+        value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
+        if is_private and type(value) in CONTAINERS:
+            raise UnstableError("a private table of torch or Python").below(".".join(chain))
+    if chain[-1] != "()" and type(value) is BuiltinFunctionType and asks(value):
+        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    home = value.__name__ if type(value) is ModuleType else getattr(value, "__module__", None)
+    if type(home) is str and home in _WITH_STATE and not isinstance(value, type):
+        raise UnstableError(f"module {home}, which has a state").below(".".join(chain))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trtcache.config.stat_fingerprint import FileState
     from trtcache.digests import Digest
     from trtcache.direct.manifest import Manifest
-    from trtcache.direct.tree import Tree
+    from trtcache.direct.walk import Walk
 
 
 class DirectSource:
@@ -31,15 +31,15 @@ class DirectSource:
     whole: ClassVar[None] = None
     parameters: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, manifest: Manifest, tree: Tree, model: torch.nn.Module, label: str) -> None:
+    def __init__(self, manifest: Manifest, walk: Walk, model: torch.nn.Module, label: str) -> None:
         """Read how arguments are nested.
 
         Raises:
             ValueError: a type among them is not known to torch here, or the model is on another device.
         """
-        self._state = tree.state
+        self._state = walk.state
         self.label = label
-        self.digest: Digest = manifest.program
+        self.digest: Digest = manifest.digest
         try:
             self.device = torch.device(manifest.device)
             self.specs = (pytree.treespec_loads(manifest.in_spec), pytree.treespec_loads(manifest.out_spec))

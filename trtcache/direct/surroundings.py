@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import marshal
+import copy
+import copyreg
+import locale
 import os
 import sys
 import warnings
-from operator import attrgetter
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.digests import hash_bytes
-from trtcache.direct.attributes import Describer, UnstableError
-from trtcache.direct.classes import IN_C, SIMPLE
-from trtcache.direct.origin import is_trusted, is_trusted_module
+from trtcache.digests import Digest, hash_bytes
+from trtcache.direct.origin import is_build_module, is_installed
+from trtcache.direct.walk import UnstableError, Walk, scan
 from trtcache.keys.alias import process
 
 if TYPE_CHECKING:
@@ -37,22 +35,19 @@ _FLAGS = (
 _ASKED = (
     *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
     *("get_float32_matmul_precision", "is_autocast_cache_enabled", "get_num_threads", "is_anomaly_enabled"),
+    *("__future__.get_overwrite_module_params_on_conversion", "__future__.get_swap_module_params_on_conversion"),
+    *("_C._autograd._profiler_enabled", "_C._autograd._saved_tensors_hooks_is_enabled", "is_vulkan_available"),
     *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
     *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._is_fwd_grad_enabled"),
     *("_C._is_view_replay_enabled", "distributed.is_available", "distributed.is_initialized"),
 )
-_CONFIGURATIONS = ("torch._dynamo.config", "torch.fx.experimental._config", "torch._functorch.config")
-_PREFIXES = ("PYTORCH", "TORCH")
+_AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
+_CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name
 _OF_BUILDS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
-_VALUES = frozenset({bool, int, float, str})
-_WRITTEN_AT = attrgetter("__code__.co_qualname", "__code__.co_firstlineno")
-_DECIMAL = [28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0]
-_DECIMAL += [f"<class 'decimal.{one}'>" for one in ("DivisionByZero", "InvalidOperation", "Overflow")]
-_WRAPPER = "_disable_dynamo.<locals>.inner"
-_PATCHED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch.ops", "torch._C._nn")
+_SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch._C._nn", "math", "builtins")
 
 
-def surroundings(describer: Describer) -> dict[str, Json]:
+def surroundings(walk: Walk) -> dict[str, Json]:
     """Return what the process says to torch.
 
     Raises:
@@ -62,17 +57,37 @@ def surroundings(describer: Describer) -> dict[str, Json]:
     said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
     said |= {name: str(_called(name)) for name in _ASKED}
     said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
-    said |= {"python": [sys.version, sys.flags.optimize], "environment": _environment(os.environ)}
-    said["numbers"] = list(_numbers())
+    said["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    said["autocast"] = list(_autocast())
+    said |= {"python": [sys.version, sys.flags.optimize]}
+    typing_extensions: Any = sys.modules["typing_extensions"]  # torch needs it, and it is no part of it
+    said["typing"] = Digest.of_file(typing_extensions.__file__).hex
+    names = [one for one in os.environ if one.startswith(("PYTORCH", "TORCH")) and not one.startswith(_OF_BUILDS)]
+    said["environment"] = {name: os.environ[name] for name in sorted(names)}
+    said["numbers"] = list(_numbers(walk))
+    said["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
+    said["interpreter"] += [str(type(sys.displayhook)), sys.getdefaultencoding(), str(locale.setlocale(locale.LC_ALL))]
+    said["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
     said["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
     said["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
-    said["configuration"] = {name: list(_changed(name, describer)) for name in _CONFIGURATIONS}
-    said["hooks"] = describer.of([value for _, value in sorted(_hooks())])
-    said["replaced"] = dict(_replaced(describer))
-    said["functions"] = _functions()
+    modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
+    configured = {name: [*_configured(module, walk)] for name, module in sorted(modules)}
+    said["configuration"] = {name: options for name, options in configured.items() if options}
+    hooks = {name: one for name, one in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
+    said["hooks"] = walk.value([one for _, one in sorted(hooks.items()) if isinstance(one, dict) and one])
+    said["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
+    said["torch.Tensor"] = walk.value(torch.Tensor)
     kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
     said["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
     return said
+
+
+def _autocast() -> Iterator[Json]:
+    for kind in _AUTOCAST:
+        try:
+            yield [kind, torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))]
+        except RuntimeError:  # torch was built without it
+            continue
 
 
 def _refuse_modes() -> None:
@@ -105,73 +120,30 @@ def _called(path: str) -> object:
         return "mixed"
 
 
-def _environment(environ: Mapping[str, str]) -> dict[str, Json]:
-    names = [name for name in environ if name.startswith(_PREFIXES) and not name.startswith(_OF_BUILDS)]
-    return {name: environ[name] for name in sorted(names)}
+def _numbers(walk: Walk) -> Iterator[Json]:
+    """Yield how NumPy and ``decimal`` calculate and write numbers: no call says it."""
+    if (numpy := sys.modules.get("numpy")) is not None:
+        yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
+        yield walk.value(numpy.geterrcall())
+    known = sys.modules.get("decimal") or __import__("decimal")
+    now = known.getcontext()
+    traps = sorted(str(one) for one, is_on in now.traps.items() if is_on)
+    yield [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps]
 
 
-def _numbers() -> Iterator[Json]:
-    """Yield how NumPy calculates and writes numbers, and ``decimal`` if that is not as at first: no call says it."""
-    numpy, known = sys.modules.get("numpy"), sys.modules.get("decimal")
-    if numpy is not None:
-        yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions())]
-    if known is not None:
-        now = known.getcontext()
-        traps = [one for one, is_on in now.traps.items() if is_on]
-        said = [now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *sorted(map(str, traps))]
-        if said != _DECIMAL:
-            yield said
+def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
+    """Describe what own files have put into a table of Python's library by class."""
+    own = [
+        (kind, one)
+        for kind, one in table.items()
+        if not is_build_module(one.__module__) and not is_installed(one.__module__)
+    ]
+    return walk.pairs(own)
 
 
-def _changed(name: str, describer: Describer) -> Iterator[Json]:
-    """Yield the options of a configuration that this process has set; of one not imported nobody has."""
-    entries: Mapping[str, Any] = getattr(sys.modules.get(name), "_config", {})
-    if not entries:
-        return
+def _configured(module: Any, walk: Walk) -> Iterator[Json]:
+    """Yield the options of a configuration of torch that this process has set."""
     from trtcache.backends.aot_inductor.ambient import overrides
 
-    for option, value in sorted(overrides(sys.modules.get(name))):
-        yield [option, describer.of(value)]
-
-
-def _hooks() -> Iterator[tuple[str, object]]:
-    """Yield the hooks of all modules at once."""
-    for name, value in vars(torch.nn.modules.module).items():
-        if name.startswith("_global_") and isinstance(value, dict) and value:
-            yield name, value
-
-
-def _inner(function: FunctionType) -> FunctionType:
-    """Return what torch._dynamo has wrapped when it was imported, as ``torch.manual_seed``: the function itself."""
-    inner = getattr(function, "__wrapped__", function) if is_trusted(function.__code__.co_filename) else function
-    return inner if type(inner) is FunctionType else function
-
-
-def _functions() -> Json:
-    """Return a digest of which function of torch is at which of its places: they can be exchanged, too."""
-    found: list[object] = []
-    for owner in (torch, torch.nn.functional, torch.functional, torch.Tensor, torch._C._nn):
-        for name, value in list(vars(owner).items()):  # another thread may import more of torch meanwhile
-            kind = type(value)
-            if kind in IN_C:
-                found.append((name, value.__qualname__))
-            elif kind is FunctionType:
-                written = _WRITTEN_AT(value)
-                found.append((name, *(written if written[0] != _WRAPPER else _WRITTEN_AT(_inner(value)))))
-            elif kind in _VALUES:
-                found.append((name, value))
-            elif kind is functools.partial or not is_trusted_module(kind.__module__):
-                found.append((name, kind.__qualname__))
-    return hash_bytes(marshal.dumps(found, 2)).hex()[:32]
-
-
-def _replaced(describer: Describer) -> Iterator[tuple[str, Json]]:
-    """Yield functions of torch in whose places somebody else's are, and what somebody has put on its tensors."""
-    spaces = [(name, vars(module)) for name in _PATCHED if (module := sys.modules.get(name)) is not None]
-    for owner, space in (*spaces, ("torch.Tensor", vars(torch.Tensor))):
-        for name, value in list(space.items()):
-            if type(value) is FunctionType and not is_trusted(value.__code__.co_filename):
-                yield f"{owner}.{name}", describer.of(value)
-    for name, value in list(vars(torch.Tensor).items()):
-        if type(value) in SIMPLE and name[:2] != "__":
-            yield f"torch.Tensor.{name}", describer.of(value)
+    for option, value in sorted(overrides(module)):
+        yield [option, walk.value(value)]

@@ -1,1 +1,1 @@
-"""What can be compiled: exported programs, files, TorchScript and ONNX."""
+"""Frontends: what turns a model that was handed over into a program, or recognises one that is known."""

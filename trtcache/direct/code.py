@@ -1,0 +1,330 @@
+"""Code objects: their content without lines and files, the names in them, and where the order of a set could show."""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import functools
+import marshal
+import re
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import hash_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+IDENTIFIER = re.compile(r"[^\W\d]\w*")
+
+UNSEEN = frozenset(
+    (
+        *("__annotations__", "__subclasses__", "__globals__", "__closure__", "__builtins__", "__loader__", "__spec__"),
+        *("__cached__", "__hash__", "__sizeof__", "co_firstlineno", "co_code", "co_lines", "co_filename", "f_locals"),
+        *("f_back", "f_globals", "f_code", "gi_frame", "tb_frame", "tb_lineno", "__file__", "__path__"),
+        *("_version", "grad", "grad_fn", "retains_grad", "_backward_hooks", "data_ptr", "is_shared", "is_pinned"),
+        *(
+            "untyped_storage",
+            "storage",
+            "is_leaf",
+            "is_inference",
+            "output_nr",
+            "__weakref__",
+            "annotation",
+            "annotations",
+        ),
+        *(
+            "get_type_hints",
+            "get_annotations",
+            "ctypes",
+            "__array_interface__",
+            "__cuda_array_interface__",
+            "getrefcount",
+        ),
+    )
+)
+"""Attributes that nobody describes: of code and modules, and of tensors beside their values."""
+
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_NO_EFFECT = frozenset(
+    {"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOP", "RESUME", "COPY_FREE_VARS", "NOT_TAKEN"}
+)
+_SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
+_TEXTS = (str, bytes, int, float, complex, tuple, frozenset)
+_SET_METHODS = frozenset(
+    ("add", "discard", "remove", "update", "clear", "issubset", "issuperset", "isdisjoint", "__contains__")
+)
+
+
+@functools.lru_cache(maxsize=16384)
+def content(code: CodeType) -> str:
+    """Return the digest of what a code object does: not where it was written, and not its lines."""
+    shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    parts = (shape, names, code.co_code, code.co_exceptiontable, tuple(map(_constant, code.co_consts)))
+    return hash_bytes(marshal.dumps(parts, 2)).hex()[:32]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return ("code", content(value))
+    if isinstance(value, frozenset):  # in the order of hashes, which differ from process to process
+        return ("set", *sorted(map(repr, value)))
+    if isinstance(value, tuple):
+        return ("tuple", *map(_constant, value))
+    return (type(value).__name__, value)
+
+
+def within(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all those inside it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from within(value)
+
+
+def identifiers(texts: Iterable[str]) -> set[str]:
+    """Return all that could be a name in texts: ``getattr(module, text)`` and ``"{m.NAME}".format`` look them up."""
+    return set(IDENTIFIER.findall("\n".join(texts)))
+
+
+def texts_of(code: CodeType) -> Iterator[str]:
+    """Yield the texts among the constants of a code object."""
+    waiting: list[Any] = list(code.co_consts)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, (tuple, frozenset)):
+            waiting += value
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """How a code object uses what it reads.
+
+    Attributes:
+        names: globals and attributes that it looks up.
+        globals: globals that it reads or sets.
+        imports: modules that it imports, with how many levels above.
+        texts: what could be a name in its texts.
+        compares: whether it compares by ``is`` what could be texts or numbers.
+        order: a set of texts that it makes and could go through; empty if none.
+        address: what makes a text of an object, which can have its address, and computes with it; empty if none.
+        chains: names that lead from globals to values; the last is ``()`` where the value is called at once.
+    """
+
+    names: frozenset[str]
+    globals: frozenset[str]
+    imports: tuple[tuple[str, int], ...]
+    texts: frozenset[str]
+    compares: bool
+    order: str
+    address: str
+    chains: frozenset[tuple[str, ...]]
+
+
+def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
+    """Return how a code object with these globals uses what it reads."""
+    steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+    names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
+    compares = bool(names & {"is_", "is_not"}) or any(_compares(steps, place, space) for place in range(len(steps)))
+    own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
+    imports = tuple(
+        (str(step.argval), _level(steps, place)) for place, step in enumerate(steps) if step.opname == "IMPORT_NAME"
+    )
+    return Uses(
+        frozenset(names),
+        own,
+        imports,
+        frozenset(identifiers(texts_of(code))),
+        compares,
+        _order(code, steps),
+        _address(code, steps),
+        frozenset(_chains(steps)),
+    )
+
+
+_SHOWS = frozenset({"repr", "ascii", "__repr__", "__str__", "__format__", "pformat", "hash", "__hash__"})
+_FORMATS = frozenset({"str", "format", "join", "dumps", "format_map"})
+_PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "sum", "min", "max", "encode", "fromhex"})
+
+
+def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
+    """Return what could make a number of an object's address; the text of an exception that is raised does not."""
+    names = {str(step.argval) for step in steps if step.opname in _GLOBAL | _ATTRIBUTE and not _is_raised(steps, step)}
+    if shows := names & _SHOWS:
+        return min(shows)
+    formatted = [step for step in steps if step.opname == "FORMAT_VALUE" and not _is_raised(steps, step)]
+    if any((step.arg or 0) & 3 for step in formatted):
+        return "!r"
+    has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
+    has_percent = has_percent and any(type(one) is str and "%" in one for one in code.co_consts)
+    return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
+
+
+def _is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
+    """Return whether nothing but the raise of an exception comes after an instruction."""
+    for after in steps[bisect.bisect_right(steps, step.offset, key=lambda one: one.offset) :]:
+        if after.opname == "RAISE_VARARGS":
+            return True
+        if after.opname.startswith(("STORE", "RETURN", "POP_", "YIELD")) or "JUMP" in after.opname:
+            return False
+    return False
+
+
+def _chains(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
+    """Yield chains of names from globals, with ``()`` where what they lead to is called at once."""
+    place = 0
+    while place < len(steps):
+        start = place
+        place += 1
+        if steps[start].opname in _GLOBAL:
+            while place < len(steps) and steps[place].opname in _ATTRIBUTE:
+                place += 1
+            last = steps[place - 1]
+            is_called = last.opname == "LOAD_METHOD" or "NULL" in last.argrepr
+            yield (*(str(step.argval) for step in steps[start:place]), *(["()"] if is_called else []))
+
+
+def _level(steps: list[dis.Instruction], place: int) -> int:
+    before = steps[place - 2]  # the level, then the names
+    return before.argval if type(before.argval) is int else 0
+
+
+def imported(name: str, level: int, space: Mapping[str, Any]) -> str:
+    """Return the full name of a module that an import statement names, in code with these globals."""
+    if not level:
+        return name
+    package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0])
+    parts = package.split(".")
+    return ".".join(filter(None, (*parts[: len(parts) - level + 1], name)))
+
+
+def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
+    """Yield instructions as Python 3.11 has them: those of 3.13 for two variables are two."""
+    for step in steps:
+        if not any(part in step.opname for part in ("_BORROW", "_CHECK", "_FAST_")):
+            yield step
+            continue
+        first, is_double, second = step.opname.replace("_BORROW", "").partition("_FAST_")
+        if is_double and isinstance(step.argval, tuple):
+            for opname, name in zip((f"{first}_FAST", second), step.argval, strict=True):
+                yield step._replace(opname=opname, argval=name)
+        else:
+            yield step._replace(opname=step.opname.replace("_BORROW", "").replace("_CHECK", ""))
+
+
+def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]) -> bool:
+    """Return whether an instruction compares two objects that could be texts or numbers by identity.
+
+    ``is None`` does not, nor ``is Kind.ONE`` where that is an object of another type.
+    """
+    if steps[place].opname != "IS_OP":
+        return False
+    before = steps[place - 1]
+    if before.opname == "LOAD_CONST":
+        return not any(before.argval is one for one in _SINGLETONS)
+    chain: list[str] = []
+    at = place - 1
+    while at > 0 and steps[at].opname in _ATTRIBUTE:
+        chain.insert(0, str(steps[at].argval))
+        at -= 1
+    if steps[at].opname not in _GLOBAL | {"LOAD_DEREF"} or steps[at].argval not in space:
+        return True
+    value: Any = space[steps[at].argval]
+    for name in chain:
+        value = getattr(value, "__dict__", {}).get(name, "")
+    return issubclass(type(value), _TEXTS)
+
+
+_MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
+
+
+def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  # one case for each way to make a set
+    """Return what makes a set whose order could show; asking what is in it, its length or it sorted has none."""
+    names = {step.argval for step in steps if step.opname in _GLOBAL | _ATTRIBUTE}
+    constants = [step.argval for step in steps if step.opname == "LOAD_CONST"]
+    has_set = any(isinstance(one, frozenset) or getattr(one, "co_name", "") == "<setcomp>" for one in constants)
+    if not (has_set or names & _MAKES_SETS or any(step.opname == "BUILD_SET" for step in steps)):
+        return ""
+    asked = [_asked_only(inner) for inner in within(code)]
+    free = frozenset(name for found in asked for name, fine in found.items() if fine)
+    free -= {name for found in asked for name, fine in found.items() if not fine} | set(code.co_freevars)
+    for place, step in enumerate(steps):
+        if step.opname == "LOAD_CONST" and isinstance(step.argval, frozenset) and not is_ordered(step.argval):
+            if steps[place + 1].opname not in {"CONTAINS_OP", "SET_UPDATE"}:
+                return "a constant set"
+        elif step.opname in _GLOBAL and step.argval in {"set", "frozenset"}:
+            end = _after_call(steps, place)
+            if not _is_without_order(steps, place, end, free):
+                return f"{step.argval}()"
+        elif step.opname == "BUILD_SET" and not (step.arg == 0 and code.co_name == "<setcomp>"):
+            if not _is_without_order(steps, place, place + 1, free):
+                return "a set"
+        elif step.opname == "LOAD_CONST" and isinstance(step.argval, CodeType) and step.argval.co_name == "<setcomp>":
+            end = next((at + 2 for at in range(place, len(steps) - 1) if steps[at].opname == "GET_ITER"), len(steps))
+            if not _is_without_order(steps, place, end, free):
+                return "a set comprehension"
+        elif step.opname in _ATTRIBUTE and step.argval in {"keys", "items"}:
+            near = steps[place + 1 : place + 6]
+            if any(one.opname == "BINARY_OP" and one.argrepr[:1] in "&|^-" for one in near):
+                return f"an operation on {step.argval}()"
+    return ""
+
+
+def _after_call(steps: list[dis.Instruction], place: int) -> int:
+    """Return what comes after the call of what an instruction loads: when the stack is as it was, and one more."""
+    depth = 1
+    for at in range(place + 1, len(steps)):
+        step = steps[at]
+        if step.opname.startswith("CALL"):
+            depth -= step.arg or 0
+            if depth <= 1:
+                return at + 1
+        elif "JUMP" not in step.opname:
+            effect = dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+            depth += effect - ("NULL" in step.argrepr or step.opname == "LOAD_METHOD")
+    return len(steps)
+
+
+def _is_without_order(steps: list[dis.Instruction], made: int, place: int, free: frozenset[str]) -> bool:
+    """Return whether what is done at a place with the set on top of the stack has no order."""
+    if place >= len(steps):
+        return False
+    step = steps[place]
+    if step.opname in {"CONTAINS_OP", "POP_TOP", "COMPARE_OP"} or (step.opname == "STORE_FAST" and step.argval in free):
+        return True
+    if step.opname == "STORE_DEREF" and step.argval in free:
+        return True
+    if step.opname in _ATTRIBUTE:
+        return step.argval in _SET_METHODS
+    return step.opname.startswith("CALL") and step.arg == 1 and _is_asked(steps, made)
+
+
+def _is_asked(steps: list[dis.Instruction], place: int) -> bool:
+    before = steps[place - 1] if place else None
+    return before is not None and before.opname == "LOAD_GLOBAL" and before.argval in {"len", "sorted", "bool", "any"}
+
+
+@functools.lru_cache(maxsize=4096)
+def _asked_only(code: CodeType) -> Mapping[str, bool]:
+    """Return for each variable whether the code only asks what is in it, wherever it loads it."""
+    steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
+    loads = dict.fromkeys((*code.co_varnames, *code.co_cellvars), True)
+    for place, step in enumerate(steps[:-1]):
+        if step.opname in {"LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF"}:
+            after = steps[place + 1]
+            fine = after.opname == "CONTAINS_OP" or (after.opname in _ATTRIBUTE and after.argval in _SET_METHODS)
+            fine = fine or (after.opname.startswith("CALL") and after.arg == 1 and _is_asked(steps, place))
+            loads[step.argval] = loads.get(step.argval, True) and fine
+    return loads
+
+
+def is_ordered(members: Iterable[Any]) -> bool:
+    """Return whether a set goes through these in the same order in every process: numbers have no seed."""
+    kinds = [type(one) for one in members]
+    return len(kinds) < 2 or all(kind in {int, bool, float} for kind in kinds)

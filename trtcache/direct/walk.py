@@ -1,0 +1,968 @@
+"""Describe Python objects as JSON in one walk with one memo, as pickle does.
+
+A second meeting of an object writes a back-reference, so identity counts wherever it shows: in attributes, globals,
+dictionary keys, tensors. State is read below Python's attribute protocol: instance dictionaries and slots through the
+descriptors of their types, and ``gc.get_referents`` has to agree that nothing is left. What torch, NumPy and Python
+define is written by its name if it is found under that name, and everything else whole. An object of a C type that is
+not in the table below has no description.
+"""
+
+from __future__ import annotations
+
+import _abc  # type: ignore[import-not-found]  # CPython's own, which abc asks
+import collections
+import contextvars
+import datetime
+import decimal
+import functools
+import gc
+import logging
+import operator
+import os
+import pathlib
+import re
+import struct
+import sys
+import threading
+import types
+import weakref
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.digests import hash_bytes
+from trtcache.direct.code import content, is_ordered, within
+from trtcache.direct.origin import (
+    MODEL,
+    file_is_build,
+    file_owner,
+    is_build_module,
+    is_installed,
+    lookup,
+    module_owner,
+    module_with,
+)
+from trtcache.direct.outside import asks
+from trtcache.lowering.contents import Content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from trtcache.digests import Json
+
+    Writer = Callable[["Walk", Any], Json]
+
+PLAIN = frozenset({bool, int, str, type(None)})
+CONTAINERS = frozenset({dict, list, set})
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+ALL = "*"  # a name that code looks up: any, because it can be put together
+TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
+_LIMIT = 100_000  # objects in one walk
+HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
+_COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which match asks and registering sets
+_NOTHING = object()
+_FX = torch.fx._symbolic_trace.__file__
+_DYNAMO = tuple(f"{os.path.dirname(torch.__file__)}{os.sep}{name}" for name in ("_dynamo", "_compile.py"))  # noqa: PTH120
+
+_DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
+"""Class attributes that Python derives, and annotations: code that reads those is refused."""
+
+_PYDANTIC = frozenset(
+    (
+        *("__pydantic_core_schema__", "__pydantic_validator__", "__pydantic_serializer__", "__signature__"),
+        *("__pydantic_setattr_handlers__", "__pydantic_parent_namespace__", "__pydantic_fields_complete__"),
+    )
+)
+"""Class attributes that pydantic derives from the fields of a class, which are described."""
+
+SETS = frozenset(
+    (
+        *("_non_persistent_buffers_set", "_no_split_modules", "_skip_keys_device_placement", "_keep_in_fp32_modules"),
+        *("_keep_in_fp32_modules_strict", "_keys_to_ignore_on_load_missing", "_keys_to_ignore_on_load_unexpected"),
+        *("_keys_to_ignore_on_save", "all_tied_weights_keys", "__abstractmethods__", "__pydantic_fields_set__"),
+        *("__required_keys__", "__optional_keys__", "__readonly_keys__", "__mutable_keys__"),
+        *("__class_vars__", "_compilable_calls", "_tp_plan_keys", "_ep_plan_keys", "__protocol_attrs__"),
+    )
+)
+"""Sets of text that torch, Python, transformers and pydantic own. They are compared without order."""
+
+EXEMPT = {
+    "diffusers": frozenset(("_use_default_values", "_name_or_path", "_diffusers_version")),
+    "configuration": frozenset(("_name_or_path", "_commit_hash", "transformers_version", "name_or_path")),
+    "model": frozenset(("name_or_path", "generation_config", "warnings_issued", "_original_object_hash")),
+}
+"""Attributes of exact configuration and model classes: where a checkpoint was, and how text is generated."""
+
+WATCHED = frozenset().union(*EXEMPT.values())
+_HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
+_WEIGHT_LISTS = frozenset({"_flat_weights", "_flat_weight_refs"})
+_APART = frozenset({"_modules", "_parameters", "_buffers", "training"})
+_ADDRESSES = frozenset({"_torchdynamo_wrapper_id"})  # torch._dynamo notes the id of a wrapper: another in each process
+_BASES = (dict, list, tuple, set, frozenset, str, int, float, bytes, collections.OrderedDict)
+_class_dict = type.__dict__["__dict__"].__get__
+_class_mro = type.__dict__["__mro__"].__get__
+_class_qualname = type.__dict__["__qualname__"].__get__
+_class_module = type.__dict__["__module__"].__get__
+_BUILTINS = (types.BuiltinFunctionType, type(re.compile("").match))  # Include/methodobject.h: PyCMethod_Type
+_C_DESCRIPTORS = (
+    *(types.MethodDescriptorType, types.ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType),
+    *(MemberDescriptorType, *_BUILTINS),
+)
+
+
+class UnstableError(Exception):
+    """An object has no stable description.
+
+    Attributes:
+        path: the steps to it, the last first.
+        what: what it is.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.path: list[str] = []
+        self.what = what
+
+    def below(self, step: object) -> UnstableError:
+        """Return this error after one more step towards its root."""
+        self.path.append(str(step))
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(reversed(self.path)) or 'it'} has no stable value ({self.what})"
+
+
+class Walk:
+    """One walk through objects.
+
+    Attributes:
+        state: weights and buffers of the model, by name.
+        spaces: modules that were met as objects, by name: code can read any attribute of them.
+        classes: classes that were described whole.
+        texts: all strings that were met.
+        codes: code objects that were described, by identity.
+        caches: ``functools.lru_cache`` wrappers that were met, in order.
+        unstable: attributes of installed classes that have no stable value, by name.
+        has_exempt: whether an attribute was left out because it cannot matter.
+        has_logger: whether a logger was met.
+        is_tolerant: whether an object without a description is written by its type alone.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Note the places of a model's modules and weights.
+
+        Raises:
+            UnstableError: a module is inside itself.
+        """
+        self._memo: dict[int, int] = {}
+        self._alive: list[object] = []  # a freed object's identity would be another's
+        self._weights: dict[int, str] = {}
+        self._modules: dict[int, str] = {}
+        self._memories: dict[int, str] = {}
+        self.is_tolerant = False
+        self.has_exempt = False
+        self.has_logger = False
+        self.state: dict[str, torch.Tensor] = {}
+        self.spaces: dict[str, ModuleType] = {}
+        self.classes: dict[type, None] = {}
+        self.texts: set[str] = set()
+        self.codes: dict[int, types.CodeType] = {}
+        self.caches: list[Any] = []
+        self.unstable: dict[str, UnstableError] = {}
+        self._place(model, "", set())
+        for name, tensor in self.state.items():
+            if tensor.layout == torch.strided:
+                self._memories.setdefault(tensor.untyped_storage()._cdata, name)
+
+    def _place(self, module: torch.nn.Module, path: str, above: set[int]) -> None:
+        if id(module) in above:
+            raise UnstableError("a module inside itself").below(path)
+        self._modules.setdefault(id(module), path)
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                full = f"{path}.{name}" if path else name
+                self.state[full] = tensor
+                self._weights.setdefault(id(tensor), full)
+        above.add(id(module))
+        for name, inner in module._modules.items():
+            if inner is not None:
+                self._place(inner, f"{path}.{name}" if path else name, above)
+        above.discard(id(module))
+
+    def fork(self) -> Walk:
+        """Return a walk that has met what this one has, and goes on by itself."""
+        other = object.__new__(Walk)
+        for name, value in vars(self).items():
+            setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
+        return other
+
+    # Any object.
+
+    def value(self, value: Any) -> Json:
+        """Describe an object.
+
+        Raises:
+            UnstableError: it, or something in it, has no description.
+        """
+        kind = type(value)
+        if kind in PLAIN:
+            if kind is str:
+                self.texts.add(value)
+            plain: Json = value
+            return plain
+        if (number := self._memo.get(id(value))) is not None:
+            return ["same", number]
+        writer = WRITERS.get(kind) or _find_writer(kind)
+        before = self._mark()
+        if kind not in _WITHOUT_IDENTITY:
+            self._memo[id(value)] = len(self._alive)
+            self._alive.append(value)
+            if len(self._alive) > _LIMIT:
+                raise UnstableError(f"more than {_LIMIT} objects")
+        try:
+            return writer(self, value)
+        except UnstableError as error:
+            if not self.is_tolerant:
+                raise
+            self._undo(before)
+            self.unstable.setdefault(ALL, error)
+            return ["opaque", kind.__module__, kind.__qualname__]
+        except RecursionError:
+            raise UnstableError("nested too deeply") from None
+
+    def _mark(self) -> tuple[int, ...]:
+        return len(self._alive), len(self.codes), len(self.spaces), len(self.classes), len(self.caches)
+
+    def _undo(self, before: tuple[int, ...]) -> None:
+        """Forget what was met in an object whose description failed: it counts as met only where it is described."""
+        for value in self._alive[before[0] :]:
+            del self._memo[id(value)]
+        del self._alive[before[0] :], self.caches[before[4] :]
+        for met, size in zip((self.codes, self.spaces, self.classes), before[1:4], strict=True):
+            while len(met) > size:  # type: ignore[arg-type]  # three dictionaries
+                met.popitem()  # type: ignore[attr-defined]
+
+    def pairs(self, items: Iterable[tuple[Any, Any]], owner: type | None = None) -> Json:
+        """Describe keys and values in their order; those of an instance's dictionary if there is an owner."""
+        written: list[Json] = []
+        skipped: frozenset[str] = frozenset() if owner is None else _exempt(owner)
+        for key, value in items:
+            if key.__class__ is str and key in skipped:
+                self.has_exempt = True
+                continue
+            try:
+                if owner is not None and type(value) in _SETS and _owns(owner, key):
+                    written.append([key, [*sorted(map(str, value))]])
+                else:
+                    written.append([self.value(key), self.value(value)])
+            except UnstableError as error:
+                raise error.below(key) from None
+        return written
+
+    def items(self, values: Iterable[Any]) -> list[Json]:
+        """Describe the items of a sequence."""
+        written: list[Json] = []
+        for place, value in enumerate(values):
+            try:
+                written.append(self.value(value))
+            except UnstableError as error:
+                raise error.below(place) from None
+        return written
+
+    # Classes and functions.
+
+    def a_class(self, cls: type) -> Json:  # noqa: C901  # a build's classes and others in one story
+        """Describe a class: one of a build by its name and by what was set on it, another whole."""
+        space, qualname = _class_dict(cls), _class_qualname(cls)
+        module, is_static = str(_class_module(cls)), not cls.__flags__ & HEAP
+        if is_build_module(module) and (lookup(module, qualname) is cls or (is_static and cls in _STATIC)):
+            written: list[Json] = ["class", module, qualname]
+            if is_static:
+                return written
+            bases = [base for base in _class_mro(cls)[1:-1] if base.__flags__ & HEAP]
+            more: list[Json] = [self._registry(cls)] if "_abc_impl" in space else []
+            return [*written, scan(space, self, qualname), *more, self.items(bases)]
+        if is_static or any(type(one) in _C_DESCRIPTORS and _is_from_c(one, cls) for one in space.values()):
+            raise UnstableError(f"{module}.{qualname}, a type of a C extension")
+        self.classes.setdefault(cls)
+        is_pydantic = any(lookup("pydantic.main", "BaseModel") is base for base in _class_mro(cls))
+        attributes: dict[str, Json] = {}
+        for name, value in list(space.items()):
+            if name in _DERIVED or (is_pydantic and name in _PYDANTIC):
+                continue
+            before = self._mark()
+            try:
+                if name == "_abc_impl":
+                    attributes[name] = self._registry(cls)
+                elif name == "__doc__":
+                    attributes[name] = _text_digest(value) if type(value) is str else self.value(value)
+                elif type(value) in _SETS and _owns(cls, name):
+                    attributes[name] = [*sorted(map(str, value))]
+                else:
+                    attributes[name] = self.value(value)
+            except UnstableError as error:
+                error.below(f"{qualname}.{name}")
+                if name[:2] == "__" or not is_installed(module):
+                    raise error from None
+                self._undo(before)
+                self.unstable.setdefault(name, error)  # counts if code that ran looks up the name
+                attributes[name] = ["unstable", type(value).__qualname__]
+        node = pytree.SUPPORTED_NODES.get(cls)
+        nested = node and [self.value(one) for one in (node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn)]
+        names: list[Json] = [module, qualname, str(type.__dict__["__name__"].__get__(cls))]
+        names.append(cls.__flags__ & _COLLECTIONS)
+        return ["class", *names, self.value(type(cls)), self.items(_class_mro(cls)[1:]), attributes, nested]
+
+    def _registry(self, cls: type) -> list[Json]:
+        """Describe classes that were registered with an abstract base class; with a build's own, those of own files."""
+        left_out = is_installed if is_build_module(_class_module(cls)) else is_build_module
+        found = [one for reference in _abc._get_dump(cls)[0] if (one := reference()) is not None]
+        found = [one for one in found if not is_build_module(_class_module(one)) and not left_out(_class_module(one))]
+        return self.items(sorted(found, key=lambda one: (str(_class_module(one)), _class_qualname(one))))
+
+    def function(self, function: FunctionType) -> Json:
+        """Describe a function: its code as it is in memory, and all that it holds."""
+        if function.__code__.co_filename == _FX and type(vars(function).get("__wrapped__")) is FunctionType:
+            function = vars(function)["__wrapped__"]  # torch.fx.wrap's wrapper, which is there while torch traces
+        code, space = function.__code__, function.__globals__
+        if file_is_build(code.co_filename):
+            inner = unwrapped(function)
+            name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
+            if lookup(name, qualname) in (function, inner) and is_build_module(name):
+                return ["function", name, qualname, *_shallow(inner, self)]
+        self.codes.update((id(one), one) for one in within(code))
+        home = module_with(space)
+        written: list[Json] = ["function", str(space.get("__name__")), function.__qualname__, {"code": content(code)}]
+        written += [function.__name__, self.value(function.__module__)]
+        doc = function.__doc__
+        if type(doc) is not str or not code.co_consts or doc != code.co_consts[0]:
+            written.append(["doc", _text_digest(doc) if doc is None or type(doc) is str else self.value(doc)])
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                written.append(self.value(cell))
+            except UnstableError as error:
+                raise error.below(f"{function.__qualname__}.{name}") from None
+        if function.__defaults__ or function.__kwdefaults__:
+            written.append(self.items(function.__defaults__ or ()))
+            written.append(self.pairs((function.__kwdefaults__ or {}).items()))
+        if own := {name: one for name, one in vars(function).items() if name not in _ADDRESSES}:
+            written.append({"set": self.pairs(own.items())})
+        if home is None and not file_is_build(code.co_filename):
+            names = dict.fromkeys(name for one in within(code) for name in one.co_names)
+            written.append(self.pairs([(one, space[one]) for one in names if one in space and one != "__builtins__"]))
+        return written
+
+    # Instances.
+
+    def instance(self, value: Any) -> Json:
+        """Describe an instance of a class that Python code defines: its class and all that it holds.
+
+        Raises:
+            UnstableError: it holds more than its dictionary, its slots and its items.
+        """
+        cls = type(value)
+        form = layout(cls)  # type: ignore[arg-type]  # classes are hashed by identity
+        if form is None:
+            raise UnstableError(f"type {cls.__module__}.{cls.__qualname__}")
+        base, read_dict, slots = form
+        written: list[Json] = ["object", self.value(cls)]
+        held: list[object] = [cls]
+        if base is not None:
+            contents, said = _contents(self, value, base, cls)
+            held += contents
+            written.append(said)
+        space: dict[str, Any] = {} if read_dict is None else read_dict(value)
+        held.append(space)
+        state = list(space.items())
+        for descriptor in slots:
+            found = _read(descriptor, value)
+            if found is not _NOTHING:
+                state.append((descriptor.__name__, found))
+                held.append(found)
+        known = set(map(id, held))
+        if any(id(one) not in known for one in gc.get_referents(value)):
+            raise UnstableError(f"type {cls.__module__}.{cls.__qualname__} with hidden state")
+        written.append(self.pairs(state, cls))
+        return written
+
+    # Tensors.
+
+    def tensor(self, value: torch.Tensor) -> Json:
+        """Describe a tensor by its content, and one of the model's weights by its name as well."""
+        if value.layout != torch.strided or value.device.type == "meta" or type(value) not in TENSORS:
+            raise UnstableError("a tensor without values or strides")
+        name = self._weights.get(id(value))
+        if name is not None:  # outside of its own place it is a constant to torch.export, with its values
+            return ["weight", name, Content.of(value).digest]
+        storage = value.untyped_storage()
+        whose: list[Json] = [self.memory(storage._cdata)]
+        if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # what is beside a view can be read as well
+            whose.append(Content.of(torch.empty(0, dtype=torch.uint8).set_(storage)).digest)
+        return ["tensor", *whose, *like(value), Content.of(value).digest, self.pairs(vars(value).items())]
+
+    def number(self, value: object) -> int:
+        """Return the place of an object among those that were met, and remember it."""
+        if (number := self._memo.get(id(value))) is None:
+            number = self._memo[id(value)] = len(self._alive)
+            self._alive.append(value)
+        return number
+
+    def input(self, value: Any) -> Json:
+        """Describe an argument: a tensor by all but its values, and by the weight or other argument that it is."""
+        if type(value) not in TENSORS or value.layout != torch.strided or value.device.type == "meta":
+            return self.value(value)
+        number = self.number(value)
+        own = {name: one for name, one in vars(value).items() if name != "_specialize_on" or any(one.values())}
+        marks = self.pairs(own.items()) if own else None  # torch.export leaves an empty _specialize_on
+        whose = self.memory(value.untyped_storage()._cdata)
+        return ["input", *like(value), whose, marks, self._weights.get(id(value)), number]
+
+    def memory(self, address: int) -> str:
+        """Return what else is in a tensor's or an array's memory: a weight, or the first object that was met."""
+        return self._memories.setdefault(address, f"memory {len(self._memories)}")
+
+    # The model.
+
+    def model(self, model: torch.nn.Module) -> Json:
+        """Describe a model with all its modules, each at the first of its paths."""
+        written: dict[str, Json] = {}
+        self._module(model, "", written)
+        return written
+
+    def _module(self, module: torch.nn.Module, path: str, written: dict[str, Json]) -> None:
+        if (first := self._modules[id(module)]) != path:
+            written[path] = {"same": first}
+            return
+        try:
+            written[path] = self._attributes(module)
+        except UnstableError as error:
+            raise error.below(path) from None if path else error
+        for name, inner in module._modules.items():
+            if inner is not None:
+                self._module(inner, f"{path}.{name}" if path else name, written)
+
+    def _attributes(self, module: torch.nn.Module) -> Json:  # noqa: C901  # one case for each kind of attribute
+        kind = type(module)
+        form = layout(kind)  # type: ignore[arg-type]  # classes are hashed by identity
+        base, read_dict, slots = form or (object, None, ())
+        if base is not None or read_dict is None:
+            raise UnstableError(f"type {kind.__qualname__}, which is more than a module")
+        space = read_dict(module)
+        held = [(one.__name__, found) for one in slots if (found := _read(one, module)) is not _NOTHING]
+        known = {id(kind), id(space), *(id(found) for _, found in held)}
+        if any(id(one) not in known for one in gc.get_referents(module)):
+            raise UnstableError(f"type {kind.__qualname__} with hidden state")
+        written: dict[str, Json] = {
+            "class": self.value(kind),
+            "training": self.value(module.training),
+            "modules": [name if one is not None else [name] for name, one in module._modules.items()],
+        }
+        skipped = _exempt(kind)  # type: ignore[arg-type]  # classes are hashed by identity
+        for name, value in (*space.items(), *held):
+            if name in _APART or (name in _HOOKS and not value):
+                continue
+            if name in skipped:
+                self.has_exempt = True
+                continue
+            try:
+                if name in _WEIGHT_LISTS and (names := self._weight_names(value)) is not None:
+                    written[f".{name}"] = names
+                elif type(value) in _SETS and _owns(kind, name):
+                    written[f".{name}"] = [*sorted(map(str, value))]
+                else:
+                    written[f".{name}"] = self.value(_ranked(space, value) if name in _HOOKS else value)
+            except UnstableError as error:
+                raise error.below(name) from None
+        for name, tensor in module._parameters.items():
+            written[f"weight {name}"] = None if tensor is None else self._weight(name, tensor)
+        for name, tensor in module._buffers.items():  # type: ignore[assignment]  # a buffer is no Parameter
+            is_saved = name not in module._non_persistent_buffers_set
+            described = None if tensor is None else [self._weight(name, tensor), is_saved]
+            if described is not None and tensor is not None and not is_saved:
+                if tensor.device.type == "meta":
+                    raise UnstableError("a tensor without values").below(name)
+                described.append(Content.of(tensor).digest)
+            written[f"buffer {name}"] = described
+        return written
+
+    def _weight_names(self, value: Any) -> Json:
+        """Describe a list in which torch's recurrent layers have their weights a second time."""
+        tensors = [one() if type(one) is weakref.ref else one for one in value]
+        names: list[Json] = [None if one is None else self._weights.get(id(one)) for one in tensors]
+        return None if None in names else names
+
+    def _weight(self, name: str, tensor: torch.Tensor) -> Json:
+        """Describe a weight by all but its values: a retrained model is the same."""
+        if type(tensor) not in TENSORS or tensor.layout != torch.strided:
+            raise UnstableError(f"type {type(tensor).__qualname__}").below(name)
+        storage = tensor.untyped_storage()
+        where = self._memories.setdefault(-tensor.data_ptr() - 1, name)
+        marks = self.pairs(vars(tensor).items()) if vars(tensor) else None
+        return [*like(tensor), self.memory(storage._cdata), where, storage.nbytes(), marks, self._weights[id(tensor)]]
+
+
+# What others have changed in torch, NumPy and Python.
+
+
+def unwrapped(function: FunctionType) -> FunctionType:
+    """Return what torch._dynamo wraps: importing it exchanges some functions of torch."""
+    inner = vars(function).get("__wrapped__")
+    is_dynamo = function.__code__.co_filename.startswith(_DYNAMO)
+    return unwrapped(inner) if is_dynamo and type(inner) is FunctionType else function
+
+
+def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
+    """Describe defaults of a build's function, and what was set on it."""
+    values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    written: list[Json] = [function.__code__.co_firstlineno, *map(_default, values)]
+    if own := {name: one for name, one in vars(function).items() if name[:1] != "_" and type(one) in _SETTABLE}:
+        written.append(walk.pairs(own.items()))
+    inner = vars(function).get("__wrapped__")
+    return [*written, *_shallow(inner, walk)] if type(inner) is FunctionType else written
+
+
+def _default(value: Any) -> Json:
+    kind = type(value)
+    if kind is tuple:  # a list is state: logging.shutdown has that of all handlers
+        return [*map(_default, value)]
+    return repr(value) if kind in _SHOWN else kind.__qualname__
+
+
+_SHOWN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device})
+_SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
+
+
+def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  # noqa: C901  # one case for each kind
+    """Describe what others can put into a build's module or class, or exchange there.
+
+    Args:
+        space: its attributes.
+        walk: describes what is not the build's own.
+        owner: the name of the class, whose functions under their own names are left out.
+    """
+    written: list[Json] = []
+    for name, value in list(space.items()):  # another thread may import more of torch meanwhile
+        kind = type(value)
+        if kind in _C_DESCRIPTORS:
+            if getattr(value, "__module__", None) not in _BUILTIN and module_owner(str(_home(value))) == MODEL:
+                written.append([name, walk.value(value)])
+            elif value.__name__ != name:
+                written.append([name, value.__qualname__])
+        elif kind is FunctionType or kind in _WRAPPED:
+            for part in filter(None, _functions(value)):
+                if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
+                    written.append([name, walk.value(part)])
+                    continue
+                part = unwrapped(part)
+                if not owner or part.__code__.co_qualname != f"{owner}.{name}" or part.__defaults__:
+                    written.append([name, [part.__code__.co_qualname, *_shallow(part, walk)]])
+        elif kind in PLAIN or kind is float:
+            if name[:1] != "_" or (owner and name[:2] != "__"):
+                written.append([name, walk.value(value)])
+        elif issubclass(kind, type):
+            if module_owner(value.__module__) == MODEL:
+                written.append([name, walk.value(value)])
+            elif value.__name__ != name:
+                written.append([name, f"{value.__module__}.{value.__qualname__}"])
+        elif kind in {tuple, list, dict}:
+            if owner and name[:2] != "__":
+                written.append([name, walk.value(value)])
+        elif kind is ModuleType:
+            if value.__name__.rpartition(".")[2] != name:
+                written.append([name, value.__name__])
+        elif not issubclass(kind, ModuleType) and (kind in _PARTIALS or module_owner(kind.__module__) == MODEL):
+            written.append([name, walk.value(value)])
+    return written
+
+
+_BUILTIN = frozenset({None, "builtins"})
+_PARTIALS = frozenset({functools.partial, functools.partialmethod})
+_WRAPPED = frozenset({staticmethod, classmethod, property})
+
+
+def _home(value: Any) -> object:
+    owner = getattr(value, "__objclass__", None)
+    return owner.__module__ if owner is not None else getattr(value, "__module__", None)
+
+
+def _functions(value: Any) -> tuple[Any, ...]:
+    if type(value) is property:
+        return (value.fget, value.fset, value.fdel)
+    return (value.__func__,) if type(value) in _WRAPPED else (value,)
+
+
+def _text_digest(text: str | None) -> str | None:
+    return None if text is None else hash_bytes(text.encode(errors="backslashreplace")).hex()[:32]
+
+
+def _is_from_c(descriptor: Any, cls: type) -> bool:
+    """Return whether a descriptor is of a type's C code; slots make some for Python's classes."""
+    if type(descriptor) is MemberDescriptorType or descriptor.__name__ in _DERIVED:
+        return False
+    return getattr(descriptor, "__objclass__", None) is cls
+
+
+# What is left out or compared without order, for exact classes.
+
+
+def _owns(cls: type, name: str) -> bool:
+    """Return whether a set of text is one that torch, Python, pydantic or an exact class of transformers owns."""
+    if name not in SETS:
+        return False
+    is_any = name[:2] == "__" or name == "_non_persistent_buffers_set"
+    return is_any or (
+        cls.__module__.partition(".")[0] == "transformers" and lookup(cls.__module__, cls.__qualname__) is cls
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _exempt(cls: type) -> frozenset[str]:
+    """Return the attributes that cannot matter, for exact classes of transformers and diffusers alone."""
+    if lookup(cls.__module__, cls.__qualname__) is not cls:
+        return frozenset()
+    if cls.__module__ == "diffusers.configuration_utils":
+        return EXEMPT["diffusers"]
+    if cls.__module__.partition(".")[0] != "transformers":
+        return frozenset()
+    names = {base.__name__ for base in _class_mro(cls) if base.__module__.startswith("transformers.")}
+    if names & {"PreTrainedConfig", "PretrainedConfig"}:
+        return EXEMPT["configuration"]
+    return EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
+
+
+def _ranked(space: Mapping[str, Any], hooks: Any) -> Any:
+    """Return hooks by their places among the module's: torch numbers all that a process makes, of whatever module."""
+    if not isinstance(hooks, dict):
+        return hooks
+    numbers = sorted({one for name in _HOOKS for one in space.get(name) or () if type(one) is int})
+    return {numbers.index(key) if type(key) is int else key: one for key, one in hooks.items()}
+
+
+def like(value: torch.Tensor) -> list[Json]:
+    """Describe all of a tensor but its values and its place in memory."""
+    flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg()]
+    sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]
+    return [str(value.dtype), str(value.device), *sizes, flags]
+
+
+# How instances of classes hold what they hold.
+
+Layout = tuple["type | None", "Callable[[Any], dict[str, Any]] | None", tuple[Any, ...]]
+
+
+@functools.lru_cache(maxsize=4096)
+def layout(cls: type) -> Layout | None:
+    """Return the built-in base, the dictionary's reader and the slots of a class's instances; None for a C type."""
+    base, read_dict, slots = None, None, []
+    for one in _class_mro(cls)[:-1]:
+        space = _class_dict(one)
+        if (found := space.get("__dict__")) is not None:
+            if type(found) is not GetSetDescriptorType:
+                return None  # a dictionary that Python code hides
+            read_dict = read_dict or found.__get__
+        if one in _BASES:
+            base = base or one
+        elif not one.__flags__ & HEAP or any(
+            type(value) is WrapperDescriptorType and value.__objclass__ is one for value in space.values()
+        ):
+            return None
+        else:
+            slots += [value for value in space.values() if type(value) is MemberDescriptorType]
+    return base, read_dict, tuple(slots)
+
+
+def _read(descriptor: Any, value: Any) -> Any:
+    try:
+        return descriptor.__get__(value)
+    except AttributeError:
+        return _NOTHING
+
+
+def _contents(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any], Json]:
+    """Return what an instance of a class derived from a built-in holds as such, and its description."""
+    if issubclass(base, dict):
+        ordered: Any = collections.OrderedDict if issubclass(base, collections.OrderedDict) else dict
+        pairs = list(ordered.items(value))  # move_to_end is in none of dict's
+        return [one for pair in pairs for one in pair], walk.pairs(pairs, cls)
+    if issubclass(base, (list, tuple)):
+        values = list(base.__iter__(value))
+        return values, walk.items(values)
+    if issubclass(base, (set, frozenset)):
+        values = list(base.__iter__(value))
+        return values, _set(walk, base(values))
+    readers: dict[Any, Any] = {int: int.__int__, str: str.__str__, float: float.__float__, bytes: bytes.__bytes__}
+    return [], walk.value(readers[base](value))
+
+
+# Writers of exact types.
+
+
+def _set(self: Walk, value: Any) -> Json:
+    if is_ordered(value):
+        return ["set", type(value).__name__, *self.items(value)]
+    raise UnstableError("a set of texts or objects, whose order is another in each process")
+
+
+def _dict(self: Walk, value: Any) -> Json:
+    if value is sys.modules:
+        raise UnstableError("all modules")
+    more = [self.value(value.default_factory)] if type(value) is collections.defaultdict else []
+    return [type(value).__name__, *more, self.pairs(list(value.items()))]
+
+
+def _builtin(self: Walk, value: Any) -> Json:
+    if asks(value):
+        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    owner, module = value.__self__, value.__module__
+    if module is not None and not is_build_module(module):
+        raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
+    if isinstance(owner, ModuleType) or owner is None or type(owner).__name__ == "PyCapsule":
+        return ["builtin", str(module), value.__qualname__]
+    return ["builtin", str(module), value.__qualname__, self.value(owner)]
+
+
+def _referents(self: Walk, value: Any) -> Json:
+    """Describe an object of a C type by all objects that it shows the garbage collector, in order."""
+    written: list[Json] = [type(value).__name__]
+    for found in gc.get_referents(value):
+        if type(found) is dict and type(value) is not types.MappingProxyType:
+            written.append(self.pairs([pair for pair in found.items() if pair[0] not in _DERIVED]))
+        else:
+            written.append(self.value(found))
+    return written
+
+
+_COPIED = frozenset(
+    {"__wrapped__", "__doc__", "__module__", "__name__", "__qualname__", "__annotations__", "cache_parameters"}
+)
+
+
+def _cached(self: Walk, value: Any) -> Json:
+    inner = value.__wrapped__
+    if type(inner) is not FunctionType or not file_is_build(inner.__code__.co_filename):
+        self.caches.append(value)
+    own = {name: one for name, one in vars(value).items() if name not in _COPIED}
+    return ["cached", self.value(inner), value.cache_info().maxsize, self.pairs(own.items())]
+
+
+def cache_items(value: Any) -> list[tuple[Any, Any]]:
+    """Return keys and results in the cache of ``functools.lru_cache``, which the garbage collector is shown.
+
+    CPython's Modules/_functoolsmodule.c, lru_cache_tp_traverse: keys and results in turn, each with the type of a
+    link, then the dictionary; in one without a limit the dictionary has the results.
+
+    Raises:
+        UnstableError: it cannot be read.
+    """
+    inside, info = gc.get_referents(value), value.cache_info()
+    if info.maxsize is None:
+        caches = [one for one in inside[:2] if type(one) is dict and len(one) == info.currsize]
+        if caches:
+            return list(caches[0].items())
+    rest = inside[1 : 1 + 3 * info.currsize]
+    if info.maxsize is not None and all(getattr(one, "__name__", "") == "_lru_list_elem" for one in rest[2::3]):
+        return list(zip(rest[0::3], rest[1::3], strict=True))
+    raise UnstableError("a cache that cannot be read")
+
+
+def _module_object(self: Walk, value: ModuleType) -> Json:
+    name = vars(value).get("__name__")
+    if sys.modules.get(str(name)) is not value:
+        raise UnstableError(f"module {name}, which cannot be found by its name")
+    self.spaces[str(name)] = value
+    return ["module", str(name)]
+
+
+def _logger(self: Walk, value: logging.Logger) -> Json:
+    self.has_logger = True
+    return ["logger", value.name, self.items(value.filters), self.value(type(value))]
+
+
+def _context(self: Walk, value: contextvars.ContextVar[Any]) -> Json:
+    try:
+        return ["context", value.name, self.value(value.get())]
+    except LookupError:
+        return ["context", value.name]
+
+
+def _operator(_: Walk, value: Any) -> Json:
+    if str(value).partition(".")[0] not in TORCH_OPERATORS:
+        raise UnstableError(f"{value}, an operator that is not torch's own")
+    return ["torch", type(value).__name__, str(value)]
+
+
+def _submodule(self: Walk, value: torch.nn.Module) -> Json:
+    path = self._modules.get(id(value))
+    if path is None:
+        raise UnstableError(f"a {type(value).__name__} that is no submodule")
+    return ["submodule", path]
+
+
+def _weak(self: Walk, value: Any) -> Json:
+    if value.__callback__ is not None:
+        raise UnstableError("a weak reference with a callback")
+    return ["weak", self.value(value())]
+
+
+def _environment(_: Walk, value: Any) -> Json:
+    if value is not os.environ:
+        raise UnstableError("an environment of its own")
+    return ["environment"]  # which variables are read is recorded
+
+
+def _array(self: Walk, value: Any) -> Json:
+    if value.dtype.hasobject or value.dtype.metadata is not None or value.dtype.fields is not None:
+        raise UnstableError("an array of objects or of fields")
+    root = value
+    while type(root.base) is type(value):
+        root = root.base
+    if root.base is not None and type(root.base) not in {bytes, torch.Tensor}:
+        raise UnstableError("an array in the memory of another object")
+    flags = [value.flags.writeable, value.flags.aligned, root.base is None, value.base is None]
+    described: list[Json] = [list(value.shape), list(value.strides), *flags, self.memory(id(root))]
+    if root is not value or root.base is not None:  # what is beside a view can be read as well
+        described += [hash_bytes(root.tobytes()).hex(), self.value(root.base)]
+    return ["array", value.dtype.str, *described, hash_bytes(value.tobytes()).hex()]
+
+
+def _dtype(_: Walk, value: Any) -> Json:
+    if value.metadata is not None or value.hasobject or value.fields is not None:
+        raise UnstableError("a dtype with fields or metadata")
+    return ["dtype", repr(value), value.str]
+
+
+def _ufunc(_: Walk, value: Any) -> Json:
+    name = str(value.__name__)
+    if lookup("numpy", name) is not value:
+        raise UnstableError("a ufunc that is not NumPy's own")
+    return ["ufunc", name]
+
+
+def _refuse(_: Walk, value: Any) -> Json:
+    kind = type(value)
+    raise UnstableError(f"type {kind.__module__}.{kind.__qualname__}")
+
+
+def _shown(_: Walk, value: Any) -> Json:
+    return [type(value).__name__, repr(value)]
+
+
+def _typing(self: Walk, value: Any) -> Json:
+    if type(value) in {types.GenericAlias, types.UnionType}:
+        return ["typing", repr(value), self.items(value.__args__)]
+    name = str(getattr(value, "_name", None))
+    if lookup("typing", name) is value:
+        return ["typing", name]
+    if not hasattr(value, "__dict__"):
+        return self.instance(value)
+    return ["typing", type(value).__name__, self.pairs([pair for pair in vars(value).items() if pair[0] != "__doc__"])]
+
+
+def _number(self: Walk, value: float) -> Json:
+    if value == value:
+        return {"float": value.hex()}
+    return ["nan", struct.pack("<d", value).hex(), self.number(value)]  # identity decides whether a list has it
+
+
+_SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), decimal.Decimal, datetime.date, datetime.datetime)
+_SHOWN_TYPES += (datetime.time, datetime.timedelta, datetime.timezone, type(sys.version_info), type(sys.flags))  # type: ignore[assignment]
+_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
+_SLOTS = (types.MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+_SETS = frozenset({set, frozenset})
+_STATIC = frozenset(
+    (*(one for one in vars(types).values() if isinstance(one, type)), functools._lru_cache_wrapper, re.Pattern)
+)
+
+WRITERS: dict[type, Writer] = {
+    float: _number,
+    complex: lambda _, value: ["complex", struct.pack("<dd", value.real, value.imag).hex()],
+    bytes: lambda _, value: ["bytes", hash_bytes(value).hex()],
+    bytearray: lambda _, value: ["bytearray", hash_bytes(bytes(value)).hex()],
+    list: lambda self, value: ["list", *self.items(value)],
+    tuple: lambda self, value: ["tuple", *self.items(value)],
+    torch.Size: lambda self, value: ["size", *self.items(tuple(value))],
+    slice: lambda self, value: ["slice", *self.items((value.start, value.stop, value.step))],
+    collections.deque: lambda self, value: ["deque", value.maxlen, *self.items(value)],
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _dict),
+    **dict.fromkeys((set, frozenset), _set),
+    object: lambda *_: ["object"],
+    type: Walk.a_class,
+    FunctionType: Walk.function,
+    **dict.fromkeys((*_BUILTINS, types.MethodWrapperType), _builtin),
+    types.CodeType: lambda _, value: ["code", content(value)],
+    **dict.fromkeys(
+        (operator.attrgetter, operator.itemgetter),
+        lambda self, value: [type(value).__name__, *self.items(value.__reduce__()[1])],
+    ),
+    types.SimpleNamespace: lambda self, value: ["namespace", self.pairs(vars(value).items())],
+    functools._lru_cache_wrapper: _cached,
+    type(collections.namedtuple("_", "a").a): lambda _, value: ["item", *map(str, value.__reduce__()[1])],  # type: ignore[attr-defined]
+    **dict.fromkeys(
+        (*_WRAPPED, functools.partial, types.MethodType, types.CellType, types.MappingProxyType), _referents
+    ),
+    **dict.fromkeys(
+        (*_SLOTS, types.ClassMethodDescriptorType),
+        lambda self, value: ["slot", self.value(value.__objclass__), value.__name__],
+    ),
+    ModuleType: _module_object,
+    os._Environ: _environment,
+    logging.Logger: _logger,
+    contextvars.ContextVar: _context,
+    weakref.ref: _weak,
+    re.Pattern: lambda self, value: ["pattern", self.value(value.pattern), value.flags],
+    **dict.fromkeys(TENSORS, Walk.tensor),
+    **dict.fromkeys(_SHOWN_TYPES, _shown),
+    **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
+    **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
+    **dict.fromkeys((torch._ops._OpNamespace, torch._ops._Ops), lambda _, value: ["torch", str(value.__name__)]),
+    **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
+    **dict.fromkeys(
+        (type(threading.Lock()), type(threading.RLock())), lambda _, value: ["lock", repr(value).partition(" ")[0]]
+    ),
+    type(pathlib.Path()): lambda _, value: ["path", str(value)],
+}
+"""How objects of exact types are described; instances of Python's classes are found by their bases."""
+
+_WITHOUT_IDENTITY = {float, complex, bytes, tuple, torch.Size, slice, frozenset, *_SHOWN_TYPES, *_TORCH}
+_WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *_BUILTINS, *_SLOTS, types.MethodType, ModuleType}
+
+
+def _find_writer(kind: type) -> Writer:
+    """Return what describes objects of a type that was not met before."""
+    bases: dict[type, Writer] = {
+        torch.nn.Module: _submodule,
+        type: Walk.a_class,
+        ModuleType: _module_object,
+        logging.Logger: _logger,
+    }
+    bases |= dict.fromkeys(_WRAPPED, _referents)
+    writer: Writer | None = next((write for base, write in bases.items() if issubclass(kind, base)), None)
+    module = str(_class_module(kind))
+    if writer is None and module == "typing" and layout(kind) is not None:
+        writer = _typing  # typing caches some of what it makes: identity would be another in each process
+        _WITHOUT_IDENTITY.add(kind)
+    if writer is None and module.partition(".")[0] == "numpy":
+        writer = _numpy_writer(kind)
+    if writer is None and (module, kind.__name__) == ("pydantic_core._pydantic_core", "PydanticUndefinedType"):
+        writer = _shown  # the only object of its type
+    if writer is None:
+        writer = Walk.instance if layout(kind) is not None else _refuse
+    WRITERS[kind] = writer
+    return writer
+
+
+def _numpy_writer(kind: type) -> Writer | None:
+    names = [one.__name__ for one in kind.__mro__]
+    if kind.__name__ == "ndarray":
+        return _array
+    if "dtype" in names:
+        return _dtype
+    if kind.__name__ == "ufunc":
+        return _ufunc
+    if kind.__name__ == "_ArrayFunctionDispatcher":  # what numpy.prod and most of its functions are
+        return lambda self, value: ["dispatched", self.value(value._implementation)]
+    if "generic" in names:
+        return lambda _, value: ["number", str(value.dtype), value.tobytes().hex()]
+    return None  # numpy.memmap and numpy.matrix
