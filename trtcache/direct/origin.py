@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import trtcache
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -20,7 +22,7 @@ _NEEDED_BY_TORCH = frozenset(
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
-_OURS = str(Path(__file__).parents[2]) + os.sep
+_OURS = str(Path(str(trtcache.__file__)).parent) + os.sep
 
 TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 
