@@ -15,16 +15,19 @@ import pytest
 
 from tests.direct.scenario_runner import PHASES, site
 from tests.direct.scenarios import MAY_HIT
+from tests.effort import tries
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torture]
 
 PROJECT = Path(__file__).parents[2]
 SUITES = ("scenarios", "pair_scenarios", "edits")
-ALL = {
+SCENARIOS = {
     (suite, name): scenario
     for suite in SUITES
     for name, scenario in importlib.import_module(f"tests.direct.{suite}").SCENARIOS.items()
 }
+TRIED = [*SCENARIOS][:: tries(16, 1)]
+"""Every 16th scenario, or with ``make torture`` all of them."""
 Results = dict[tuple[str, str], dict[str, dict[str, Any]]]
 
 
@@ -58,14 +61,14 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return found
 
 
-@pytest.mark.parametrize(("suite", "name"), ALL)
+@pytest.mark.parametrize(("suite", "name"), TRIED)
 def test_a_scenario(suite: str, name: str, results: Results) -> None:
     """It hits only where a process of the same state that exports gets the same outputs and keys."""
     for phase, result in results[suite, name].items():
         assert result["direct"] != "crash", (phase, result["log"])
         assert not result["wrong"], (phase, result["out"], result["off"])
     before, after = results[suite, name]["before"], results[suite, name]["after"]
-    if ALL[suite, name].expected == MAY_HIT:
+    if SCENARIOS[suite, name].expected == MAY_HIT:
         assert suite == "scenarios" or after["direct"] == "hit"
     elif suite != "pair_scenarios":
         assert (before["out"], before["keys"]) != (after["out"], after["keys"]), "the change changes nothing"
