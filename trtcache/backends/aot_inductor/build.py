@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
@@ -61,7 +63,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     module, examples = unlifted(program)
     options = inductor_options(settings, target)
     try:
-        with quiet(), without_attention_patterns(), noted(program) as assumed:
+        with quiet(), _same_recursion_limit(), without_attention_patterns(), noted(program) as assumed:
             files: Any = aot_compile(module, examples, options=options)
             package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     except Exception as error:
@@ -70,6 +72,16 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     _prove(program, path)
     member = assumed.member(program)
     return Artifact(path, {} if member is None else {MEMBER: member})
+
+
+@contextmanager
+def _same_recursion_limit() -> Iterator[None]:
+    """Restore Python's recursion limit, which Inductor raises to 2,000 for good (torch/_inductor/compile_fx.py)."""
+    limit = sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _prove(program: LoweredProgram, package: Path) -> None:
