@@ -27,7 +27,7 @@ class TrtcacheError(Exception):
 
 @dataclass(eq=False)
 class CanonicalizationError(TrtcacheError):
-    """A value has no stable encoding, so no key can be made of it."""
+    """A value has no stable encoding, so it cannot be part of a key."""
 
     where: str
     why: str
@@ -100,7 +100,7 @@ class PartitionError(BackendError):
 
 @dataclass(eq=False)
 class BackendUnavailableError(BackendError):
-    """The backend asked for is unknown, or what it needs is not installed."""
+    """The requested backend is unknown, or what it needs is not installed."""
 
     backend: str
     why: str
@@ -205,7 +205,7 @@ class IncompatibleEngineError(BackendError):
 
 @dataclass(eq=False)
 class NoDeviceError(BackendError):
-    """What was asked for needs a GPU that this machine has not."""
+    """The request needs a GPU, and this machine has none."""
 
     backend: str
     target: str

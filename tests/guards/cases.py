@@ -70,7 +70,7 @@ class Case:
         return sizes
 
     def dynamic_shapes(self, kind: str, *, spread: bool = True) -> Any:
-        """Return what ``torch.export`` is told of the sizes; ``spread`` for a ``forward`` that takes ``*args``."""
+        """Return the ``dynamic_shapes`` to export with; ``spread`` for a ``forward`` that takes ``*args``."""
         named = {letter: Dim(f"size_{letter}") for letter in self.letters}
         if kind == "2*a":
             named["b"] = 2 * named["a"]

@@ -113,7 +113,7 @@ class Program:
         return module
 
     def shapes(self) -> Any:
-        """Return what export is told of the sizes."""
+        """Return the ``dynamic_shapes`` to export with."""
         given = [Dim(name) if self.named else Dim.DYNAMIC for name in SIZES[:4]]
         return {"x": dict(enumerate(given[:2])), "y": dict(enumerate(given[2:])), "number": None}
 

@@ -257,7 +257,7 @@ class Attempt:
         self._seen = seen
 
     def keep(self, exported: Exported, module: CompiledModule, settings: Settings, target: str | None) -> None:
-        """Write a manifest for the next time, or note why there is none; compare what one says if that is asked for.
+        """Write a manifest for the next time, or note why there is none; compare the programs in mode ``verify``.
 
         Args:
             exported: the program that the model became.

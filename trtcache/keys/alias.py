@@ -302,7 +302,7 @@ def code_digest() -> Digest:
     return Digest(hash_bytes(framed).hex(), len(framed))
 
 
-def _code_files(folder: str, left_out: frozenset[str] = frozenset({"__pycache__"})) -> Iterator[str]:
+def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:
     with os.scandir(folder) as found:
         for entry in found:
             if entry.is_dir():

@@ -18,6 +18,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
+from trtcache.lowering.arguments import argument_names, arguments
 from trtcache.lowering.rewriting import expression, tensor_of
 
 if TYPE_CHECKING:
@@ -84,17 +85,11 @@ def _refuse_views_of_memory(program: ExportedProgram) -> None:
 
 def _is_inside_memory(node: fx.Node) -> Any:
     """Return the condition that ``as_strided`` stays inside of the memory of the tensor that it is given."""
-    schema = node.target._schema  # type: ignore[union-attr]  # a member of _AS_STRIDED
-    places = {argument.name: place for place, argument in enumerate(schema.arguments)}
-
-    def argument(name: str) -> Any:
-        value = node.args[places[name]] if places[name] < len(node.args) else node.kwargs.get(name)
-        return pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], value)
-
-    base = argument("self")
-    offset = argument("storage_offset")
+    values = pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], arguments(node))
+    given = dict(zip(argument_names(node.target), values, strict=True))  # type: ignore[arg-type]  # one of _AS_STRIDED
+    base, offset = given["self"], given["storage_offset"]
     last = expression(base.storage_offset() if offset is None else offset)
-    for size, stride in zip(argument("size"), argument("stride"), strict=True):
+    for size, stride in zip(given["size"], given["stride"], strict=True):
         last = last + (expression(size) - 1) * expression(stride)
     count = expression(base.untyped_storage().nbytes()) // base.element_size()
     return sympy.Lt(last, count)

@@ -33,7 +33,7 @@ from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonM
 from trtcache.lowering.rewriting import expression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from torch.export import ExportedProgram
@@ -144,11 +144,15 @@ def _term(value: Any) -> Any:
     return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
 
 
+def trials(symbols: Sequence[Any], values: Sequence[int]) -> Iterator[dict[Any, Any]]:
+    """Yield assignments of values to symbols, all of them or the first 256."""
+    for trial in itertools.islice(itertools.product(map(sympy.Integer, values), repeat=len(symbols)), _MOST_TRIED):
+        yield dict(zip(symbols, trial, strict=True))
+
+
 def _differs(function: Callable[[Any, Any], Any], terms: list[Any], result: Any, symbols: list[Any]) -> bool:
     """Say whether a simplified term has another value than the original one for some small sizes."""
-    trials = itertools.islice(itertools.product(_TRIED, repeat=len(symbols)), _MOST_TRIED)
-    for trial in trials:
-        sizes = {symbol: sympy.Integer(size) for symbol, size in zip(symbols, trial, strict=True)}
+    for sizes in trials(symbols, _TRIED):
         try:
             numbers = [_number(term, sizes) for term in terms]
             if function(*numbers) != _number(result, sizes):

@@ -7,7 +7,6 @@ the smaller of two), and note a guard. ``torch.compile`` checks these guards; a 
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from contextlib import contextmanager, nullcontext
@@ -22,7 +21,7 @@ from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEng
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.guard_text import describe
 from trtcache.lowering.input_spec import whole_ranges
-from trtcache.lowering.size_decisions import recorded_decisions
+from trtcache.lowering.size_decisions import recorded_decisions, trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,14 +180,14 @@ def _is_deciding() -> bool:
 def _fails_for_small_sizes(condition: Any) -> bool:
     """Say whether a condition does not hold for some sizes with a 0 or a 1 among them."""
     symbols = sorted(condition.free_symbols, key=str)
-    for trial in itertools.islice(itertools.product((0, 1, 2, 5), repeat=len(symbols)), 256):
-        if trial and min(trial) < 2:
-            sizes = {symbol: sympy.Integer(size) for symbol, size in zip(symbols, trial, strict=True)}
-            try:
-                if condition.xreplace(sizes) == sympy.false:
-                    return True
-            except (ArithmeticError, AssertionError):  # it divides by 0
+    for sizes in trials(symbols, (0, 1, 2, 5)):
+        if min(sizes.values(), default=2) >= 2:
+            continue
+        try:
+            if condition.xreplace(sizes) == sympy.false:
                 return True
+        except (ArithmeticError, AssertionError):  # it divides by 0
+            return True
     return False
 
 
