@@ -11,17 +11,15 @@ import torch
 from transformers import BertConfig, BertModel
 
 from benchmarks.timing import Samples, timed
-from trtcache.backends import registry
-from trtcache.compiler.request import Exported
-from trtcache.direct.manifest import Globals, check, digest_of, write_manifest
-from trtcache.direct.mode import Examples, describe
-from trtcache.direct.recording import recorded
+from trtcache.frontends.direct.manifest import Globals, check, digest_of, write_manifest
+from trtcache.frontends.direct.mode import Examples, describe
+from trtcache.frontends.direct.recording import recorded
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trtcache.direct.manifest import Manifest
+    from trtcache.frontends.direct.manifest import Manifest
 
 Call = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
@@ -74,10 +72,9 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     with recorded(Globals(walk.fork())) as seen:
         program = export(model, inputs, {}, None)
     recorded_s = time.perf_counter() - began_s
-    exported = Exported(program, registry.find("auto", "cpu"), "model", recorded_s)
 
     def write() -> Manifest:
-        manifest = write_manifest(exported, seen, "")
+        manifest = write_manifest(program, recorded_s, seen, "")
         again, _ = describe(model, call)  # what an export changes is found by a second look
         check(manifest, again)
         return manifest

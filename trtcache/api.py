@@ -1,50 +1,33 @@
-"""The front door: ``compile``. It arranges the parts and decides nothing."""
+"""``trtcache.compile``."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
-from contextlib import nullcontext
 from functools import cache as once
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
 from trtcache.cache import Cache
-from trtcache.compiler.alias_lookup import Shortcut
-from trtcache.compiler.compile import compile_exported, compile_request
-from trtcache.compiler.request import (
-    Model,
-    Request,
-    collector_paused,
-    exported_of,
-    program_of,
-    refuse_examples,
-    request_of,
-    timed,
-)
-from trtcache.config import logs
+from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import parse_direct
-from trtcache.direct.mode import Attempt
 from trtcache.errors import ExportError, SettingsError
-from trtcache.frontends.onnx.file import is_onnx
-from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.torchscript.program import converted, script_of
+from trtcache.frontends.resolve import Model, resolve
+from trtcache.frontends.source import CompileOptions
 from trtcache.runtime.on_guard import OnGuard, parse_on_guard
 from trtcache.runtime.verify import Examples
-from trtcache.settings import Settings
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
-    from trtcache.runtime import CompiledModule, Report
-
-OfProgram: TypeAlias = "Callable[[], torch.export.ExportedProgram]"
+    from trtcache.frontends.source import Source
+    from trtcache.runtime import CompiledModule
+    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -104,54 +87,71 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
     """
     start = time.perf_counter()
-    store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
+    store, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
     policy = parse_on_guard(on_guard)
-    examples = (args, kwargs, dynamic_shapes)
-    attempt = _attempt(model, examples, store, direct, name)
-    known = _known(model, examples, attempt, backend, wanted, target, name) if attempt else None
-    if known is None and not isinstance(model, (str, os.PathLike)):
-        start += timed(_import_stages)[1]
-    module, program = known or _compiled(model, examples, store, backend, wanted, target, name, attempt)
-    module.threads = wanted.threads
-    if keep_program:
-        _keep(module.report, program, store, backend, wanted, target)
-    if policy != "error":
-        again = partial(
-            compile,
-            backend=backend,
-            settings=wanted,
-            target=target,
-            cache=store,
-            name=name or module.report.name,
-            direct=direct,
-        )
-        module.on_guard = _on_guard(policy, model, module, dynamic_shapes, again)
+    mode = store.config.direct if direct is None else parse_direct(direct, "direct")
+    with resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=store) as source:
+        if not source.is_torch and (keep_program or policy != "error"):
+            setting = "keep_program" if keep_program else "on_guard"
+            why = "an ONNX file is the program: keep the file" if keep_program else _NOT_IN_TORCH
+            raise SettingsError(setting, why)
+        module = compile_source(source, options, store)
+        module.threads = options.settings.threads
+        module.report.file_s = source.file_s
+        if source.model is not None:
+            module.examples = Examples.of(source.model, args, kwargs)
+        if keep_program:
+            from trtcache.compiler.kept_program import KeptOptions, keep  # nobody else needs it
+
+            keep(store, module.report, source.program, KeptOptions.of(options))
+        if policy != "error":
+            again = partial(
+                compile,
+                backend=backend,
+                settings=options.settings,
+                target=target,
+                cache=store,
+                name=source.name,
+                direct=direct,
+            )
+            module.on_guard = _on_guard(policy, model, source, module, dynamic_shapes, again)
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
 
 
+_NOT_IN_TORCH = "torch can neither run nor export an ONNX file: leave it at 'error'"
+
+
 def _on_guard(
-    policy: str, model: Model, module: CompiledModule, dynamic_shapes: Any, again: Callable[..., CompiledModule]
+    policy: str,
+    model: Model,
+    source: Source,
+    module: CompiledModule,
+    dynamic_shapes: Any,
+    again: Callable[..., CompiledModule],
 ) -> OnGuard:
     """Return what answers the calls that a compiled module's guards refuse.
 
     Raises:
-        SettingsError: there is no model to run, or calls change its weights, which the engine has copies of.
+        SettingsError: calls change the model's weights, which the engine has copies of.
     """
-    if is_onnx(model):
-        raise SettingsError("on_guard", "an ONNX file is no model that torch can run or export: leave it at 'error'")
     if any(slot.mutated for slot in module.interface.slots):
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
-    script = script_of(model)
-    source = model if script is None else script
-    if isinstance(source, torch.nn.Module):
-        return OnGuard(policy, module.report, lambda: source, partial(_compile_branch, source, again, dynamic_shapes))
+    torch_model = source.model
+    if isinstance(torch_model, torch.nn.Module):
+        compile_branch = partial(_compile_branch, torch_model, again, dynamic_shapes)
+        return OnGuard(policy, module.report, lambda: torch_model, compile_branch)
+
+    @once
+    def program() -> torch.nn.Module:
+        with resolve(model) as opened:
+            return opened.program().module()
 
     def one_branch(*_: object) -> CompiledModule:
         raise ExportError(module.report.name, "an exported program has one branch only: compile the torch.nn.Module")
 
-    return OnGuard(policy, module.report, once(lambda: program_of(source).module()), one_branch)
+    return OnGuard(policy, module.report, program, one_branch)
 
 
 def _compile_branch(
@@ -176,141 +176,3 @@ def _compile_branch(
             lambda one: one if one is None or isinstance(one, int) else torch.export.Dim.AUTO, dynamic_shapes
         )
         return again(model, args, kwargs, dynamic_shapes=automatic)
-
-
-def _known(
-    model: Model,
-    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
-    attempt: Attempt,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    name: str | None,
-) -> tuple[CompiledModule, OfProgram | None] | None:
-    """Return the compiled module that direct mode finds, and how its program is made if somebody wants it."""
-    module = attempt.compiled(backend, settings, target)
-    if module is None:
-        return None
-    module.examples = Examples.of(model, *examples[:2])
-    return module, lambda: exported_of(model, *examples, backend, settings, name).program
-
-
-def _import_stages() -> None:
-    """Import what exports and lowers: torch.export and sympy are as little a part of a compile as torch itself."""
-    from trtcache.lowering import stages  # noqa: F401
-
-
-def _attempt(
-    model: Model,
-    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
-    cache: Cache,
-    direct: str | None,
-    name: str | None,
-) -> Attempt | None:
-    """Return the attempt of a module's ``compile`` in direct mode; None for what is no module of Python.
-
-    Raises:
-        SettingsError: ``direct`` is no mode.
-    """
-    mode = cache.config.direct if direct is None else parse_direct(direct, "direct")
-    logs.start(os.environ)
-    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
-        return None
-    with collector_paused():
-        return Attempt(model, examples, cache, mode=mode, name=name or type(model).__name__)
-
-
-def _compiled(
-    model: Model,
-    examples: tuple[tuple[Any, ...], Mapping[str, Any] | None, Any],
-    cache: Cache,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    name: str | None,
-    attempt: Attempt | None = None,
-) -> tuple[CompiledModule, OfProgram | None]:
-    args, kwargs, dynamic_shapes = examples
-    if (script := script_of(model)) is not None:
-        label = name or (script.original_name if script is model else Path(str(model)).stem)
-        program, convert_s = timed(lambda: converted(script, *examples))
-        module, of_program = _compiled(program, ((), None, None), cache, backend, settings, target, label)
-        module.examples = Examples.of(script, args, kwargs)
-        module.report.export_s += convert_s
-        return module, of_program
-    if is_onnx(model):
-        from trtcache.compiler import onnx_compile as door
-
-        door.refuse_dynamic_shapes(dynamic_shapes)
-        module = door.compile_file(
-            Path(model), args, kwargs, cache=cache, backend=backend, settings=settings, target=target, name=name
-        )
-        return module, None
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        return _compile_file(path, examples, cache, backend, settings, target, name), lambda: program_of(path)
-    with attempt.watching() if attempt else nullcontext():
-        exported = exported_of(model, args, kwargs, dynamic_shapes, backend, settings, name)
-    module = compile_exported(exported, model, cache=cache, settings=settings, target=target)
-    if attempt:
-        attempt.keep(exported, module, settings, target)
-    module.examples = Examples.of(model, args, kwargs)
-    return module, lambda: exported.program
-
-
-def _keep(
-    report: Report, program: OfProgram | None, cache: Cache, backend: str, settings: Settings, target: str | None
-) -> None:
-    from trtcache.compiler.kept_program import Asked, keep  # nobody else needs it
-
-    if program is None:
-        raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
-    keep(cache, report, program, Asked.of(backend, settings, target))
-
-
-def _compile_file(
-    path: Path,
-    examples: tuple[object, object, object],
-    cache: Cache,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    name: str | None,
-) -> CompiledModule:
-    logs.start(os.environ)
-    start = time.perf_counter()
-    with ProgramFile(path) as file:
-        file_s = time.perf_counter() - start
-        refuse_examples(path.name, *examples)
-        with collector_paused():
-            shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
-            module = shortcut.compiled(name or path.stem) if shortcut else None
-        if module is None:
-            program, load_s = timed(file.program)
-            request = request_of(program, (), None, None, backend, settings, target, name or path.stem)
-            module = compile_request(request, cache, program)
-            module.report.export_s += load_s
-            if shortcut:
-                shortcut.keep(program, request.program, request.key, load_s + request.took_s)
-    module.report.file_s = file_s
-    return module
-
-
-def prepare(
-    model: Model,
-    args: tuple[Any, ...],
-    *,
-    dynamic_shapes: Any = None,
-    backend: str = "auto",
-    settings: Settings | None = None,
-    target: str | None = None,
-    name: str | None = None,
-) -> Request:
-    """Return the lowered program and the key that ``compile`` would use, for a door that decides by them.
-
-    Raises:
-        ExportError: the model cannot be exported.
-        BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown.
-    """
-    return request_of(model, args, None, dynamic_shapes, backend, settings or Settings(), target, name)

@@ -9,7 +9,7 @@ from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.torchscript.program import converted, example_arguments, script_of
+from trtcache.frontends.torchscript.program import converted, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, d
         SettingsError: its arguments are not those that the shapes say.
         click.BadParameter: a shape is written otherwise.
     """
-    script = script_of(path)
-    if script is None:
+    if not is_script_file(path):
         return path, read_shapes(shapes)
+    script = load_script(path)
     return converted(script, example_arguments(script, read_examples(shapes)), None, None), {}
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trtcache.cache import Cache
-    from trtcache.keys.alias import Memo
+    from trtcache.keys.alias import KeyAlias
     from trtcache.store.disk import DiskStore
 
 _SHOWN = 6
@@ -92,9 +92,9 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     }
 
 
-def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
+def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
     """Yield what is noted of programs whose engine is the entry."""
-    from trtcache.keys.alias import KIND, MEMBER, Memo
+    from trtcache.keys.alias import KIND, MEMBER, KeyAlias
     from trtcache.store.rows import INDEX_NAME, read_rows
 
     rows = read_rows(store.index_root / INDEX_NAME) or {}
@@ -103,7 +103,7 @@ def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
             continue
         entry = cache.peek(store.header(one).key, counted=False)
         try:
-            memo = Memo.read(bytes(entry.read(MEMBER))) if entry else None
+            memo = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
         except (ValueError, KeyError):
             continue
         if memo is not None and memo.key.digest == digest:

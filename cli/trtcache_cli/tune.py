@@ -119,14 +119,14 @@ def _compiled(
     from trtcache import api
     from trtcache.cache import Cache
     from trtcache.frontends.onnx.file import is_onnx
-    from trtcache.frontends.torchscript.program import example_arguments, script_of
+    from trtcache.frontends.torchscript.program import example_arguments, is_script_file, load_script
     from trtcache.runtime.sample import sample
 
     if is_onnx(file):
         raise click.UsageError(
             f"{file} is an ONNX file, whose plan runs on a GPU; numbers of threads decide little there"
         )
-    script, cache = script_of(file), Cache(config=session.config())
+    script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
     with working(f"compiling {file.name}, unless it is in the cache"):
         if script is None:
             module = api.compile(file, backend=backend, cache=cache)

@@ -83,7 +83,7 @@ def test_weights_in_the_file_that_is_written_lie_as_torch_lays_them(
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
     with ProgramFile(file) as opened:
-        tensors = opened.tensors(opened.names)
+        tensors = opened.weights(opened.names)
         content = memoryview(file.read_bytes())
         for name, one in tensors.items():
             values = one.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if one.numel() > 4 else b""

@@ -78,17 +78,17 @@ def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
         (digest,) = programs(root)
     entry = Cache(root).peek(DiskStore.open(root).header(digest).key)
     assert entry is not None
-    assert kept.Asked.read(bytes(entry.read("asked.json"))) == kept.Asked(interpreter, {}, None)
+    assert kept.KeptOptions.read(bytes(entry.read("asked.json"))) == kept.KeptOptions(interpreter, {}, None)
 
 
 def test_a_program_that_fails_stops_no_other(
     tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of two programs one asks for a setting that is gone: the other is built, and the exit code is 1."""
-    root, write = tmp_path / "cache", kept.Asked.write
+    root, write = tmp_path / "cache", kept.KeptOptions.write
     trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True, name="good")
-    old = kept.Asked(interpreter, {"gone": 1}, None)
-    monkeypatch.setattr(kept.Asked, "write", lambda _: write(old))
+    old = kept.KeptOptions(interpreter, {"gone": 1}, None)
+    monkeypatch.setattr(kept.KeptOptions, "write", lambda _: write(old))
     trtcache.compile(Shared(), (X,), backend=interpreter, cache=root, keep_program=True, name="bad")
     code, found = command(capsys, "rebuild", "--cache-dir", root)
     assert code == 1
@@ -100,6 +100,6 @@ def test_a_program_that_fails_stops_no_other(
 
 def test_an_onnx_file_is_its_own_program(tmp_path: Path) -> None:
     """There is nothing to keep: the file is the program."""
-    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "model.onnx").write_bytes(b"not parsed")
     with pytest.raises(SettingsError, match="an ONNX file is the program"):
         building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)

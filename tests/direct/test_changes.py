@@ -11,7 +11,7 @@ import trtcache
 from tests.direct.changes import HIT, MISS, Subject
 from tests.direct.package import X, load, tiny, write
 from trtcache.cache import Cache
-from trtcache.direct.mode import Attempt
+from trtcache.frontends.direct.mode import Attempt
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 

@@ -18,13 +18,13 @@ import torch
 
 import trtcache
 from tests.direct.package import X
-from trtcache.direct.code import _singly
-from trtcache.direct.manifest import FORMAT, Globals, read
-from trtcache.direct.mode import describe
-from trtcache.direct.outside import is_asking_of_torch
-from trtcache.direct.recording import recorded
-from trtcache.direct.surroundings import surroundings
-from trtcache.direct.walk import Walk
+from trtcache.frontends.direct.code import _singly
+from trtcache.frontends.direct.manifest import FORMAT, Globals, read
+from trtcache.frontends.direct.mode import describe
+from trtcache.frontends.direct.outside import is_asking_of_torch
+from trtcache.frontends.direct.recording import recorded
+from trtcache.frontends.direct.surroundings import surroundings
+from trtcache.frontends.direct.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from tests import direct
 from tests.direct import counting
 from tests.direct.package import X
 from trtcache.cache import Cache
-from trtcache.direct.mode import Attempt, describe
-from trtcache.direct.walk import UnstableError, Walk
+from trtcache.frontends.direct.mode import Attempt, describe
+from trtcache.frontends.direct.walk import UnstableError, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

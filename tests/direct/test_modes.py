@@ -13,8 +13,8 @@ from torch import nn
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine
-from trtcache.direct.manifest import DETAILS, KIND, MEMBER
 from trtcache.errors import SettingsError
+from trtcache.frontends.direct.manifest import DETAILS, KIND, MEMBER
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def test_a_program_in_parts_is_left_alone(compiled: Compile) -> None:
     """It has no memo, and the report says so."""
     settings = {"torch_executed_ops": ["aten.relu.default"], "min_block_size": 2}
     report = compiled(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (X,), settings=settings).report
-    assert report.direct == "off: the program has no memo (TRTCACHE_LOG=keys says why)"
+    assert report.direct == "off: the program has no key alias (TRTCACHE_LOG=keys says why)"
 
 
 def test_the_mode_is_checked_and_in_no_key(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:

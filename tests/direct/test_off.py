@@ -24,7 +24,7 @@ from torch import nn
 import trtcache
 from tests.direct import counting
 from tests.direct.package import X
-from trtcache.direct.manifest import refuse_regions
+from trtcache.frontends.direct.manifest import refuse_regions
 from trtcache.lowering.capture import export
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from tests.direct.mutation import mutated
 from tests.direct.package import X, load, tiny, write
 from tests.effort import tries
 from trtcache.cache import Cache
-from trtcache.direct.mode import Attempt
 from trtcache.errors import ExportError
+from trtcache.frontends.direct.mode import Attempt
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import export
 

@@ -179,7 +179,7 @@ def test_what_has_no_digest_is_lowered(
         exported_digest(program)
     with caplog.at_level("INFO"):
         assert routes(compiled, program) == ["lowered", "lowered"]
-    assert "has no memo" in caplog.text
+    assert "has no key alias" in caplog.text
 
 
 @pytest.fixture(scope="module")

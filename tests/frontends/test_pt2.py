@@ -87,7 +87,7 @@ def test_weights_are_those_that_torch_reads(tmp_path: Path) -> None:
     with ProgramFile(path) as opened:
         program = opened.program()
         theirs = {**program.constants, **program.state_dict}
-        ours = opened.tensors(list(theirs))
+        ours = opened.weights(list(theirs))
     for name, tensor in theirs.items():
         found = ours[name]
         assert (found.dtype, found.shape, found.stride()) == (tensor.dtype, tensor.shape, tensor.stride()), name
@@ -110,7 +110,7 @@ def test_weights_outlive_the_file(file: Path) -> None:
     path = file.with_name("gone.pt2")
     path.write_bytes(file.read_bytes())
     with ProgramFile(path) as opened:
-        found = opened.tensors(["a"])["a"]
+        found = opened.weights(["a"])["a"]
     before = found.clone()
     path.with_suffix(".new").write_bytes(b"x" * path.stat().st_size)
     path.with_suffix(".new").rename(path)
@@ -126,7 +126,7 @@ def test_an_archive_that_was_packed_again_is_read_all_the_same(file: Path, tmp_p
     if how == zipfile.ZIP_DEFLATED:
         path = _written(path, _members(file), how)
     with ProgramFile(path) as opened, ProgramFile(file) as first:
-        assert torch.equal(opened.tensors(["b"])["b"], first.tensors(["b"])["b"])
+        assert torch.equal(opened.weights(["b"])["b"], first.weights(["b"])["b"])
         assert opened.whole != first.whole
         assert (opened.digest == first.digest) == (how == zipfile.ZIP_STORED)
     assert trtcache.key(path).digest == trtcache.key(file).digest
@@ -184,8 +184,9 @@ def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
         trtcache.compile("resnet50")
     with pytest.raises(ExportError, match="Is a directory"):
         trtcache.key(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"not parsed")
     with pytest.raises(ExportError, match="an ONNX file, which compile, key and build read"):
-        trtcache.lower("model.onnx")
+        trtcache.lower(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_a_flipped_bit_is_one_clear_error_or_changes_nothing(file: Path, tmp_pat
     """A member with a damaged byte is named; damage between members gives the program that was saved."""
     content, path, refused = file.read_bytes(), tmp_path / "damaged.pt2", 0
     with ProgramFile(file) as opened:
-        expected = {name: Content.of(one) for name, one in opened.tensors(["a", "b", "c"]).items()}
+        expected = {name: Content.of(one) for name, one in opened.weights(["a", "b", "c"]).items()}
     for place in range(5, len(content), 211):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
@@ -228,7 +229,7 @@ def test_a_flipped_bit_is_one_clear_error_or_changes_nothing(file: Path, tmp_pat
             with ProgramFile(path) as opened:
                 for name in opened._members:
                     opened._check_sum(name)
-                found = {name: Content.of(one) for name, one in opened.tensors(["a", "b", "c"]).items()}
+                found = {name: Content.of(one) for name, one in opened.weights(["a", "b", "c"]).items()}
         except (ExportError, ValueError):
             refused += 1
         else:
@@ -282,14 +283,14 @@ def test_weights_in_another_form_are_left_to_torch(
     """What this reader does not know it does not guess; its caller goes the long way."""
     path = _written(tmp_path / "other.pt2", _config(_members(file), **changes))
     with ProgramFile(path) as opened, pytest.raises(ValueError, match=message):
-        opened.tensors(["a"])
+        opened.weights(["a"])
 
 
 def test_another_byte_order_is_left_to_torch(file: Path, tmp_path: Path) -> None:
     """Bytes are not swapped here."""
     path = _written(tmp_path / "other.pt2", {**_members(file), "affine/byteorder": b"big"})
     with ProgramFile(path) as opened, pytest.raises(ValueError, match="byte order"):
-        opened.tensors(["a"])
+        opened.weights(["a"])
 
 
 def test_weights_on_several_devices_are_left_to_torch(file: Path, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from trtcache.api import prepare
 from trtcache.digests import CacheKey, encode, hash_bytes
+from trtcache.frontends.resolve import resolve
+from trtcache.frontends.source import CompileOptions
 
 PARTS = ("graph", "inputs", "values", "structure", "layouts", "sizes", "pipeline")
 
@@ -91,7 +92,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
 def parts_of(name: str) -> dict[str, str]:
     """Return the digests of the parts of a program's key."""
     model, args, shapes = PROGRAMS[name]
-    request = prepare(model(), args, dynamic_shapes=shapes, backend="aot_inductor")
+    request = resolve(model(), args, None, shapes).request(CompileOptions("aot_inductor"))
     assert isinstance(request.key, CacheKey), request.key
     parts: Any = request.key.document["parts"]
     return {part: hash_bytes(encode(value)).hex() for part, value in parts.items()}

@@ -13,9 +13,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import trtcache
 from tests.effort import tries
 from tests.guards.keys_of_before import PARTS, PROGRAMS, parts_of
+from tests.prepare import prepare
 from trtcache.digests import CacheKey
 from trtcache.lowering.expressions import evaluate
 from trtcache.lowering.guard_text import describe, guard_symbols
@@ -173,9 +173,7 @@ def test_guards_are_in_the_key() -> None:
     keys = []
     for divisor in (2, 4, 4):
         model = _Deciding(divisor)
-        request = trtcache.api.prepare(
-            model, (torch.randn(4, 6),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC, 1: None},)
-        )
+        request = prepare(model, (torch.randn(4, 6),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC, 1: None},))
         assert isinstance(request.key, CacheKey)
         parts: Any = request.key.document["parts"]
         assert parts["guards"] == [["Eq", 0, ["Mod", {"sym": 0}, divisor]]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,6 @@ from tests import models
 from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache.backends import registry
-from trtcache.cache import Cache
-from trtcache.compiler.alias_lookup import Shortcut
-from trtcache.config.environment import Config
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
@@ -308,25 +304,26 @@ def test_a_store_that_takes_no_memo_costs_nothing_else(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """What a memo's key asks of a file."""
-
-    digest: Digest
-    whole: Digest
-    device: torch.device = CPU
-    part: str = "file"
-
-
 def _key(**changes: Any) -> str:
     backend = registry.find(changes.pop("backend", "aot_inductor"), "cpu")
     target = backend.target(changes.pop("target", None), CPU)
-    file: Any = _File(changes.pop("file", Digest.of(b"file")), changes.pop("whole", Digest.of(b"whole")))
+    file, whole = changes.pop("file", Digest.of(b"file")), changes.pop("whole", Digest.of(b"whole"))
     settings = Settings.of(changes.pop("settings", None))
-    shortcut = Shortcut(
-        file, backend=backend, settings=settings, target=target, cache=Cache(config=Config(Path(), disable=True))
+    given = {
+        "settings": settings.document(),
+        "target": target.document(),
+        "toolchain": backend.toolchain("cpu"),
+        "ambient": backend.ambient(),
+    }
+    weights = whole if backend.capabilities.bakes_weights else None
+    key = memo.alias_key(
+        {"file": file, "weights": weights},
+        given,
+        backend=backend,
+        device_type="cpu",
+        torch_executed_modules=settings.torch_executed_modules,
     )
-    return shortcut.key.digest
+    return key.digest
 
 
 def _default_dtype() -> Any:
@@ -489,14 +486,14 @@ def test_a_program_without_a_key_has_no_memo(
     with caplog.at_level("INFO"):
         routes = [compiled(path).report.route for _ in range(2)]
     assert routes == ["lowered", "lowered"]
-    assert "gets no memo: it has no key" in caplog.text
+    assert "gets no key alias: it has no key" in caplog.text
     assert memos(tmp_path / "cache") == []
 
 
 def test_a_memo_with_a_type_that_this_process_does_not_know_is_no_memo() -> None:
     """Reading says so instead of guessing how arguments are nested."""
     with pytest.raises(ValueError, match="not registered"):
-        memo.Memo.read(
+        memo.KeyAlias.read(
             json.dumps(
                 {
                     "key": {"format": 1, "kind": "any", "parts": {}},

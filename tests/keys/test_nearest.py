@@ -92,7 +92,7 @@ def test_a_damaged_entry_is_passed_over(store: DiskStore) -> None:
 
 def test_a_miss_is_logged_and_reported(interpreter: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One line at INFO, the same as ``report.why``; a hit has none, and neither has a first build to compare with."""
-    caplog.set_level(logging.INFO, "trtcache.compiler.supply")
+    caplog.set_level(logging.INFO, "trtcache.compiler.entries")
     made = [
         trtcache.compile(nn.Linear(4, size), (X,), backend=interpreter, cache=tmp_path / "c").report.why
         for size in (4, 4, 5)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.export import Dim
 
 import trtcache
-from trtcache import api
+from tests.prepare import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def division(
     model: nn.Module, args: tuple[Any, ...], backend: str, settings: Mapping[str, Any], **more: Any
 ) -> Division:
     """Return how a model is divided."""
-    return api.prepare(model, args, backend=backend, settings=trtcache.Settings.of(settings), **more).division
+    return prepare(model, args, backend=backend, settings=trtcache.Settings.of(settings), **more).division
 
 
 def kinds(found: Division) -> list[str]:

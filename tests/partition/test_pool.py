@@ -15,7 +15,7 @@ import torch
 import trtcache
 from tests.backends.interpreter import Interpreter
 from tests.partition.parts import SOFTMAX, Attention, inputs
-from trtcache import api
+from tests.prepare import prepare
 from trtcache.backends.aot_inductor.backend import AotInductor
 from trtcache.compiler import build_pool as pools
 from trtcache.compiler.build_pool import Pool
@@ -24,7 +24,7 @@ from trtcache.errors import BuildError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.compiler.request import Request
+    from trtcache.frontends.request import Request
 
 ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
 
@@ -32,7 +32,7 @@ ANSWERING = "import sys\nfor _ in sys.stdin: print({answer!r}, flush=True)"
 @pytest.fixture
 def request_() -> Request:
     """A request for a package."""
-    return api.prepare(Attention(), inputs(3), backend="aot_inductor")
+    return prepare(Attention(), inputs(3), backend="aot_inductor")
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, code: str) -> None:

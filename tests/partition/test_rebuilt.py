@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +11,11 @@ from torch.export import Dim
 
 from tests.keys.architectures import called
 from tests.partition.parts import Attention, dynamic, inputs
-from trtcache import api
+from tests.prepare import prepare
 from trtcache.backends.aot_inductor.build import unlifted
 from trtcache.backends.members import members_of
-from trtcache.compiler.request import keyed
 from trtcache.compiler.stored_program import rebuilt
+from trtcache.frontends.request import make_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,14 +63,14 @@ def _operators(program: LoweredProgram) -> list[str]:
 def test_the_key_is_the_same(name: str, tmp_path: Path) -> None:
     """And so is the graph that a builder gets of it."""
     model, args, shapes = CASES[name]
-    given = api.prepare(model, args, dynamic_shapes=shapes, backend="aot_inductor")
+    given = prepare(model, args, dynamic_shapes=shapes, backend="aot_inductor")
     program = given.program
     members = members_of(program, given.records, tmp_path)
     kept = {name: content for name, content in members.items() if isinstance(content, bytes)}
     how: Any = {"pipeline": program.pipeline, "hints": [None] * len(program.symbols.order), "device": program.device}
     again = rebuilt(kept, name="again", **how)
     assert _operators(again) == _operators(program)
-    request = keyed(again, given.backend, given.settings, given.target, time.perf_counter())
+    request = make_request(again, given.backend, given.settings, given.target)
     found, expected = (getattr(one, "document", {})["parts"] for one in (request.key, given.key))
     differing = {"structure", "layouts"}  # whole programs have these, and parts have none
     assert {name for name, part in expected.items() if found[name] != part} <= differing

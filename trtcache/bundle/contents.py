@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.compiler.request import Request
+    from trtcache.frontends.request import Request
     from trtcache.partition.partitions import Division
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.executable import Executable

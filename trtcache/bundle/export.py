@@ -14,13 +14,13 @@ from trtcache.bundle.payload import check_way
 from trtcache.bundle.retarget import retargeted
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
-from trtcache.compiler.compile import origin_of
-from trtcache.compiler.lookup import entries_for, report_of
-from trtcache.compiler.request import exported_of, request_for
-from trtcache.config import logs
+from trtcache.compiler.compile import provenance_of
+from trtcache.compiler.entries import entries_for, report_request
 from trtcache.config.atomic_write import require_file
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import SecretKey
+from trtcache.frontends.exported import ExportedSource
+from trtcache.frontends.source import CompileOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,17 +115,16 @@ def export_program(
         OSError: the file cannot be written.
     """
     start = time.perf_counter()
-    logs.start(os.environ)
     check_way(engines)
     require_file(path)
-    exported = exported_of(program, (), None, None, backend, settings, name)
+    source = ExportedSource(program, name or type(program).__name__)
     outgoing: Outgoing | None = None
     for target in dict.fromkeys(targets or (None,)):
-        request = request_for(exported, settings, target)
+        request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-            found = entries_for(request, cache, Path(folder), report_of(request))
+            found = entries_for(request, cache, Path(folder), report_request(request))
             numbers = [0] if request.division.is_whole else sorted(request.division.engines)
-            origin = origin_of(request, request.division, dict(zip(numbers, found, strict=True)))
+            origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
         if outgoing is None:
             outgoing = of_request(request, origin)
         else:

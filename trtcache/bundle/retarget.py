@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
 from trtcache.backends.members import ENGINE, GRAPH
-from trtcache.compiler.compile import origin_of
-from trtcache.compiler.lookup import entry_for
-from trtcache.compiler.request import Request, keyed
+from trtcache.compiler.compile import provenance_of
+from trtcache.compiler.entries import entry_for
 from trtcache.compiler.stored_program import Outside, rebuilt
 from trtcache.errors import ProgramFileError, SettingsError
+from trtcache.frontends.request import Request, make_request
 from trtcache.lowering.capture import Role
 from trtcache.runtime.provenance import held
 
@@ -48,7 +47,7 @@ def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Ori
     requests: dict[int, Request] = {}
     for number, entry in origin.entries.items():
         program = _program(outgoing, number, entry, path)
-        requests[number] = keyed(program, backend, origin.settings, resolved, time.perf_counter())
+        requests[number] = make_request(program, backend, origin.settings, resolved)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = {
             number: held(entry_for(request, cache, Path(folder) / str(number))[0])
@@ -57,7 +56,7 @@ def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Ori
         first = next(iter(requests.values()), None)
         if first is None:
             raise SettingsError(f"target {target!r}", "the program has no engine")
-        made = origin_of(first, outgoing.division, entries)
+        made = provenance_of(first, outgoing.division, entries)
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 

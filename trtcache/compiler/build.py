@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from trtcache.backends.members import ENGINE
 from trtcache.cache import Cache
-from trtcache.compiler.alias_lookup import Shortcut
-from trtcache.compiler.lookup import entries_for, report_of
-from trtcache.compiler.request import Request, program_of, refuse_examples, request_of, timed
-from trtcache.config import logs
-from trtcache.errors import PartitionError, SettingsError
-from trtcache.frontends.onnx.file import is_onnx
-from trtcache.frontends.pt2 import ProgramFile
-from trtcache.partition.partitions import in_words
-from trtcache.settings import Settings
+from trtcache.compiler.compile import build_source
+from trtcache.errors import SettingsError
+from trtcache.frontends.resolve import resolve
+from trtcache.frontends.source import CompileOptions
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
+    from pathlib import Path
+
+    import torch
 
     from trtcache.runtime import Report
+    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -59,70 +53,17 @@ def build(
         StoreError: ``cache`` names a directory that cannot be a cache.
         OSError: ``output`` cannot be written.
     """
-    logs.start(os.environ)
     start = time.perf_counter()
-    store, wanted = cache if isinstance(cache, Cache) else Cache(cache), Settings.of(settings)
-    if is_onnx(model):
-        from trtcache.compiler import onnx_compile as door
-
-        if keep_program:
+    store, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
+    with resolve(model, (), inputs, name=name) as source:
+        if keep_program and not source.is_torch:
             raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
-        return door.build_file(
-            Path(model), inputs, cache=store, backend=backend, settings=wanted, target=target, name=name, output=output
-        )
-    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        if isinstance(model, torch.export.ExportedProgram):
-            request = request_of(model, (), inputs, None, backend, wanted, target, name)
-            report = _build_request(request, store, Path(folder), output)
-        else:
-            refuse_examples(Path(model).name, (), inputs, None)
-            report = _build_file(Path(model), store, Path(folder), backend, wanted, target, name, output)
-    if keep_program:
-        from trtcache.compiler.kept_program import Asked, keep  # nobody else needs it
+        report = build_source(source, options, store, output)
+        report.file_s = source.file_s
+        if keep_program:
+            from trtcache.compiler.kept_program import KeptOptions, keep  # nobody else needs it
 
-        keep(store, report, lambda: program_of(model), Asked.of(backend, wanted, target))
+            keep(store, report, source.program, KeptOptions.of(options))
     report.compile_s = time.perf_counter() - start
     log.info("%s", report)
-    return report
-
-
-def _build_file(
-    path: Path,
-    cache: Cache,
-    folder: Path,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    name: str | None,
-    output: Path | None,
-) -> Report:
-    start = time.perf_counter()
-    with ProgramFile(path) as file:
-        file_s, label = time.perf_counter() - start, name or path.stem
-        shortcut = Shortcut.of(file, backend=backend, settings=settings, target=target, cache=cache)
-        found = shortcut.find() if shortcut else None
-        if shortcut and found:
-            report = shortcut.report(label, found)
-            file.check(found.memo.whole)
-            if output is not None:
-                found.entry.write(ENGINE, output)
-        else:
-            program, load_s = timed(file.program)
-            request = request_of(program, (), None, None, backend, settings, target, label)
-            report = _build_request(request, cache, folder, output)
-            report.export_s += load_s
-            if shortcut:
-                shortcut.keep(program, request.program, request.key, load_s + request.took_s)
-    report.file_s = file_s
-    return report
-
-
-def _build_request(request: Request, cache: Cache, folder: Path, output: Path | None) -> Report:
-    if output is not None and not request.division.is_whole:
-        why = "a file has one; leave the output out"
-        raise PartitionError(request.program.name, why, in_words(request.division.left))
-    report = report_of(request)
-    entry = next(iter(entries_for(request, cache, folder, report)), None)
-    if output is not None and entry is not None:
-        entry.write(ENGINE, output)
     return report

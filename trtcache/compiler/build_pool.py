@@ -16,11 +16,12 @@ from trtcache.backends.protocol import Artifact
 from trtcache.compiler.build_worker import ASKED, MEMBERS
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
+from trtcache.frontends.request import Request
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from trtcache.compiler.request import Request
+    from trtcache.frontends.request import EngineRequest
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Pool:
         for process in self._all:
             process.kill()
 
-    def build(self, request: Request, folder: Path) -> Artifact | None:
+    def build(self, request: EngineRequest, folder: Path) -> Artifact | None:
         """Return what another process built for a request, or None where only this one can.
 
         Raises:
@@ -111,10 +112,10 @@ def _asked(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | Non
     return dict(json.loads(line)) if line.endswith("\n") else None
 
 
-def _write(request: Request, folder: Path) -> bool:
+def _write(request: EngineRequest, folder: Path) -> bool:
     """Write down what another process has to know; False where a program cannot be written."""
     program, settings, key = request.program, request.settings, request.key
-    if not isinstance(key, CacheKey):
+    if not isinstance(key, CacheKey) or not isinstance(request, Request):
         return False
     members = members_of(program, request.records, Path())
     (folder / MEMBERS).mkdir(parents=True)

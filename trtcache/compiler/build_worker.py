@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ def _built(folder: Path) -> dict[str, Any]:
     import torch
 
     from trtcache.backends import registry
-    from trtcache.compiler.request import keyed
     from trtcache.compiler.stored_program import rebuilt
+    from trtcache.frontends.request import make_request
     from trtcache.settings import Settings
     from trtcache.target import Target
 
@@ -56,7 +55,7 @@ def _built(folder: Path) -> dict[str, Any]:
     settings = Settings.of(asked["settings"])
     target = Target(**{**asked["target"], "instruction_sets": tuple(asked["target"]["instruction_sets"])})
     backend = registry.find(asked["backend"], device.type)
-    request = keyed(program, backend, settings, target, time.perf_counter())
+    request = make_request(program, backend, settings, target)
     if getattr(request.key, "digest", request.key) != asked["key"]:
         raise ValueError(f"its key is {request.key} here")
     made = backend.build(program, settings, target, folder)

@@ -1,26 +1,28 @@
-"""From a lowered program with its key to a compiled module: the entry, the engine, this model's weights."""
+"""Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
+
+A new kind of source is a class derived from ``trtcache.frontends.source.Source`` and a line in
+``trtcache.frontends.resolve``; nothing here depends on the kind.
+"""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-import torch
-
+from trtcache.backends.members import ENGINE
 from trtcache.backends.tuning_cache import learning
-from trtcache.compiler.alias_lookup import Shortcut
-from trtcache.compiler.lookup import entry_for, partition_of, report_of, requests_of, second_choice_for
-from trtcache.compiler.parallel_builds import built_at_once
-from trtcache.compiler.request import collector_paused, exported_of, request_for
+from trtcache.compiler.alias_lookup import AliasLookup
+from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
+from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey, canonical
-from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError
-from trtcache.frontends.exported import LiveProgram
+from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError, PartitionError
+from trtcache.frontends.request import paused_collector
 from trtcache.partition.partitioner import everything_in_torch, in_torch
+from trtcache.partition.partitions import in_words
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.executor import Schedule, weights_of
@@ -28,154 +30,178 @@ from trtcache.runtime.parallel import InterOp
 from trtcache.runtime.provenance import Origin, held, parameters_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.runtime.steps import Plan
-from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
+
     from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
-    from trtcache.compiler.request import Exported, Model, Request
     from trtcache.digests import Json
+    from trtcache.frontends.request import EngineRequest
+    from trtcache.frontends.source import CompileOptions, Source
     from trtcache.lowering.interface import Interface
     from trtcache.partition.partitions import Division
-    from trtcache.settings import Settings
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import Fitted
 
 log = logging.getLogger(__name__)
 
-Made: TypeAlias = "tuple[Engine, Division, dict[int, Entry]]"
-"""A live engine, the parts that it has in the end, and the entries of those that are engines."""
+Loaded: TypeAlias = "tuple[Engine, Division, dict[int, Entry]]"
+"""An engine, the partitions that it has in the end, and the entries of those that are engines."""
 
 
-def compile_exported(
-    exported: Exported, model: Model, *, cache: Cache, settings: Settings, target: str | None
-) -> CompiledModule:
-    """Compile an exported program; ``report.compile_s`` is left to the caller.
+def compile_source(source: Source, options: CompileOptions, cache: Cache) -> CompiledModule:
+    """Compile a source, or take its engines from the cache and set its weights; ``report.compile_s`` is not set.
 
     Raises:
-        ExportError: an operator cannot be decomposed, or no engine takes something in the program.
-        BackendUnavailableError: the backend cannot run here.
-        SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
-        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
-        BuildError: the build failed.
-        BusyError: another process builds it, the cache is not to wait, and the settings want no part in torch.
-    """
-    return Compilation(exported, model, cache=cache, settings=settings, target=target).module()
-
-
-def begin(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
-    *,
-    dynamic_shapes: Any,
-    backend: str,
-    settings: Settings,
-    target: str | None,
-    cache: Cache,
-    name: str,
-) -> Compilation:
-    """Export one of a model's graphs and begin to compile it, for a door that looks at its interface before it goes on.
-
-    Raises:
-        ExportError: the model cannot be exported.
+        ExportError: the model cannot be exported, or no engine takes something in it.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
-    """
-    exported = replace(exported_of(model, args, None, dynamic_shapes, backend, settings, name), of_a_piece=True)
-    return Compilation(exported, model, cache=cache, settings=settings, target=target)
-
-
-class Compilation:
-    """The compiling of an exported program in two steps: what it is found to be, and a module.
-
-    It goes by a memo, without lowering, if there is one; if not, the next time there is.
-    """
-
-    def __init__(
-        self, exported: Exported, model: Model, *, cache: Cache, settings: Settings, target: str | None
-    ) -> None:
-        """Find the program's engine by a memo, or lower the program.
-
-        Raises:
-            ExportError: an operator cannot be decomposed, or no engine takes something in the program.
-            BackendUnavailableError: the backend cannot run here.
-            SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
-        """
-        from trtcache.lowering.capture import refuse_fake_weights  # torch.export is imported, since there is a program
-
-        refuse_fake_weights(exported.program, exported.name)
-        self._exported, self._model, self._cache = exported, model, cache
-        live = LiveProgram(exported.program, exported.name, _forward(model))
-        with collector_paused():
-            shortcut = Shortcut.of(live, backend=exported.backend.name, settings=settings, target=target, cache=cache)
-            self._module = shortcut.compiled(exported.name) if shortcut else None
-        self._shortcut = shortcut
-        self._request = None if self._module else request_for(exported, settings, target)
-
-    @property
-    def interface(self) -> Interface:
-        """What goes into the program and comes out of it, and its weights."""
-        if self._module is not None:
-            return self._module.interface
-        assert self._request is not None  # noqa: S101  # there is one of both
-        interface: Interface = self._request.program.interface
-        return interface
-
-    @property
-    def keyless(self) -> CanonicalizationError | None:
-        """Why a program that is one engine has no key, if it has none."""
-        request = self._request
-        if request is None or not request.division.is_whole or isinstance(request.key, CacheKey):
-            return None
-        return request.key
-
-    def module(self) -> CompiledModule:
-        """Return the compiled module; ``report.compile_s`` is left to the caller.
-
-        Raises:
-            BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no
-                hit.
-            BuildError: the build failed.
-        """
-        request, exported = self._request, self._exported
-        if self._module is not None:
-            self._module.report.export_s = exported.export_s
-            return self._module
-        assert request is not None  # noqa: S101  # there is one of both
-        module = compile_request(request, self._cache, self._model)
-        if self._shortcut:
-            took_s = request.took_s - exported.export_s
-            self._shortcut.keep(exported.program, request.program, request.key, took_s)
-        return module
-
-
-def compile_request(request: Request, cache: Cache, model: Model) -> CompiledModule:
-    """Build, or take from the cache, what was prepared for ``model``; ``report.compile_s`` is left to the caller.
-
-    Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BusyError: another process builds it, the cache is not to wait, and the settings want no part in torch.
+        BusyError: another process builds it, the cache does not wait, and the settings want no part in torch.
     """
-    report, weights = report_of(request), _weights(request)
-    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
-        if request.division.is_whole:
-            engine, division, entries = _whole(request, cache, Path(folder), weights, report)
-        else:
-            engine, division, entries = _in_parts(request, cache, Path(folder), weights, report)
-        origin = origin_of(request, division, entries)
-    program = request.program
-    call = CallSignature(program.in_spec, program.out_spec, _forward(model))
-    module = CompiledModule(Executable.of(program), engine, weights, call)
-    module.report, module.origin = report, origin
-    report.guards = module.guards
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered.
+    compilation = begin(source, options, cache)
+    if compilation.module is not None:
+        return compilation.module
+
+    # 2. A module's program is unknown until it is exported. The exported program is a source of its own, with a fast
+    #    path of its own: an earlier process that exported the same program has stored its alias.
+    exported = source.export(options)
+    if exported is not source:
+        compilation = begin(exported, options, cache)
+
+    # 3. Slow path: lower, partition, a key for each engine partition; get or build each of them, load it, set its
+    #    weights, and store the key alias for the next time.
+    module = compilation.finish()
+
+    # 4. Direct mode: a manifest leads the next process from the module to the exported program's alias.
+    if exported is not source:
+        source.exported(exported, has_alias=compilation.lookup is not None and compilation.lookup.is_stored)
+        source.annotate(module.report, is_hit=False)
     return module
 
 
-def origin_of(request: Request, division: Division, entries: Mapping[int, Entry]) -> Origin:
-    """Return what a module of these entries is written to a file from; it has what files of a build have now."""
+@dataclass(slots=True)
+class Compilation:
+    """A compilation whose fast path was tried.
+
+    Attributes:
+        source: what is compiled.
+        options: how.
+        cache: where entries and aliases are.
+        lookup: the source's key alias; None where there can be none.
+        module: what the fast path gave; None where the source has to be lowered.
+        request: the lowered program, after ``prepare``.
+    """
+
+    source: Source
+    options: CompileOptions
+    cache: Cache
+    lookup: AliasLookup | None
+    module: CompiledModule | None
+    request: EngineRequest | None = None
+
+    def prepare(self) -> Interface:
+        """Lower the program unless the fast path found its engine, and return its interface; nothing is built."""
+        if self.module is not None:
+            return self.module.interface
+        if self.request is None:
+            self.request = self.source.request(self.options)
+        interface: Interface = self.request.program.interface
+        return interface
+
+    @property
+    def why_no_key(self) -> CanonicalizationError | None:
+        """Why a prepared program that is one engine has no key; None if it has one."""
+        if self.request is None or not self.request.division.is_whole or isinstance(self.request.key, CacheKey):
+            return None
+        return self.request.key
+
+    def finish(self) -> CompiledModule:
+        """Return the compiled module: build what is not stored, load the engines, and store the key alias."""
+        if self.module is not None:
+            return self.module
+        self.prepare()
+        assert self.request is not None  # noqa: S101  # it is prepared
+        module = load_engines(self.request, self.source, self.cache)
+        if self.lookup is not None:
+            self.lookup.store(self.request)
+        return module
+
+
+def begin(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
+    """Try the fast path of a source."""
+    source.require_weights()
+    with paused_collector():
+        lookup = AliasLookup.of(source, options, cache)
+        module = lookup.load() if lookup is not None else None
+    return Compilation(source, options, cache, lookup, module)
+
+
+def build_source(source: Source, options: CompileOptions, cache: Cache, output: Path | None = None) -> Report:
+    """Put the engines of a source into the cache unless they are there, without loading them.
+
+    Args:
+        source: what is built.
+        options: how.
+        cache: where.
+        output: a file to write the engine to as well.
+
+    Raises:
+        PartitionError: there is an ``output``, and the program is not one engine.
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
+        BuildError: the build failed.
+        OSError: ``output`` cannot be written.
+    """
+    source = source.export(options)
+    lookup = AliasLookup.of(source, options, cache)
+    found = lookup.find() if lookup is not None else None
+    if lookup is not None and found is not None:
+        source.check(found.alias.whole)
+        if output is not None:
+            found.entry.write(ENGINE, output)
+        return lookup.report(found)
+    request = source.request(options)
+    if output is not None and not request.division.is_whole:
+        why = "a file has one; leave the output out"
+        raise PartitionError(request.program.name, why, in_words(request.division.left))
+    report = report_request(request)
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        entries = entries_for(request, cache, Path(folder), report)
+        if output is not None and entries:
+            entries[0].write(ENGINE, output)
+    if lookup is not None:
+        lookup.store(request)
+    return report
+
+
+def load_engines(request: EngineRequest, source: Source, cache: Cache) -> CompiledModule:
+    """Get or build the engines of a lowered program, load them, and return the compiled module.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+        BusyError: another process builds it, the cache does not wait, and the settings want no part in torch.
+    """
+    report, weights, program = report_request(request), request.engine_weights(), request.program
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        load = _load_whole if request.division.is_whole else _load_partitions
+        engine, division, entries = load(request, cache, Path(folder), weights, report)
+        origin = provenance_of(request, division, entries) if request.is_torch else None
+    call = CallSignature(program.in_spec, program.out_spec, source.forward, request.input_names)
+    module = CompiledModule(Executable.of(program), engine, weights if request.is_torch else {}, call)
+    module.weight_file = request.weight_file()
+    module.report, module.origin = report, origin
+    report.guards = module.guards
+    source.release()
+    return module
+
+
+def provenance_of(request: EngineRequest, division: Division, entries: Mapping[int, Entry]) -> Origin:
+    """Return what a module of these entries is exported from; the contents of files of a build are read now."""
     return Origin(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
@@ -188,49 +214,46 @@ def origin_of(request: Request, division: Division, entries: Mapping[int, Entry]
     )
 
 
-def _weights(request: Request) -> Fitted:
-    program = request.program
-    return fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
-
-
-def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report) -> Made:
-    """Return the engine of a program that is one."""
+def _load_whole(
+    request: EngineRequest, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
+) -> Loaded:
+    """Load the engine of a program that is one."""
     try:
-        engine, one, entry = _engine(request, cache, folder, weights)
+        engine, partition, entry = _load_engine(request, cache, folder, weights)
     except BuildError as error:
         if not _may_stay_in_torch(request, error):
             raise
         division = everything_in_torch(request.program, f"its engine could not be built: {error}")
-        return _in_parts(replace(request, division=division), cache, folder, weights, report)
     except BusyError as error:
-        division = everything_in_torch(request.program, _eager(request, error, report))
-        return _in_parts(replace(request, division=division), cache, folder, weights, report)
-    report.partitions.append(one)
-    return engine, request.division, {0: entry}
+        division = everything_in_torch(request.program, _run_in_torch(request, error, report))
+    else:
+        report.partitions.append(partition)
+        return engine, request.division, {0: entry}
+    return _load_partitions(replace(request, division=division), cache, folder, weights, report)
 
 
-def _in_parts(
-    request: Request, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
-) -> Made:
-    """Return what runs a program in its parts. A part that cannot be built stays in torch, if the settings let it."""
+def _load_partitions(
+    request: EngineRequest, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
+) -> Loaded:
+    """Load the engines of a program's partitions. One that cannot be built stays in torch, if the settings allow it."""
     division, program = request.division, request.program
     engines: dict[int, Engine] = {}
     entries: dict[int, Entry] = {}
     failed: dict[int, str] = {}
-    parts = requests_of(request)
-    found = built_at_once(parts, cache, folder, entry_for)
-    for number, part in parts.items():
+    partitions = request.partitions
+    built = build_missing(partitions, cache, folder, entry_for)
+    for number, partition in partitions.items():
         own = weights_of(division, number, weights)
         try:
-            engines[number], one, entries[number] = _engine(part, cache, folder, own, found.get(number))
+            engines[number], row, entries[number] = _load_engine(partition, cache, folder, own, built.get(number))
         except BuildError as error:
             if not _may_stay_in_torch(request, error):
                 raise
             failed[number] = f"its engine could not be built: {error}"
         except BusyError as error:
-            failed[number] = _eager(part, error, report)
+            failed[number] = _run_in_torch(partition, error, report)
         else:
-            report.partitions.append(one)
+            report.partitions.append(row)
     if failed:
         division = in_torch(division, program, failed)
     report.left = division.left
@@ -238,7 +261,7 @@ def _in_parts(
     return Schedule(plan, engines, weights, program.constants, inter_op), division, entries
 
 
-def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
+def _may_stay_in_torch(request: EngineRequest, error: BuildError) -> bool:
     settings = request.settings
     if settings.on_build_failure != "torch" or settings.require_full_compilation:
         return False
@@ -246,13 +269,13 @@ def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
     return True
 
 
-def _eager(request: Request, error: BusyError, report: Report) -> str:
-    """Note that an engine runs in torch this time, and return why.
+def _run_in_torch(request: EngineRequest, error: BusyError, report: Report) -> str:
+    """Report that an engine's partition runs in torch this time, and return why.
 
     Raises:
-        BusyError: the settings want engines and nothing else.
+        BusyError: the settings want engines and nothing else, or torch cannot run the program.
     """
-    if request.settings.require_full_compilation:
+    if request.settings.require_full_compilation or not request.is_torch:
         raise error
     why = f"{error.builder or 'another process'} builds its engine now"
     log.warning("%s runs in torch in this process, without an engine: %s", request.program.name, why)
@@ -261,27 +284,36 @@ def _eager(request: Request, error: BusyError, report: Report) -> str:
     return why
 
 
-def _engine(
-    request: Request,
+def _load_engine(
+    request: EngineRequest,
     cache: Cache,
     folder: Path,
     weights: Mapping[str, torch.Tensor],
-    found: tuple[Entry, str] | BuildError | BusyError | None = None,
+    built: tuple[Entry, str] | BuildError | BusyError | None = None,
 ) -> tuple[Engine, PartitionReport, Entry]:
-    """Return a live engine, from the cache or built, the report on it, and its entry; ``found`` is what is known of it.
+    """Return an engine that is loaded, from the cache or built, the report on it, and its entry.
 
-    Raises:
-        BuildError: the build failed.
-        BusyError: another process builds it, and the cache is not to wait.
+    Args:
+        request: the request for the engine.
+        cache: where its entry is.
+        folder: a temporary folder of the build.
+        weights: the engine's weights, by its names for them.
+        built: what became of its build beside others; None if it was not built yet.
     """
-    if isinstance(found, (BuildError, BusyError)):
-        raise found
+    if isinstance(built, (BuildError, BusyError)):
+        raise built
+
+    def load() -> Engine:
+        constants, device = request.program.constants, request.program.device
+        with learning(cache):
+            return request.backend.load_entry(entry.read, device=device, constants=constants, weights=weights)
+
     second = second_choice_for(request, cache)
-    entry, why = found or ((second, "") if second else entry_for(request, cache, folder))
+    entry, why = built or ((second, "") if second else entry_for(request, cache, folder))
     entry = held(entry)  # the module and its engine have the very same bytes
     start = time.perf_counter()
     try:
-        engine = _load(request, entry, weights, cache)
+        engine = load()
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
@@ -291,17 +323,5 @@ def _engine(
         entry, why = entry_for(request, cache, folder)
         entry = held(entry)
         start = time.perf_counter()
-        engine = _load(request, entry, weights, cache)
-    return engine, partition_of(request, entry, why, time.perf_counter() - start), entry
-
-
-def _forward(model: Model) -> inspect.Signature | None:
-    return inspect.signature(model.forward) if isinstance(model, torch.nn.Module) else None
-
-
-def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor], cache: Cache) -> Engine:
-    program = request.program
-    with learning(cache):
-        return request.backend.load_entry(
-            entry.read, device=program.device, constants=program.constants, weights=weights
-        )
+        engine = load()
+    return engine, report_partition(request, entry, why=why, load_s=time.perf_counter() - start), entry

@@ -23,31 +23,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trtcache.cache import Cache
+    from trtcache.frontends.source import CompileOptions
     from trtcache.runtime import Report
 
 log = logging.getLogger(__name__)
 
 KIND = "program"
-PROGRAM, ASKED = "program.pt2", "asked.json"
+PROGRAM, OPTIONS = "program.pt2", "asked.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a caller asked for when a program was compiled."""
+class KeptOptions:
+    """The options that a kept program was compiled with, as JSON has them."""
 
     backend: str
     settings: Mapping[str, object]
     target: str | None
 
     @classmethod
-    def of(cls, backend: str, settings: Settings, target: str | None) -> Asked:
+    def of(cls, options: CompileOptions) -> KeptOptions:
         """Return what is to be written: of the settings those that are not the defaults."""
-        given = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.name != "threads"}
-        default = Settings()
-        chosen = {name: value for name, value in given.items() if value != getattr(default, name)}
-        if "tensorrt" in chosen:
-            chosen["tensorrt"] = settings.tensorrt.given
-        return cls(backend, {name: _plain(value) for name, value in chosen.items()}, target)
+        settings, default = options.settings, Settings()
+        values = {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name != "threads"}
+        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
+        if "tensorrt" in changed:
+            changed["tensorrt"] = settings.tensorrt.given
+        return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
 
     def write(self) -> bytes:
         """Return this as JSON."""
@@ -55,11 +56,11 @@ class Asked:
         return json.dumps(document, sort_keys=True).encode()
 
     @classmethod
-    def read(cls, data: bytes) -> Asked:
+    def read(cls, data: bytes) -> KeptOptions:
         """Return what ``write`` wrote.
 
         Raises:
-            ValueError: it did not.
+            ValueError: the data is something else.
         """
         try:
             return cls(**json.loads(data))
@@ -71,14 +72,16 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, (set, frozenset, tuple)) else value
 
 
-def keep(cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], asked: Asked) -> None:
+def keep(
+    cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], options: KeptOptions
+) -> None:
     """Keep a program beside its engines, unless it is there. That it cannot be kept costs a warning only.
 
     Args:
         cache: where its engines are.
         report: which engines those are.
         program: returns the program; it is not changed.
-        asked: what the caller asked for.
+        options: the options that it was compiled with.
     """
     key = key_of(report)
     if key is None or (cache.store is not None and cache.store.path(key.digest).exists()):
@@ -92,7 +95,7 @@ def keep(cache: Cache, report: Report, program: Callable[[], torch.export.Export
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         log.warning("the program of %s is not kept: torch cannot save it: %s", report.name, error)
         return
-    contents = {PROGRAM: data.getvalue(), ASKED: asked.write()}
+    contents = {PROGRAM: data.getvalue(), OPTIONS: options.write()}
     cache.keep(key, contents, build_s=report.export_s + report.decompose_s, name=report.name)
 
 

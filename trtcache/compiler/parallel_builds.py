@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Artifact
     from trtcache.cache import Cache
-    from trtcache.compiler.request import Request
+    from trtcache.frontends.request import EngineRequest
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
 
-Elsewhere: TypeAlias = "Callable[[Request, Path], Artifact | None]"
+Worker: TypeAlias = "Callable[[EngineRequest, Path], Artifact | None]"
 """Builds in another process; None where only this one can."""
 
 
 class EntryFor(Protocol):
     """Gets the entry of a request, or has it built in a folder."""
 
-    def __call__(self, request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere | None) -> tuple[Entry, str]:
+    def __call__(
+        self, request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
+    ) -> tuple[Entry, str]:
         """Return the entry, and if it had to be built why there was none."""
         ...
 
 
-def built_at_once(
-    parts: Mapping[int, Request], cache: Cache, folder: Path, entry_for: EntryFor
+def build_missing(
+    parts: Mapping[int, EngineRequest], cache: Cache, folder: Path, entry_for: EntryFor
 ) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
     """Return what came of building what is missing, by the parts' numbers; nothing where one process is enough.
 
@@ -58,14 +60,14 @@ def built_at_once(
     waiting = deque(numbers[0] for numbers in missing.values())
     found: dict[int, tuple[Entry, str] | BuildError | BusyError] = {}
 
-    def work(elsewhere: Elsewhere | None) -> None:
+    def work(worker: Worker | None) -> None:
         while waiting:
             try:
                 number = waiting.popleft()
             except IndexError:  # another thread has taken the last one
                 return
             try:
-                found[number] = entry_for(parts[number], cache, folder / str(number), elsewhere)
+                found[number] = entry_for(parts[number], cache, folder / str(number), worker)
             except (BuildError, BusyError) as error:
                 found[number] = error
 
@@ -82,7 +84,7 @@ def built_at_once(
     return found
 
 
-def _missing(parts: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]:
+def _missing(parts: Mapping[int, EngineRequest], cache: Cache) -> dict[str, list[int]]:
     """Return the parts that have no entry and that another process can build, by the digests of their keys."""
     missing: dict[str, list[int]] = {}
     for number, part in parts.items():
@@ -92,5 +94,5 @@ def _missing(parts: Mapping[int, Request], cache: Cache) -> dict[str, list[int]]
     return missing
 
 
-def _is_there(part: Request, cache: Cache) -> bool:
+def _is_there(part: EngineRequest, cache: Cache) -> bool:
     return cache.store is not None and isinstance(part.key, CacheKey) and cache.store.path(part.key.digest).exists()

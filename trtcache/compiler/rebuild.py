@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.compiler import build as building
-from trtcache.compiler.kept_program import ASKED, PROGRAM, Asked, key_of
+from trtcache.compiler.kept_program import OPTIONS, PROGRAM, KeptOptions, key_of
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
         BuildError: the build failed.
     """
     try:
-        asked = Asked.read(bytes(entry.read(ASKED)))
+        options = KeptOptions.read(bytes(entry.read(OPTIONS)))
     except (KeyError, ValueError) as error:
         raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is no kept program: {error}") from error
     with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
@@ -35,15 +35,15 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
         entry.write(PROGRAM, path)
         report = building.build(
             path,
-            backend=asked.backend,
-            settings=asked.settings,
-            target=asked.target,
+            backend=options.backend,
+            settings=options.settings,
+            target=options.target,
             cache=cache,
             name=entry.name,
         )
     key = key_of(report)
     if key is not None and key.digest != entry.key.digest:
-        contents = {PROGRAM: bytes(entry.read(PROGRAM)), ASKED: bytes(entry.read(ASKED))}
+        contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
         cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
         if cache.store is not None and cache.store.path(key.digest).exists():
             cache.store.remove(entry.key.digest)  # or the next time would build of it again

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trtcache.keys.alias import Memo
+    from trtcache.keys.alias import KeyAlias
     from trtcache.store.entry import Entry
 
 _WEIGHTS = "data/weights/"
@@ -71,7 +71,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         if why := damage(path):
             raise ExportError(str(path), f"{why}; save it again with torch.export.save")
         try:
-            tensors = file.tensors(file.names)
+            tensors = file.weights(file.names)
         except ValueError as error:
             raise ExportError(str(path), str(error)) from error
         metas = _metas(path)
@@ -170,10 +170,10 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
     return tensor
 
 
-def check_entry(entry: Entry, memos: Sequence[Memo], weights: Path) -> tuple[Executable, Given]:
+def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tuple[Executable, Given]:
     """Return what an entry's engine and a file of weights are to each other, if they fit.
 
-    An entry has no names for its weights; the memos of programs that lead to it have theirs.
+    An entry has no names for its weights; the key aliases that lead to it have those of programs.
 
     Raises:
         RefitError: they do not fit by the names of any of the programs, or the entry has its weights in it.
@@ -184,23 +184,23 @@ def check_entry(entry: Entry, memos: Sequence[Memo], weights: Path) -> tuple[Exe
     if isinstance(parts, dict) and (frozen := parts.get("frozen")):
         what = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
         raise RefitError(mismatched=(what,))
-    if not memos:
+    if not aliases:
         why = "no program is known that leads to it, and it has no names of its own: give the program's .pt2 file"
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
-    for memo in memos:
+    for alias in aliases:
         executable = Executable.stored(
-            entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
+            entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
         )
-        given = Given.of(weights, known=memo.known, constants=memo.sources)
+        given = Given.of(weights, known=alias.known, constants=alias.sources)
         needed = executable.interface.weights
         try:
-            check(needed, given.state, known=memo.known, device=memo.device, keep=True, anywhere=True)
+            check(needed, given.state, known=alias.known, device=alias.device, keep=True, anywhere=True)
         except RefitError as error:
             refused = refused or error
             continue
         return executable, given
-    assert refused is not None  # noqa: S101  # there is a memo, and none fitted
+    assert refused is not None  # noqa: S101  # there is an alias, and none fitted
     raise refused
 
 

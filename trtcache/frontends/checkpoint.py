@@ -167,7 +167,7 @@ def _archive(path: Path) -> dict[str, torch.Tensor]:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)
     with ProgramFile(path) as file:
-        return file.tensors(file.names)
+        return file.weights(file.names)
 
 
 def _state_dict(path: Path) -> dict[str, torch.Tensor]:

@@ -1,77 +1,105 @@
-"""An exported program in memory, as what a memo leads from."""
+"""Modules and exported programs in memory, as sources."""
 
 from __future__ import annotations
 
+import inspect
+import time
+from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.utils import _pytree as pytree
 
-from trtcache.keys.program_digest import devices, exported_digest
+from trtcache.frontends.request import partition_request, paused_collector
+from trtcache.frontends.source import Source
+from trtcache.lowering.tracing_lock import ALONE
 
 if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from torch.export import ExportedProgram
-    from torch.utils import _pytree as pytree
 
-    from trtcache.config.stat_fingerprint import FileState
     from trtcache.digests import Digest
+    from trtcache.frontends.direct.mode import Attempt
+    from trtcache.frontends.request import EngineRequest, Request
+    from trtcache.frontends.source import CompileOptions, Specs
+    from trtcache.keys.alias import KeyAlias
+    from trtcache.lowering import LoweredProgram
+    from trtcache.runtime import Report
 
 
-class LiveProgram:
-    """A program that ``torch.export`` made in this process, with its weights.
+class ExportedSource(Source):
+    """A program that ``torch.export`` made in this process, with its weights."""
 
-    Attributes:
-        label: what people call it.
-        forward: the signature of the model that it came from, if that is known.
-        whole: nothing: what is in memory is not damaged, and no engine that has weights in it gets a memo.
-        parameters: none that its tensors do not tell.
-    """
+    kind: ClassVar[str] = "exported"
 
-    part: ClassVar[str] = "exported"
-    whole: ClassVar[None] = None
-    parameters: ClassVar[frozenset[str]] = frozenset()
+    def __init__(
+        self,
+        program: ExportedProgram,
+        name: str,
+        *,
+        forward: inspect.Signature | None = None,
+        export_s: float = 0.0,
+        device_type: str | None = None,
+    ) -> None:
+        """Keep a program; nothing is read.
 
-    def __init__(self, program: ExportedProgram, label: str, forward: inspect.Signature | None = None) -> None:
-        """Keep the program; nothing is looked at."""
-        self._program = program
-        self.label = label
-        self.forward = forward
+        Args:
+            program: the program.
+            name: its name in reports.
+            forward: the signature of the model that was exported.
+            export_s: seconds that exporting took.
+            device_type: what a backend is chosen for; by default ``cuda`` if a weight is on a GPU.
+        """
+        self.model = self._program = program
+        self.name, self.forward, self.export_s = name, forward, export_s
+        self.specs: Specs = (program.call_spec.in_spec, program.call_spec.out_spec)
+        self._device_type = device_type
 
     @cached_property
     def digest(self) -> Digest:
-        """The digest of all that it says but the values of its weights.
+        """The digest of everything in the program but the values of its weights.
 
         Raises:
             ValueError: it has none; the message says why.
         """
+        from trtcache.keys.program_digest import exported_digest
+
         return exported_digest(self._program)
 
     @cached_property
     def device(self) -> torch.device:
-        """Where it runs: the one CUDA device that its tensors are on, or the CPU.
+        """The one CUDA device that its tensors are on, or the CPU.
 
         Raises:
             ValueError: they are on several devices.
         """
+        from trtcache.keys.program_digest import devices
+
         found = devices(self._program)
         if len(found) > 1:
             raise ValueError(f"its tensors are on {', '.join(sorted(map(str, found)))}")
         return next(iter(found), torch.device("cpu"))
 
     @property
-    def specs(self) -> tuple[pytree.TreeSpec, pytree.TreeSpec]:
-        """How torch flattens the call's arguments and the program's output."""
-        call = self._program.call_spec
-        return call.in_spec, call.out_spec
+    def device_type(self) -> str:
+        """``cuda`` if a weight, or an example input of the model that was exported, is on a GPU."""
+        return self._device_type or device_type_of(self._program.state_dict.values())
 
     @cached_property
     def _state(self) -> Mapping[str, object]:
         return {**self._program.constants, **self._program.state_dict}
 
-    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+    def fingerprint(self) -> Mapping[str, object]:
+        """Return the digest of the program.
+
+        Raises:
+            ValueError: it has none; the message says why.
+        """
+        return {self.kind: self.digest}
+
+    def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights by the program's names for them.
 
         Raises:
@@ -82,11 +110,242 @@ class LiveProgram:
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return found
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
-        """Do nothing: nothing is to be read."""
+    def require_weights(self) -> None:
+        """Make sure that its weights have values.
 
-    def seen(self) -> None:
-        """Return None: there is no file."""
+        Raises:
+            ExportError: one is fake.
+        """
+        from trtcache.lowering.capture import refuse_fake_weights
 
-    def check(self, whole: Digest | None) -> None:
-        """Do nothing: what is in memory is as it was."""
+        refuse_fake_weights(self._program, self.name)
+
+    def program(self) -> ExportedProgram:
+        """Return the program."""
+        return self._program
+
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Lower the program for a backend.
+
+        Raises:
+            ExportError: an operator cannot be decomposed.
+            PassError: a lowering pass broke its contract.
+        """
+        return lower_program(self._program, self, options, export_s=self.export_s, trace=trace)
+
+    def request(self, options: CompileOptions) -> Request:
+        """Return the lowered program with its key, or its partitions."""
+        with paused_collector():
+            program = self.lower(options)
+            return partition_request(program, self.find_backend(options), options.settings, options.target)
+
+    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+        """Make sure that an alias leads to what lowering gave.
+
+        Raises:
+            ValueError: it would not.
+        """
+        check_program_alias(self, self._program, alias, request)
+
+
+class ModuleSource(Source):
+    """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode knows its program."""
+
+    kind: ClassVar[str] = "exported"
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        dynamic_shapes: Any,
+        *,
+        name: str | None = None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """Keep a module and its example inputs.
+
+        Args:
+            model: the module.
+            args: example positional arguments.
+            kwargs: example keyword arguments.
+            dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
+            name: its name in reports; by default its class's.
+            attempt: direct mode for this call; None without.
+        """
+        self.model = self._module = model
+        self.name = name or type(model).__name__
+        self._examples = tuple(args), dict(kwargs or {}), dynamic_shapes
+        self.attempt = attempt
+        self._find_s = 0.0
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the program that direct mode found.
+
+        Raises:
+            ValueError: its manifest names a device that torch does not know.
+        """
+        device: torch.device = self._manifest_value("device")
+        return device
+
+    @property
+    def device_type(self) -> str:
+        """``cuda`` if a weight or an example input is on a GPU; the lowered program has the last word."""
+        state = self.model.state_dict(keep_vars=True).values() if isinstance(self.model, torch.nn.Module) else ()
+        return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
+
+    def _manifest_value(self, name: str) -> Any:
+        if self.attempt is None or self.attempt.manifest is None:
+            raise ValueError("it is not exported")
+        return getattr(self.attempt, name)
+
+    def fingerprint(self) -> Mapping[str, object] | None:
+        """Return the digest of the program that a manifest of direct mode leads to; None if there is none.
+
+        Raises:
+            ValueError: the manifest cannot be used here.
+        """
+        if self.attempt is None:
+            return None
+        start = time.perf_counter()
+        is_known = self.attempt.find()
+        self._find_s = time.perf_counter() - start
+        if not is_known or self.attempt.is_verifying:
+            return None
+        self.specs, self.forward = self.attempt.specs, inspect.signature(self._module.forward)
+        return {self.kind: self._manifest_value("digest")}
+
+    def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights of the module by the program's names for them.
+
+        Raises:
+            ValueError: the module has none of that name.
+        """
+        assert self.attempt is not None  # noqa: S101  # a manifest was found
+        state = self.attempt.state
+        if missing := sorted(name for name in names if name not in state):
+            raise ValueError(f"it has no weight {', '.join(missing)}")
+        return {name: state[name] for name in names}
+
+    def export(self, options: CompileOptions) -> ExportedSource:
+        """Export the module, and record in direct mode what the export depends on.
+
+        Raises:
+            ExportError: the module cannot be exported.
+        """
+        self.find_backend(options)
+        watching = nullcontext() if self.attempt is None else self.attempt.watching()
+        with watching:
+            start = time.perf_counter()
+            program = self.program()
+            export_s = time.perf_counter() - start
+        return ExportedSource(
+            program,
+            self.name,
+            forward=inspect.signature(self.model.forward) if isinstance(self.model, torch.nn.Module) else None,
+            export_s=export_s,
+            device_type=self.device_type,
+        )
+
+    def exported(self, program: Source, *, has_alias: bool) -> None:
+        """Store a manifest of direct mode for the next process, if an alias leads on from the program."""
+        if self.attempt is not None and isinstance(program, ExportedSource):
+            self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)
+
+    def annotate(self, report: Report, *, is_hit: bool) -> None:
+        """Report what became of direct mode."""
+        if self.attempt is None:
+            return
+        if is_hit and self.attempt.manifest is not None:
+            self.attempt.outcome = "hit"
+            report.route, report.direct_s = "direct", self.attempt.took_s
+            report.spared_s += self.attempt.manifest.took_s
+            report.memo_s -= self._find_s
+        report.direct = self.attempt.outcome
+
+    def program(self) -> ExportedProgram:
+        """Export the module.
+
+        Raises:
+            ExportError: it cannot be exported.
+        """
+        from trtcache.lowering import capture
+
+        args, kwargs, dynamic_shapes = self._examples
+        with ALONE, paused_collector():
+            return capture.export(self._module, args, kwargs, dynamic_shapes)
+
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Export the module and lower the program."""
+        return self.export(options).lower(options, trace=trace)
+
+    def request(self, options: CompileOptions) -> Request:
+        """Export the module, and return the lowered program with its key, or its partitions."""
+        return self.export(options).request(options)
+
+
+def device_type_of(values: Collection[object] | Iterator[object]) -> str:
+    """Return ``cuda`` if one of some tensors is on a GPU, else ``cpu``."""
+    return "cuda" if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values) else "cpu"
+
+
+def lower_program(
+    program: ExportedProgram, source: Source, options: CompileOptions, *, export_s: float, trace: bool = False
+) -> LoweredProgram:
+    """Lower an exported program as its source's backend needs it.
+
+    Raises:
+        ExportError: an operator cannot be decomposed, or no engine takes something in it.
+        PassError: a lowering pass broke its contract.
+        SettingsError: the program has no module that the settings name.
+    """
+    from trtcache import lowering
+    from trtcache.lowering.fallback import Forced
+    from trtcache.lowering.rewrites.autocast import Autocast
+
+    settings, capabilities = options.settings, source.find_backend(options).capabilities
+    autocast = None
+    if settings.autocast is not None:
+        autocast = Autocast(settings.autocast, tuple(sorted(settings.autocast_exclude)))
+    modules, operators = tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops)
+    with ALONE:
+        lowered = lowering.lower(
+            program,
+            keep=capabilities.keep,
+            unpack=capabilities.unpack,
+            torch_executed=Forced(modules, operators, options.is_subgraph),
+            autocast=autocast,
+            name=source.name,
+            trace=trace,
+        )
+    lowered.seconds.update(export=export_s)  # type: ignore[attr-defined]  # a dict that is still ours
+    return lowered
+
+
+def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: EngineRequest) -> None:
+    """Make sure that an alias of an exported program leads to what lowering gave.
+
+    Raises:
+        ValueError: it would not; the message says why.
+    """
+    from trtcache.lowering.contents import Content
+    from trtcache.lowering.custom_operators import is_foreign
+
+    if request.program.device != source.device:
+        raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")
+    # An operator that torch decomposes by code of this process leaves no trace in the lowered graph.
+    versions = request.settings.operator_versions
+    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
+    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, versions)}):
+        raise ValueError(f"what its operators {', '.join(foreign)} compute is not in it")
+    parts: Any = alias.key.document["parts"]
+    if alias.whole is None and "frozen" in parts:
+        raise ValueError("an engine has values of its weights in it, which an alias does not compare")
+    # The weight has to be the one that was lowered: the very same, or in a file one of the same bytes.
+    for name, tensor in source.weights([name for names in alias.names for name in names]).items():
+        lowered = request.program.state[name]
+        if tensor is not lowered and (source.whole is None or Content.of(tensor) != Content.of(lowered)):
+            raise ValueError(f"weight {name} is read otherwise than torch does")

@@ -1,11 +1,12 @@
-"""The memo: from a program that has not changed straight to the key that lowering gave for it last time.
+"""Key aliases: from the fingerprint of a program that has not changed to the cache key of its engine.
 
-A memo is an entry of the store like any other, of kind ``memo``. Its own key has all that the way from the program, in
-a file or in memory, to the other key depends on: what it says (the weights of a file only where an engine may have some
-of them in it), what the caller asked for, the backend with its toolchain and target, torch, the code of our own
-lowering, the passes of others, and what the process says to torch. It holds that other key with its whole document,
-which is compared with the entry's own as on every hit, and what an artifact never holds: how arguments are nested,
-which a program in memory knows itself, and the program's names for its weights.
+Bazel calls this an action-cache entry and ccache a manifest. An alias is an entry of the store like any other, of kind
+``memo``. Its own key has everything that the cache key depends on and that is known without lowering: the program's
+fingerprint (with the values of weights only where an engine may have some of them in it), settings, target, backend
+with its toolchain, torch, the code of our own lowering, the passes of other distributions, and the state of torch in
+this process. It holds the cache key with its whole document, which is compared with the entry's own as on every hit,
+and what an artifact never holds: how arguments are nested, which a program in memory knows itself, and the program's
+names for its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -28,8 +29,7 @@ from trtcache.lowering.entry_points import installed
 from trtcache.lowering.interface import SmallSizes
 
 if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
@@ -48,75 +48,8 @@ Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
 """How torch flattens a call's arguments, and a program's output."""
 
 
-class Source(Protocol):
-    """Where a program comes from that a memo leads from.
-
-    ``digest``, ``device`` and ``tensors`` raise ValueError where there can be no memo; the message MUST say why.
-    """
-
-    @property
-    def part(self) -> str:
-        """The word for its kind, by which no file and no program in memory have one memo."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """What people call it."""
-        ...
-
-    @property
-    def digest(self) -> Digest:
-        """The digest of all that it says but values of weights; MUST tell programs of different keys apart."""
-        ...
-
-    @property
-    def whole(self) -> Digest | None:
-        """The digest of all its bytes, weights too; None if weights of other values are nothing to look at."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where the program runs."""
-        ...
-
-    @property
-    def specs(self) -> Specs | None:
-        """How arguments and output are nested; None if only a memo tells."""
-        ...
-
-    @property
-    def forward(self) -> inspect.Signature | None:
-        """The signature of the model, if it is known."""
-        ...
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        """Which of its weights are parameters, beside those that ``tensors`` returns as such."""
-        ...
-
-    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
-        """Return weights by the program's names for them."""
-        ...
-
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
-        """Begin whatever ``check`` will need: what is read had the digest ``whole`` when it was ``seen`` in a state."""
-        ...
-
-    def seen(self) -> FileState | None:
-        """Return the state of its file, if a file in that state is sure to have the digest ``whole``."""
-        ...
-
-    def check(self, whole: Digest | None) -> None:
-        """Make sure that what was read is sound, at the end; ``whole`` is as it was when the memo was made.
-
-        Raises:
-            ExportError: it is not.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Memo:
+class KeyAlias:
     """What lowering a program gave.
 
     Attributes:
@@ -144,8 +77,10 @@ class Memo:
     small_sizes: SmallSizes | None = None
 
     @classmethod
-    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None) -> Memo:
-        """Return the memo of a lowered program, its key, and the digest and state of the file that it came from."""
+    def of(
+        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None
+    ) -> KeyAlias:
+        """Return the alias of a lowered program, its key, and the digest and stat fingerprint of its file."""
         return cls(
             key=key,
             device=program.device,
@@ -160,25 +95,30 @@ class Memo:
         )
 
     @classmethod
-    def read(cls, data: bytes, specs: Specs | None = None) -> Memo:
-        """Return the memo that ``write`` wrote; ``specs`` are those of a program in memory.
+    def read(cls, data: bytes, specs_of: Callable[[CacheKey], Specs | None] = lambda _: None) -> KeyAlias:
+        """Return the alias that ``write`` wrote.
+
+        Args:
+            data: what ``write`` returned.
+            specs_of: returns how arguments and output are nested where the source knows it (``Source.specs_of``).
 
         Raises:
-            ValueError: it is none, its parts do not fit each other, or it has a type that this process has not made
-                known to torch.
+            ValueError: the data is not an alias, its parts do not fit each other, or it has a type that this process
+                has not registered with torch.
         """
         try:
             written = json.loads(data)
             key = CacheKey.of_document(written["key"])
+            specs = specs_of(key)
             in_spec, out_spec = specs or tuple(map(pytree.treespec_loads, (written["in_spec"], written["out_spec"])))
-            memo = cls(
+            alias = cls(
                 key=key,
                 device=torch.device(written["device"]),
                 names=tuple(tuple(names) for names in written["names"]),
                 known=frozenset(written["known"]),
                 sources={
-                    name: Content(one["digest"], one["dtype"], tuple(one["shape"]))
-                    for name, one in written["sources"].items()
+                    name: Content(content["digest"], content["dtype"], tuple(content["shape"]))
+                    for name, content in written["sources"].items()
                 },
                 in_spec=in_spec,
                 out_spec=out_spec,
@@ -186,15 +126,16 @@ class Memo:
                 seen=FileState.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
             )
-            nested: Any = key.document["parts"]
-            if nested["structure"] != _structure(memo):
+            parts: Any = key.document["parts"]
+            expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
+            if "names" not in parts and parts["structure"] != expected:  # an ONNX file has names, and no nesting
                 raise ValueError("its arguments are nested otherwise than its key says")
         except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return memo
+        return alias
 
     def write(self) -> bytes:
-        """Return the memo as bytes that ``read`` takes.
+        """Return the alias as bytes that ``read`` takes.
 
         Raises:
             ValueError: a type among the arguments or the output has no name that another process would know.
@@ -220,38 +161,40 @@ class Memo:
         return {**specs, "whole": [self.whole.hex, self.whole.size_bytes], "seen": seen}
 
 
-def _structure(memo: Memo) -> object:
-    return canonical({"arguments": structure(memo.in_spec), "output": structure(memo.out_spec)})
-
-
-def memo_key(
-    source: Source, asked: Mapping[str, object], *, backend: Backend, torch_executed_modules: Collection[str]
+def alias_key(
+    fingerprint: Mapping[str, object],
+    given: Mapping[str, object],
+    *,
+    backend: Backend,
+    device_type: str,
+    torch_executed_modules: Collection[str],
 ) -> CacheKey:
-    """Return the key of the memo for a program: all that its way to a key depends on.
+    """Return the key of an alias: everything that a program's cache key depends on, as it is known without lowering.
 
     Args:
-        source: the program.
-        asked: the parts of the key that only the caller and the machine decide: settings, target, toolchain, ambient.
-        backend: what is to build.
-        torch_executed_modules: the one setting that is in no key and changes it.
+        fingerprint: of the program (``Source.fingerprint``).
+        given: the parts of the cache key that only the caller and the machine decide: settings, target, toolchain,
+            ambient.
+        backend: the backend that builds.
+        device_type: ``cpu`` or ``cuda``, where the program runs.
+        torch_executed_modules: the one setting that is in no cache key and changes it.
 
     Raises:
         CanonicalizationError: a part has no stable value.
         PassError: a pass of another distribution cannot be had.
         OSError: our own code cannot be read.
-        ValueError: the program has no digest, or its weights are on several devices.
     """
     capabilities = backend.capabilities
     return CacheKey.of(
         KIND,
         {
-            **asked,
+            "weights": None,
+            **fingerprint,
+            **given,
             "format": _FORMAT,
-            source.part: source.digest,
-            "weights": source.whole if capabilities.bakes_weights else None,
             "backend": backend.name,
             "torch_executed_modules": sorted(torch_executed_modules),
-            "device": source.device.type,
+            "device": device_type,
             "torch": [torch.__version__, torch.version.git_version],
             "code": code_digest(),
             "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},

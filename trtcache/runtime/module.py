@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -39,6 +39,22 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Sources
 
 
+class WeightFile(Protocol):
+    """Reads weights of ONNX files."""
+
+    def reads(self, weights: object) -> bool:
+        """Return whether weights are the path of such a file."""
+        ...
+
+    def read(self, path: Any) -> Mapping[str, torch.Tensor]:
+        """Return the weights of another file of the same graph, by the names of the file that was compiled."""
+        ...
+
+    def current(self) -> Mapping[str, torch.Tensor]:
+        """Return the weights of the file that was compiled, by the engine's names for them."""
+        ...
+
+
 class CompiledModule:
     """A model compiled for inference: called like the model, answers with its output structure, without gradients.
 
@@ -52,6 +68,8 @@ class CompiledModule:
         threads: what ``settings.threads`` said.
         origin: the engines as they are stored, for who writes them to a file; None where there are none.
         on_guard: what answers calls with sizes that the program was not exported for; None where they are errors.
+        weight_file: reads weights of files like the one that was compiled, for ONNX; None where any file of weights
+            can be read. The module's own weights are in the plan, and are read from the file for the first refit.
     """
 
     def __init__(
@@ -68,6 +86,7 @@ class CompiledModule:
         self.report: Report
         self.origin: Origin | None = None
         self.on_guard: OnGuard | None = None
+        self.weight_file: WeightFile | None = None
         self._executable = executable
         self._interface = executable.interface
         self._device = executable.device
@@ -211,8 +230,8 @@ class CompiledModule:
 
         Args:
             weights: a module of the same architecture, its state_dict, or the path of a file of weights, which is
-                mapped and not copied. Names of weights that the program does not use may be there; each that it uses
-                must be.
+                mapped and not copied; for a plan of an ONNX file the path of another one of the same graph. Names
+                of weights that the program does not use may be there; each that it uses must be.
             verify: compare with eager torch first: True, or how much of its largest value an output may be off by.
                 Eager is the module that is given, or else the one that was compiled if it is still there.
             args: inputs for that; by default those that ``compile`` was given, if they were not large.
@@ -231,6 +250,10 @@ class CompiledModule:
         """
         start = time.perf_counter()
         tolerance = tolerance_of(verify)
+        if self.weight_file is not None:
+            if self.weight_file.reads(weights):
+                weights = self.weight_file.read(weights)
+            self._weights = self._weights or Fitted(self.weight_file.current())
         given = Given.of(weights, known=self._known, constants=self._constants)
         needed = self._interface.weights
         with self._refitting:

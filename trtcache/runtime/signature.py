@@ -28,7 +28,11 @@ class CallSignature:
     """
 
     def __init__(
-        self, in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec, signature: inspect.Signature | None
+        self,
+        in_spec: pytree.TreeSpec,
+        out_spec: pytree.TreeSpec,
+        signature: inspect.Signature | None,
+        input_names: Sequence[str] | None = None,
     ) -> None:
         """Keep how torch flattens arguments and output.
 
@@ -36,9 +40,10 @@ class CallSignature:
             in_spec: of ``(args, kwargs)`` as the program was exported.
             out_spec: of the output.
             signature: of the model's ``forward``, where there is a model.
+            input_names: names of arguments that need not be names of Python, as those of an ONNX file.
         """
         self.in_spec, self.out_spec = in_spec, out_spec
-        self._signature = signature
+        self._signature, self._input_names = signature, input_names
         positional, named = children(in_spec)
         self._count = len(children(positional))
         self._names: tuple[str, ...] = tuple(named.context)
@@ -131,6 +136,8 @@ class CallSignature:
 
     def label(self, leaf: int) -> str:
         """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
+        if self._input_names is not None:
+            return f"argument {self._input_names[leaf]}"
         spec = without_modules(self.in_spec)
         paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
         _, first, *rest = paths[leaf][0]
@@ -149,6 +156,8 @@ class CallSignature:
 
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give a call the form that it had when compiling."""
+        if self._input_names is not None:
+            return self._arrange_named(self._input_names, args, kwargs)
         expected = f"{self._count} positional arguments" + (f" and {', '.join(self._names)}" if self._names else "")
         found = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
         if self._signature is None:
@@ -169,6 +178,24 @@ class CallSignature:
                 hint = "it was left out when compiling; compile again with it"
                 raise InputError(f"argument {name}", "the model's own default", f"{value!r:.60}", hint)
         return arranged
+
+    def _arrange_named(
+        self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call, by position or by name, in the order of ``names``."""
+        expected = f"{len(names)} ({', '.join(names)})"
+        if len(args) > len(names):
+            raise InputError("arguments", expected, f"{len(args)} by position")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise InputError(f"argument {name}", f"one of {', '.join(names)}", "a name that it does not have")
+            if name in given:
+                raise InputError(f"argument {name}", "one value", "one by position and one by name")
+            given[name] = value
+        if missing := [name for name in names if name not in given]:
+            raise InputError("arguments", expected, f"{len(given)}", f"{', '.join(missing)} is missing")
+        return tuple(given[name] for name in names), {}
 
     def _spread(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         by_name: dict[str, Any] = {}

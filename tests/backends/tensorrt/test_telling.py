@@ -14,7 +14,7 @@ from torch import nn
 
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, lowered, network_of, onnx_of
-from trtcache import api
+from tests.prepare import prepare
 from trtcache.backends.tensorrt.dtypes import require_border
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import Ears, logger_of
@@ -124,7 +124,7 @@ def test_an_operator_that_nobody_knows_is_named_with_its_line(model: nn.Module, 
 def test_what_torch_has_no_onnx_for_stays_in_torch() -> None:
     """Before anything is built; who builds it all the same is told the operator and its line."""
     x = torch.rand(4, 4)
-    request = api.prepare(nn.Sequential(nn.Linear(4, 4), NoOnnx()), (x,), backend="tensorrt_rtx", target="sm_86")
+    request = prepare(nn.Sequential(nn.Linear(4, 4), NoOnnx()), (x,), backend="tensorrt_rtx", target="sm_86")
     assert [one.why for one in request.division.left] == ["torch has no ONNX for aten._linalg_svd.default"]
     with pytest.raises(UnsupportedOperatorError, match=r"test_telling.py, line \d+, in forward") as raised:
         onnx_of(lowered(NoOnnx(), (x,)))

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from trtcache.compiler.request import exported_of, request_for
 from trtcache.digests import CacheKey
+from trtcache.frontends.resolve import resolve
+from trtcache.frontends.source import CompileOptions
 from trtcache.keys.program_digest import exported_digest
-from trtcache.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,9 +107,9 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def digests(program: Program, inputs: tuple[Input, ...]) -> tuple[str, str]:
     """Return the key that ``trtcache.compile`` would use, and the digest by which a memo leads to it."""
     args = drawn(inputs if program.inputs is None else program.inputs)
-    exported = exported_of(made(program), args, None, program.dynamic, "auto", Settings(), None)
-    memo = str(exported_digest(exported.program))
-    made_key = request_for(exported, Settings(), None).key
+    exported = resolve(made(program), args, None, program.dynamic).export(CompileOptions())
+    memo = str(exported_digest(exported.program()))
+    made_key = exported.request(CompileOptions()).key
     assert isinstance(made_key, CacheKey), made_key
     return made_key.digest, memo
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".onnx"
+_LONGEST_VARINT_BYTE = 127  # a longer name has its length in two bytes
 _MOST_BYTES = (1 << 31) - 1  # protobuf reads no larger message
 
 _OTHERS = (
@@ -118,6 +120,28 @@ class OnnxFile:
             if tensor.data_location == EXTERNAL:
                 named |= {one.value for one in tensor.external_data if one.key == "location"}
         return sorted(named)
+
+    def scan_locations(self) -> list[str]:
+        """Return the files with external data, without parsing the model where its bytes show them.
+
+        A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If each place with that word is
+        written like this, the names found are all names, and maybe some that are not; otherwise the model is parsed.
+
+        Raises:
+            OnnxFileError: the model has to be parsed and cannot be.
+        """
+        found: set[str] = set()
+        for match in re.finditer(b"location", self._bytes):
+            start, end = match.span()
+            length = self._bytes[end + 1] if len(self._bytes) > end + 1 else 0
+            is_entry = (
+                bytes(self._bytes[start - 2 : start]) == b"\x0a\x08" and bytes(self._bytes[end : end + 1]) == b"\x12"
+            )
+            name = bytes(self._bytes[end + 2 : end + 2 + length])
+            if not is_entry or length > _LONGEST_VARINT_BYTE or not name.isascii():
+                return self.locations
+            found.add(name.decode())
+        return sorted(found)
 
     def check_unchanged(self) -> None:
         """Make sure that neither the file nor its external data was written to since it was opened.

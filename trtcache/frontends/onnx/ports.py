@@ -197,6 +197,11 @@ class Border:
     outputs: tuple[Port, ...]
     sizes: tuple[Sizes, ...]
 
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of inputs and outputs."""
+        return tuple(port.name for port in self.inputs), tuple(port.name for port in self.outputs)
+
     def interface(self, slots: Sequence[Slot]) -> Interface:
         """Return the border as other programs have it; sizes of one name are one symbol."""
         numbers: dict[object, int] = {}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.errors import RefitError
 from trtcache.frontends.onnx.canonical import canonical_graph
 from trtcache.frontends.onnx.elements import TYPES
-from trtcache.frontends.onnx.file import OnnxFile
+from trtcache.frontends.onnx.file import OnnxFile, is_onnx
 from trtcache.frontends.onnx.ports import ports
 from trtcache.frontends.onnx.tensors import tensor_of
 from trtcache.keys.graph_diff import graph_differences
 from trtcache.keys.stored_graph import StoredGraph
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import torch
 
@@ -39,6 +40,32 @@ class Known:
     opsets: Mapping[str, int]
     slots: Sequence[Slot]
     graph: Callable[[], StoredGraph]
+
+
+class OnnxWeights:
+    """Weights of an ONNX file for refits: those that are in a plan now, and those of other files of the same graph."""
+
+    def __init__(self, file: OnnxFile, known: Known) -> None:
+        """Keep a file that was compiled, and what is known of its graph."""
+        self._file, self._known = file, known
+
+    def current(self) -> dict[str, torch.Tensor]:
+        """Return the plan's weights by its names for them; the file is parsed for it."""
+        initializers = self._file.initializers
+        return {f"w{slot.index}": tensor_of(self._file, initializers[slot.names[0]]) for slot in self._known.slots}
+
+    def reads(self, weights: object) -> bool:
+        """Return whether weights are the path of an ONNX file."""
+        return is_onnx(weights)
+
+    def read(self, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+        """Return the weights of another file of the same graph, by the names of the file that was compiled.
+
+        Raises:
+            OnnxFileError: the file cannot be read.
+            RefitError: its graph is another; the message names what differs.
+        """
+        return weights_in(Path(path), self._known)
 
 
 def weights_in(path: Path, known: Known) -> dict[str, torch.Tensor]:

@@ -27,9 +27,12 @@ import torch
 from trtcache.config.stat_fingerprint import FileState
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
+from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program
 from trtcache.frontends.pt2.complaint import listening
 from trtcache.frontends.pt2.elements import DTYPES, device_of, flat
 from trtcache.frontends.pt2.hashing import Hashing
+from trtcache.frontends.request import partition_request, paused_collector
+from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.weights import archive as archives
 
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.digests import Json
+    from trtcache.frontends.request import EngineRequest, Request
+    from trtcache.frontends.source import CompileOptions
+    from trtcache.keys.alias import KeyAlias
+    from trtcache.lowering import LoweredProgram
 
 log = logging.getLogger(__name__)
 
@@ -58,31 +65,31 @@ _ENGINES = "trtcache/header.json"  # what trtcache.export writes has it
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
-class ProgramFile:
+class ProgramFile(Source):
     """An exported program in a file.
 
     Attributes:
         path: where it is.
         digest: of all that it says but the bytes of its weights.
-        part, specs, forward: what it is as the source of a memo, and what only a memo tells.
+        name: its name in reports; by default the file's.
 
     Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
     file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
     written over in place changes the weights of whoever has it open.
     """
 
-    part: ClassVar[str] = "file"
-    specs: ClassVar[None] = None
-    forward: ClassVar[None] = None
+    kind: ClassVar[str] = "file"
 
-    def __init__(self, path: Path, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, path: Path, name: str | None = None, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """Open and map a file, and begin to bring it into memory.
 
         Raises:
             ExportError: there is no such file, or it is no exported program; the message says what to do.
         """
-        self.path = path
+        start = time.perf_counter()
+        self.path, self.name = path, name or path.stem
         self._clock_ns = clock_ns
+        self._program: torch.export.ExportedProgram | None = None
         self._known = False
         _check_name(path)
         with ExitStack() as stack:
@@ -95,6 +102,7 @@ class ProgramFile:
             self.digest = self._program_digest()
             stack.pop_all()
         self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
+        self.file_s = time.perf_counter() - start
 
     def __enter__(self) -> ProgramFile:
         """Return the file; ``with`` closes it, and leaves the memory of what was taken from it."""
@@ -220,6 +228,15 @@ class ProgramFile:
         return next(iter(found), torch.device("cpu"))
 
     @property
+    def device_type(self) -> str:
+        """What a backend is chosen for.
+
+        Raises:
+            ValueError: as ``device``, until the program was loaded.
+        """
+        return self.device.type if self._program is None else device_type_of(self._program.state_dict.values())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The program's names for its weights and constants.
 
@@ -238,7 +255,37 @@ class ProgramFile:
             return frozenset(name for name, meta in self._payloads.items() if meta["is_param"])
         return frozenset()
 
-    def tensors(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+    def fingerprint(self) -> Mapping[str, object]:
+        """Return the digest of everything in the file but the bytes of its weights."""
+        return {self.kind: self.digest}
+
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Load the program, and lower it for a backend.
+
+        Raises:
+            ExportError: torch cannot read the file, or an operator cannot be decomposed.
+            PassError: a lowering pass broke its contract.
+        """
+        start = time.perf_counter()
+        self._program = self.program()
+        return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
+
+    def request(self, options: CompileOptions) -> Request:
+        """Load the program, and return the lowered program with its key, or its partitions."""
+        with paused_collector():
+            program = self.lower(options)
+            return partition_request(program, self.find_backend(options), options.settings, options.target)
+
+    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+        """Make sure that an alias leads to what lowering gave.
+
+        Raises:
+            ValueError: it would not.
+        """
+        assert self._program is not None  # noqa: S101  # it was lowered
+        check_program_alias(self, self._program, alias, request)
+
+    def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights and constants by the program's names for them; those that share memory there do so here.
 
         Raises:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import re
+import time
 import warnings
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
+from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.pt2.complaint import listening
+from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from trtcache.frontends.request import Request
+    from trtcache.frontends.source import CompileOptions
+    from trtcache.lowering import LoweredProgram
 
 _MARK = "/constants.pkl"
 """The member that only a TorchScript archive has."""
@@ -82,35 +89,89 @@ def _example(argument: Any, given: Example | None) -> Any:
     return numbers[kind](given.shape[0])
 
 
-def script_of(model: object) -> torch.jit.ScriptModule | None:
-    """Return a scripted or traced module, or the one in a file; None for any other model.
-
-    Raises:
-        ExportError: torch cannot read the file.
-    """
-    if isinstance(model, torch.jit.ScriptModule):
-        return model
-    return _load(Path(model)) if _is_script_file(model) else None
-
-
-def _is_script_file(model: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether a model is the path of what ``torch.jit.save`` wrote, by its members."""
-    if not isinstance(model, (str, os.PathLike)) or os.fspath(model).endswith(_OF_OTHERS):
+def is_script_file(path: Path) -> bool:
+    """Return whether ``torch.jit.save`` wrote a file, by its members."""
+    if path.suffix in _OF_OTHERS:
         return False
     try:
-        with zipfile.ZipFile(model) as archive:
+        with zipfile.ZipFile(path) as archive:
             return any(name.endswith(_MARK) and name.count("/") == 1 for name in archive.namelist())
     except (OSError, zipfile.BadZipFile):
         return False
 
 
-def _load(path: Path) -> torch.jit.ScriptModule:
+def load_script(path: Path) -> torch.jit.ScriptModule:
+    """Load a TorchScript file on the CPU.
+
+    Raises:
+        ExportError: torch cannot read the file.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):
             module: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise ExportError(path.name, f"torch cannot read this TorchScript file: {_line(error)}") from error
     return module
+
+
+class ScriptSource(Source):
+    """A TorchScript module with example inputs. It is converted to an exported program of their sizes."""
+
+    kind: ClassVar[str] = "torchscript"
+
+    def __init__(
+        self,
+        model: torch.jit.ScriptModule,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        dynamic_shapes: object,
+        *,
+        name: str | None = None,
+    ) -> None:
+        """Keep a scripted or traced module, and its example inputs; by default it is named like its class."""
+        self.model, self.name = model, name or model.original_name
+        self._script, self._examples = model, (tuple(args), dict(kwargs or {}), dynamic_shapes)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the program.
+
+        Raises:
+            ValueError: it is not converted yet.
+        """
+        raise ValueError("it is TorchScript, and not converted")
+
+    @property
+    def device_type(self) -> str:
+        """``cuda`` if a weight or an example input is on a GPU."""
+        return device_type_of([*self._script.state_dict().values(), *pytree.tree_leaves(self._examples[:2])])
+
+    def fingerprint(self) -> None:
+        """Return None: the program has to be converted to know it."""
+
+    def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+        """Return weights by name."""
+        state = self._script.state_dict()
+        return {name: state[name] for name in names}
+
+    def export(self, options: CompileOptions) -> ExportedSource:
+        """Convert the module to an exported program."""
+        del options
+        start = time.perf_counter()
+        program = self.program()
+        return ExportedSource(program, self.name, export_s=time.perf_counter() - start)
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Convert the module to an exported program."""
+        return converted(self._script, *self._examples)
+
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Convert the module and lower the program."""
+        return self.export(options).lower(options, trace=trace)
+
+    def request(self, options: CompileOptions) -> Request:
+        """Convert the module, and return the lowered program with its key, or its partitions."""
+        return self.export(options).request(options)
 
 
 def converted(

@@ -14,6 +14,8 @@ from torch._guards import tracing
 
 from trtcache.compiler.compile import begin
 from trtcache.errors import ExportError, InputError
+from trtcache.frontends.exported import ModuleSource
+from trtcache.frontends.source import CompileOptions
 from trtcache.integrations.dynamo.arguments import number, read_arguments
 from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
@@ -70,18 +72,15 @@ class Workshop:
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
         with remarks_aside(log):
-            return begin(
-                flat,
-                # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
-                # And as an engine gets them: with what torch has put off, conjugating and negating, done.
-                tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs),
-                dynamic_shapes=dynamic_shapes(self.graph_module, arguments),
-                backend=self.options.backend,
-                settings=self.options.settings,
-                target=self.options.target,
-                cache=self.cache,
-                name=self._label(arguments, call),
-            )
+            # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
+            # And as an engine gets them: with what torch has put off, conjugating and negating, done.
+            inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
+            shapes = dynamic_shapes(self.graph_module, arguments)
+            source = ModuleSource(flat, inputs, None, shapes, name=self._label(arguments, call))
+            options = CompileOptions(self.options.backend, self.options.settings, self.options.target, is_subgraph=True)
+            compilation = begin(source.export(options), options, self.cache)
+            compilation.prepare()
+            return compilation
 
     def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
         """Return the graph's name, and the numbers that the engine is made for."""
@@ -104,7 +103,7 @@ class GraphEngine:
         self.numbers = self._arguments.numbers
         self._results = read_results(workshop.graph_module, self._arguments)
         self._lends = bool(self._results.lent)
-        interface = compilation.interface
+        interface = compilation.prepare()
         self.fixed = _fixed(workshop.placeholders, self._arguments, interface)
         self._changed = frozenset(
             self._arguments.inputs[one.target]
@@ -141,7 +140,7 @@ class GraphEngine:
         start = time.perf_counter()
         with _outside_of_dynamo():
             compilation = self._first or self._workshop.prepare(self._arguments, call)
-            module = compilation.module()
+            module = compilation.finish()
         report = module.report
         report.compile_s = time.perf_counter() - start
         self._workshop.report.engines.append(report)
@@ -158,12 +157,12 @@ def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, Compi
     """
     with _outside_of_dynamo():
         arguments, compilation = _begun(workshop, call)
-        if changed := _changed(arguments, compilation.interface, call):
+        if changed := _changed(arguments, compilation.prepare(), call):
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(workshop.placeholders, call, changed=changed, fixed=fixed)
             compilation = workshop.prepare(arguments, call)
-    if compilation.keyless:
-        raise compilation.keyless
+    if compilation.why_no_key:
+        raise compilation.why_no_key
     return arguments, compilation
 
 

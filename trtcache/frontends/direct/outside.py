@@ -11,7 +11,7 @@ import random
 from types import ModuleType
 from typing import Any
 
-from trtcache.direct.origin import module_owner
+from trtcache.frontends.direct.origin import module_owner
 
 _CLOCKS = frozenset(
     (

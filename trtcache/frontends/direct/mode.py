@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.compiler.alias_lookup import Shortcut
-from trtcache.compiler.request import collector_paused
 from trtcache.digests import CacheKey
-from trtcache.direct import manifest as manifests
-from trtcache.direct.differences import between, in_words
-from trtcache.direct.manifest import (
+from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.differences import between, in_words
+from trtcache.frontends.direct.manifest import (
     DETAILS,
     KIND,
     MEMBER,
@@ -28,21 +26,21 @@ from trtcache.direct.manifest import (
     digest_of,
     write_manifest,
 )
-from trtcache.direct.origin import is_build_module
-from trtcache.direct.source import DirectSource
-from trtcache.direct.surroundings import surroundings
-from trtcache.direct.walk import UnstableError, Walk
+from trtcache.frontends.direct.origin import is_build_module
+from trtcache.frontends.direct.surroundings import surroundings
+from trtcache.frontends.direct.walk import UnstableError, Walk
+from trtcache.frontends.request import paused_collector
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from torch.export import ExportedProgram
+
     from trtcache.cache import Cache
-    from trtcache.compiler.request import Exported
-    from trtcache.digests import Json
-    from trtcache.direct.recording import Recording
-    from trtcache.runtime import CompiledModule
-    from trtcache.settings import Settings
+    from trtcache.digests import Digest, Json
+    from trtcache.frontends.direct.recording import Recording
+    from trtcache.frontends.source import Specs
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
@@ -158,35 +156,56 @@ class Attempt:
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
             self._walk = None
 
-    def compiled(self, backend: str, settings: Settings, target: str | None) -> CompiledModule | None:
-        """Return the compiled module, or None if the model has to be exported.
+    @property
+    def is_verifying(self) -> bool:
+        """Whether a hit is exported all the same, and compared."""
+        return self._mode == VERIFY
+
+    @property
+    def state(self) -> Mapping[str, torch.Tensor]:
+        """The model's weights, by its names for them."""
+        assert self._walk is not None  # noqa: S101  # there is no manifest without
+        return self._walk.state
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of the exported program, as the manifest has it."""
+        assert self.manifest is not None  # noqa: S101  # it was found
+        return self.manifest.digest
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the program.
 
         Raises:
-            BackendUnavailableError: the backend is unknown or cannot run here.
-            SettingsError: the target is unknown.
+            ValueError: torch does not know the device that the manifest names.
         """
-        with collector_paused():
-            if not self.find() or self._mode == VERIFY:
-                return None
-            assert self.manifest is not None  # noqa: S101  # it was found
-            start = time.perf_counter()
-            shortcut = self._shortcut(self.manifest, backend, settings, target)
-            module = shortcut.compiled(self._name) if shortcut else None
-        if module is None:
-            self.outcome = "miss: no memo leads on from the program, with these settings on this machine"
-            return None
-        self.outcome = "hit"
-        report = module.report
-        report.route, report.direct, report.direct_s = "direct", "hit", self.took_s
-        report.spared_s += self.manifest.took_s
-        report.memo_s = min(report.memo_s, time.perf_counter() - start)
-        return module
+        assert self.manifest is not None  # noqa: S101  # it was found
+        try:
+            return torch.device(self.manifest.device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"its device is unknown here: {error}") from error
+
+    @property
+    def specs(self) -> Specs:
+        """How torch flattens arguments and output.
+
+        Raises:
+            ValueError: a type among them is not known to torch here.
+        """
+        assert self.manifest is not None  # noqa: S101  # it was found
+        try:
+            return pytree.treespec_loads(self.manifest.in_spec), pytree.treespec_loads(self.manifest.out_spec)
+        except Exception as error:  # a manifest can say anything of how arguments are nested
+            log.debug("%s", self._name, exc_info=True)
+            raise ValueError(f"how its arguments are nested is unknown here: {error}") from error
 
     def find(self) -> bool:
         """Find a manifest that holds, and return whether there is one."""
         start = time.perf_counter()
         try:
-            return self._find()
+            with paused_collector():
+                return self._find()
         finally:
             self.took_s += time.perf_counter() - start
 
@@ -222,15 +241,6 @@ class Attempt:
             log.debug("the details of %s cannot be read", self._name, exc_info=True)
             return f"{error.what} changed"
 
-    def _shortcut(self, manifest: Manifest, backend: str, settings: Settings, target: str | None) -> Shortcut | None:
-        assert self._walk is not None  # noqa: S101  # there is no manifest without
-        try:
-            source = DirectSource(manifest, self._walk, self._model, self._name)
-        except Exception as error:  # a manifest can say anything of how arguments are nested
-            log.info("%s: %s", self._name, error, exc_info=not isinstance(error, ValueError))
-            return None
-        return Shortcut.of(source, backend=backend, settings=settings, target=target, cache=self._cache)
-
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Record what runs meanwhile, if that can be of use: the module is exported.
@@ -242,7 +252,9 @@ class Attempt:
         if self._walk is None or self.key is None or store is None or not store.takes:
             yield
             return
-        from trtcache.direct.recording import recorded
+        if self.manifest is not None and not self.is_verifying:
+            self.outcome = "miss: no cached key for this program with these settings"
+        from trtcache.frontends.direct.recording import recorded
         from trtcache.lowering.tracing_lock import ALONE
 
         seen: Recording | None = None
@@ -256,35 +268,34 @@ class Attempt:
             yield
         self._seen = seen
 
-    def keep(self, exported: Exported, module: CompiledModule, settings: Settings, target: str | None) -> None:
+    def keep(self, program: ExportedProgram, export_s: float, *, has_alias: bool) -> None:
         """Write a manifest for the next time, or note why there is none; compare the programs in mode ``verify``.
 
         Args:
-            exported: the program that the model became.
-            module: what was compiled of it.
-            settings: with which settings.
-            target: for what.
+            program: the program that the model became.
+            export_s: seconds that exporting took.
+            has_alias: whether a key alias of the program is stored; without one a manifest would lead nowhere.
         """
         try:
             if self.manifest is not None and self._mode == VERIFY:
-                self.verify(exported.program)
+                self.verify(program)
             elif self._seen is not None:
-                with collector_paused():
-                    written = write_manifest(exported, self._seen, self.explain())
+                with paused_collector():
+                    written = write_manifest(program, export_s, self._seen, self.explain())
                     self._refuse_changes(written)
-                self._store(written, exported, settings, target)
+                self._store(written, has_alias=has_alias)
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
         except Exception as error:  # no manifest is no reason for no module
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
         self._seen, self._attributes = None, []
-        module.report.direct = self.outcome or "miss: nothing is known of it"
-        log.info("%s: direct mode: %s", self._name, module.report.direct)
+        self.outcome = self.outcome or "miss: nothing is known of it"
+        log.info("%s: direct mode: %s", self._name, self.outcome)
         if self._mode != OFF:
-            from trtcache.direct.nearest import keep_reason
+            from trtcache.frontends.direct.nearest import keep_reason
 
-            keep_reason(self._cache, self._name, module.report.direct)
+            keep_reason(self._cache, self._name, self.outcome)
 
     def _refuse_changes(self, written: Manifest) -> None:
         """Compare everything with what it was before the export, which can change what it reads.
@@ -309,24 +320,23 @@ class Attempt:
     def explain(self) -> str:
         """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""
         if not self.outcome:
-            from trtcache.direct.nearest import nearest
+            from trtcache.frontends.direct.nearest import nearest
 
             self.outcome = f"miss: {nearest(self._cache, self._name, self._parts)}"
         return self.outcome
 
-    def _store(self, made: Manifest, exported: Exported, settings: Settings, target: str | None) -> None:
-        """Store a manifest if a memo leads on from it.
+    def _store(self, manifest: Manifest, *, has_alias: bool) -> None:
+        """Store a manifest if a key alias leads on from the program.
 
         Raises:
             ValueError: none does.
         """
-        shortcut = self._shortcut(made, exported.backend.name, settings, target)
-        if shortcut is None or not self._cache.layers.holder(shortcut.key.digest):
-            raise ValueError("the program has no memo (TRTCACHE_LOG=keys says why)")
+        if not has_alias:
+            raise ValueError("the program has no key alias (TRTCACHE_LOG=keys says why)")
         assert self.key is not None  # noqa: S101  # it was made before
-        others = [one for one in self._kept if one != replace(made, why=one.why, took_s=one.took_s)]
-        members = manifests.write([made, *others], self._parts)
-        self._cache.keep(self.key, members, build_s=made.took_s, name=self._name)
+        others = [other for other in self._kept if other != replace(manifest, why=other.why, took_s=other.took_s)]
+        members = manifests.write([manifest, *others], self._parts)
+        self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
     def verify(self, program: torch.export.ExportedProgram) -> None:
         """Compare a program with that of the manifest that was found, and refuse the manifest if it is another."""

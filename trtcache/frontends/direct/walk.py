@@ -33,8 +33,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
-from trtcache.direct.code import content, is_ordered, within
-from trtcache.direct.origin import (
+from trtcache.frontends.direct.code import content, is_ordered, within
+from trtcache.frontends.direct.origin import (
     MODEL,
     file_is_build,
     file_owner,
@@ -44,7 +44,7 @@ from trtcache.direct.origin import (
     module_owner,
     module_with,
 )
-from trtcache.direct.outside import asks
+from trtcache.frontends.direct.outside import asks
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:

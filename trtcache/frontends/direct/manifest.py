@@ -20,10 +20,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.direct.code import identifiers, within
-from trtcache.direct.origin import is_build_module, is_installed
-from trtcache.direct.outside import asks
-from trtcache.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
+from trtcache.frontends.direct.code import identifiers, within
+from trtcache.frontends.direct.origin import is_build_module, is_installed
+from trtcache.frontends.direct.outside import asks
+from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices, exported_digest
 
 if TYPE_CHECKING:
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from trtcache.compiler.request import Exported
     from trtcache.digests import Json
-    from trtcache.direct.recording import Recording
+    from trtcache.frontends.direct.recording import Recording
 
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
@@ -236,11 +235,12 @@ class Globals:
         return written
 
 
-def write_manifest(exported: Exported, seen: Recording, why: str) -> Manifest:
+def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, why: str) -> Manifest:
     """Return the manifest of an export.
 
     Args:
-        exported: the program.
+        program: the exported program.
+        export_s: seconds that exporting took.
         seen: what ran, and the globals that it read.
         why: why there was none.
 
@@ -250,7 +250,7 @@ def write_manifest(exported: Exported, seen: Recording, why: str) -> Manifest:
     """
     if seen.why_not:
         raise ValueError(seen.why_not)
-    program, met = exported.program, seen.globals
+    met = seen.globals
     refuse_regions(program)
     walk = met.walk
     for name, tensor in program.state_dict.items():
@@ -281,7 +281,7 @@ def write_manifest(exported: Exported, seen: Recording, why: str) -> Manifest:
         builds=_builds_of(seen, walk),
         caches=met.caches(),
         environment=dict(sorted(seen.environment.items())),
-        took_s=exported.export_s,
+        took_s=export_s,
         why=why,
         details={"globals": met.written},
     )

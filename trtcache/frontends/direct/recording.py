@@ -19,17 +19,17 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trtcache.direct import origin
-from trtcache.direct.code import UNSEEN, imported, uses
-from trtcache.direct.outside import asks, is_asking, is_asking_of_torch
-from trtcache.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
+from trtcache.frontends.direct import origin
+from trtcache.frontends.direct.code import UNSEEN, imported, uses
+from trtcache.frontends.direct.outside import asks, is_asking, is_asking_of_torch
+from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
-    from trtcache.direct.code import Uses
-    from trtcache.direct.manifest import Globals
+    from trtcache.frontends.direct.code import Uses
+    from trtcache.frontends.direct.manifest import Globals
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import CacheKey
-from trtcache.direct import manifest as manifests
-from trtcache.direct.differences import in_words
-from trtcache.direct.manifest import DETAILS, FORMAT, KIND
+from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.differences import in_words
+from trtcache.frontends.direct.manifest import DETAILS, FORMAT, KIND
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:

@@ -1,0 +1,177 @@
+"""Entries of a program's engines: found in the cache, or built, with the reason for a miss."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from trtcache.backends.tuning_cache import learning
+from trtcache.compiler.parallel_builds import build_missing
+from trtcache.digests import CacheKey
+from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
+from trtcache.runtime.report import PartitionReport, Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtcache.cache import Cache
+    from trtcache.compiler.parallel_builds import Worker
+    from trtcache.frontends.request import EngineRequest
+    from trtcache.store.entry import Entry
+    from trtcache.store.format import Built
+
+log = logging.getLogger(__name__)
+
+
+def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Report) -> list[Entry]:
+    """Return the entries of all engines of a program, which are not loaded, and add them to the report.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: a build failed.
+        BusyError: another process builds one, and the cache does not wait.
+    """
+    entries = []
+    partitions = request.partitions
+    built = build_missing(partitions, cache, folder, entry_for)
+    for number, partition in partitions.items():
+        outcome = built.get(number)
+        if isinstance(outcome, (BuildError, BusyError)):
+            raise outcome
+        entry, why = outcome or entry_for(partition, cache, folder)
+        report.partitions.append(report_partition(partition, entry, why=why))
+        entries.append(entry)
+    report.left = request.division.left
+    return entries
+
+
+def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None) -> tuple[Entry, str]:
+    """Return the entry of one engine, and if it had to be built how the nearest stored entry differs.
+
+    Where the settings leave open whether an engine is refittable and not all its weights can be, the engine is built
+    for these weights alone: another entry, whose key has their fingerprints, and whose reason names them.
+
+    Args:
+        request: the request for the engine.
+        cache: where to look.
+        folder: a temporary folder of the build.
+        worker: builds in another process.
+
+    Raises:
+        BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
+        BuildError: the build failed.
+        BusyError: another process builds it, and the cache does not wait.
+    """
+    holder = cache.layers.holder
+    if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
+        # Case 1: there is an entry of these weights alone, and none that takes others.
+        alone = None if holder(request.key.digest) else request.frozen()
+        key = alone.key if alone is not None else None
+        entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
+        if entry is not None:
+            return entry, ""
+    try:
+        # Case 2: an entry that takes any weights, stored or built now.
+        return _get_or_build(request, cache, folder, worker)
+    except FrozenWeightsError as error:
+        # Case 3: the builder cannot make such an engine.
+        alone = request.frozen()
+        if alone is None:
+            raise
+        log.warning("%s is built for these weights alone: %s", request.program.name, error.why)
+        entry, why = _get_or_build(alone, cache, folder, worker)
+        return replace(entry, reason=f"frozen: {error.why}"), why
+
+
+def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None) -> tuple[Entry, str]:
+    name, why = request.program.name, ""
+
+    def build() -> Built:
+        nonlocal why
+        why = _explain_miss(request, cache)
+        log.info("building %s for %s", name, request.label)
+        with learning(cache):
+            artifact = worker(request, folder) if worker else None
+            if artifact is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                artifact = request.build(folder)
+            return request.members(artifact)
+
+    if isinstance(request.key, CanonicalizationError):
+        log.warning("%s is not cached: %s", name, request.key)
+        return cache.build_uncached(build, kind=request.backend.name, why=str(request.key), name=name), ""
+    try:
+        entry = cache.fetch(request.key, build, name=name, provenance={"torch": torch.__version__})
+    except BuildForbiddenError as error:
+        error.why = _explain_miss(request, cache)
+        raise
+    return entry, why
+
+
+def _explain_miss(request: EngineRequest, cache: Cache) -> str:
+    """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
+    stores, key = cache.layers.stores, request.key
+    if not stores or not isinstance(key, CacheKey) or cache.layers.holder(key.digest):
+        return ""
+    from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
+
+    try:
+        graph = request.graph()
+        candidates = (nearest(store, key.document, name=request.program.name, graph=graph) for store in stores)
+        found = next(filter(None, candidates), None)
+    except Exception:  # only a remark: whatever is in the store, the build goes on
+        log.debug("the nearest entry could not be found", exc_info=True)
+        return ""
+    why = str(found) if found else f"no similar {key.kind} entry"
+    log.info("miss: %s", why)
+    return why
+
+
+def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
+    """Return an entry for another product of this GPU's capability, if the settings allow it and no other is stored."""
+    key = request.key
+    if request.settings.tensorrt.compatible != "capability" or not isinstance(key, CacheKey):
+        return None
+    if cache.layers.holder(key.digest):
+        return None
+    from trtcache.keys.second_choice import second_choice
+
+    found = next(filter(None, (second_choice(store, key) for store in cache.layers.stores)), None)
+    entry = cache.peek(found.key) if found else None
+    if entry is None:
+        return None
+    log.warning("%s: %s", request.program.name, found)
+    return replace(entry, reason=str(found))
+
+
+def report_request(request: EngineRequest) -> Report:
+    """Return the report on a request, without its engines."""
+    seconds = request.program.seconds
+    return Report(
+        name=request.program.name,
+        backend=request.backend.name,
+        target=request.label,
+        export_s=seconds["export"],
+        decompose_s=seconds["decompose"],
+        lower_s=seconds["lower"],
+        key_s=request.key_s,
+        route=request.route,
+    )
+
+
+def report_partition(request: EngineRequest, entry: Entry, *, why: str, load_s: float = 0.0) -> PartitionReport:
+    """Return the report on the entry of a request, which took ``load_s`` to load."""
+    return PartitionReport(
+        key=entry.key if isinstance(request.key, CacheKey) else None,
+        outcome=entry.outcome,
+        reason=entry.reason or "",
+        weights=len(request.program.interface.weights),
+        fetch_s=entry.load_s,
+        load_s=load_s,
+        build_s=entry.build_s,
+        path=str(entry.path) if entry.path else None,
+        why=why,
+    )

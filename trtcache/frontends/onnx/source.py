@@ -1,0 +1,456 @@
+"""ONNX files as sources, and their requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.backends import registry
+from trtcache.backends.members import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
+from trtcache.digests import CacheKey, json_bytes
+from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
+from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
+from trtcache.frontends.onnx.file import OnnxFile
+from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.ports import Border, Sizes, is_input, ports, sizes_of
+from trtcache.frontends.onnx.refit import Known, OnnxWeights
+from trtcache.frontends.onnx.tensors import tensor_of
+from trtcache.frontends.request import EngineRequest
+from trtcache.frontends.source import Source
+from trtcache.keys.stored_graph import StoredGraph
+from trtcache.settings import Settings
+from trtcache.weights.slots import weight_map
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from trtcache.backends.protocol import Artifact, Backend
+    from trtcache.backends.tensorrt.backend import TensorRTBackend
+    from trtcache.frontends.onnx.canonical import CanonicalGraph
+    from trtcache.frontends.source import CompileOptions, Specs
+    from trtcache.keys.alias import KeyAlias
+    from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
+    from trtcache.store.entry import Entry
+    from trtcache.store.format import Built
+
+log = logging.getLogger(__name__)
+
+BACKENDS = ("tensorrt", "tensorrt_rtx")
+"""Backends that read ONNX, in the order in which ``auto`` tries them."""
+
+_OF_TORCH = frozenset({"torch", "onnx", "onnxscript"})
+"""Parts of the toolchain that export programs of torch to ONNX."""
+
+_NOT_FOR_FILES = {
+    "autocast": "precision is in the file: convert the model, or export it in that precision",
+    "autocast_exclude": "precision is in the file: convert the model, or export it in that precision",
+    "inductor": "no backend that reads ONNX files uses Inductor",
+    "torch_executed_modules": "a file has no modules, and all of it is one plan",
+    "torch_executed_ops": "all of a file is one plan",
+    "min_block_size": "all of a file is one plan",
+    "on_build_failure": "torch does not run ONNX",
+}
+_DEFAULTS = Settings()
+_NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
+"""A file of safetensors without any."""
+
+
+class OnnxSource(Source):
+    """An ONNX file, and example inputs for the sizes that it leaves open."""
+
+    kind: ClassVar[str] = "onnx"
+    is_torch: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        path: Path,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        dynamic_shapes: object,
+        name: str | None,
+    ) -> None:
+        """Open, map and hash a file; it is not parsed yet.
+
+        Args:
+            path: the file.
+            args: for inputs in the file's order: an ``Input``, ``Sizes``, a tensor, an array, or None.
+            kwargs: the same by name.
+            dynamic_shapes: None.
+            name: its name in reports; by default the file's.
+
+        Raises:
+            OnnxFileError: there is no such file, or it is not an ONNX file.
+            SettingsError: there are ``dynamic_shapes``.
+        """
+        if dynamic_shapes is not None:
+            how = "args=(trtcache.Input(min_shape=..., opt_shape=..., max_shape=...),)"
+            raise SettingsError("dynamic_shapes", f"an ONNX file says which sizes vary; say how far with {how}")
+        self.file, self.name = OnnxFile(path), name or path.stem
+        self._args, self._kwargs = tuple(args), dict(kwargs or {})
+
+    @property
+    def label(self) -> str:
+        """The file's path."""
+        return str(self.file.path)
+
+    @property
+    def device(self) -> torch.device:
+        """Where a plan's inputs and outputs are: on the GPU, or where there is none on the CPU."""
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+    def find_backend(self, options: CompileOptions) -> TensorRTBackend:
+        """Return the backend that parses the file.
+
+        Raises:
+            BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
+            SettingsError: a setting is not for files.
+        """
+        backend: TensorRTBackend = _find_backend(options.backend)
+        for name, why in _NOT_FOR_FILES.items():
+            value = getattr(options.settings, name)
+            if value and value != getattr(_DEFAULTS, name):
+                raise SettingsError(f"settings.{name}", why)
+        backend.check(options.settings)
+        return backend
+
+    def toolchain(self, backend: Backend) -> Mapping[str, Any]:
+        """Return the versions that the build depends on: none of those that export from torch."""
+        return {name: value for name, value in backend.toolchain("cuda").items() if name not in _OF_TORCH}
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """Return the digests of the file and of its external data, and the sizes that were given.
+
+        Raises:
+            OnnxFileError: a file of external data is missing or forbidden, or the file is damaged.
+        """
+        external = self.file.external
+        try:
+            locations = self.file.scan_locations()
+            digests = external.digests(locations)
+        except OnnxFileError:
+            digests = external.digests(self.file.locations)  # names the tensor that is in a missing file
+        given = {"args": list(map(_describe, self._args)), "kwargs": {k: _describe(v) for k, v in self._kwargs.items()}}
+        return {self.kind: self.file.digest, "external": digests, "sizes": given}
+
+    def input_names(self, key: CacheKey) -> tuple[str, ...]:
+        """Return the file's names for its inputs.
+
+        Raises:
+            ValueError: the key is not that of an ONNX file.
+        """
+        return names_in(key)[0]
+
+    def specs_of(self, key: CacheKey) -> Specs:
+        """Return how arguments and output are nested: inputs by position, and a tuple of outputs.
+
+        Raises:
+            ValueError: the key is not that of an ONNX file.
+        """
+        return specs_for(*names_in(key))
+
+    def place(self, interface: Interface) -> Interface:
+        """Return an interface with inputs and outputs where plans have them here; a file may be built on a CPU."""
+        inputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.inputs)
+        outputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.outputs)
+        return replace(interface, inputs=inputs, outputs=outputs)
+
+    def weights(self, names: Collection[str]) -> FileWeights:
+        """Return weights by the file's names for them; the file is parsed when the first one is read."""
+        return FileWeights(self.file, names)
+
+    def engine_weights(
+        self, interface: Interface, alias: KeyAlias, state: Mapping[str, torch.Tensor]
+    ) -> Mapping[str, torch.Tensor]:
+        """Return the plan's weights by its names for them; none for a plan that has them in it."""
+        del interface
+        return {} if has_frozen(alias.key) else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
+
+    def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> OnnxWeights:
+        """Return what a refit with another ONNX file needs."""
+        parts: Any = key.document["parts"]
+        content = bytes(entry.read(GRAPH))
+        digest, opsets = parts["graph"]["$digest"], parts["opsets"]
+        known = Known(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
+        return OnnxWeights(self.file, known)
+
+    def check(self, whole: object) -> None:
+        """Make sure that nobody wrote to the file since it was opened.
+
+        Raises:
+            OnnxFileError: somebody did.
+        """
+        del whole
+        self.release()
+
+    def release(self) -> None:
+        """Drop the parsed model: the file stays mapped for its weights.
+
+        Raises:
+            OnnxFileError: somebody wrote to the file since it was opened.
+        """
+        self.file.check_unchanged()
+        self.file.release()
+
+    def request(self, options: CompileOptions) -> OnnxRequest:
+        """Parse the file and make its key.
+
+        Raises:
+            OnnxFileError: the file is damaged.
+            InputError: the sizes that were given are not the file's.
+            ProfileError: the file leaves a size open, and the caller too.
+        """
+        backend = self.find_backend(options)
+        target = backend.target(options.target, self.device)
+        start = time.perf_counter()
+        inputs, outputs = ports(self.file)
+        border = Border(inputs, outputs, sizes_of(inputs, self._args, self._kwargs, backend.name))
+        graph = canonical_graph(self.file, inputs)
+        interface = border.interface(graph.slots)
+        read_s = time.perf_counter() - start
+        asked = {
+            "settings": options.settings.document(),
+            "ambient": backend.ambient(),
+            "target": target.document(),
+            "toolchain": self.toolchain(backend),
+        }
+        key = _make_key(self.file, backend, options.settings, border, graph, interface, asked)
+        key_s = time.perf_counter() - start - read_s
+        in_spec, out_spec = specs_for(*border.names)
+        program = OnnxProgram(
+            self.name,
+            self.place(interface),
+            self.device,
+            FileWeights(self.file, [slot.names[0] for slot in graph.slots]),
+            in_spec,
+            out_spec,
+            {"export": 0.0, "decompose": 0.0, "lower": read_s},
+        )
+        return OnnxRequest(
+            program=program,
+            backend=backend,
+            settings=options.settings,
+            target=target,
+            key=key,
+            key_s=key_s,
+            input_names=border.names[0],
+            _file=self.file,
+            _border=border,
+            _graph=graph,
+            _interface=interface,
+        )
+
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Raise ExportError: a parser of TensorRT's reads the file, and nothing is lowered."""
+        del options, trace
+        why = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
+        raise ExportError(self.label, f"{why}; give a .pt2 file that torch.export.save wrote")
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Raise ExportError: torch does not run ONNX."""
+        raise ExportError(self.label, "it is an ONNX file, which torch neither runs nor exports")
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxProgram:
+    """What a compiled module needs of an ONNX file: the attributes that it reads of a ``LoweredProgram``."""
+
+    name: str
+    interface: Interface
+    device: torch.device
+    state: Mapping[str, torch.Tensor]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    seconds: Mapping[str, float]
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    sources: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxRequest(EngineRequest):
+    """The request for the plan of an ONNX file."""
+
+    program: OnnxProgram
+    backend: TensorRTBackend
+    _file: OnnxFile
+    _border: Border
+    _graph: CanonicalGraph
+    _interface: Interface
+
+    route: ClassVar[str] = "read"
+    is_torch: ClassVar[bool] = False
+
+    @property
+    def partitions(self) -> dict[int, OnnxRequest]:
+        """The request itself: all of a file is one plan."""
+        return {0: self}
+
+    def build(self, folder: Path) -> Artifact:
+        """Build the plan. The parsed model is taken apart for it, and is parsed again if it is needed again.
+
+        Raises:
+            BuildError: the parser or the builder failed.
+            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+        """
+        from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
+
+        handed = hand_over(self._file, self._graph.slots)
+        inputs, outputs = self._border.names
+        model = OnnxModel(content=handed.content, weights=handed.tensors, inputs=inputs, outputs=outputs, places={})
+        artifact = self.backend.build_onnx(
+            model, self._interface, self._border.ranges(), self.settings, self.target, folder
+        )
+        self._file.check_unchanged()
+        return artifact
+
+    def members(self, artifact: Artifact) -> Built:
+        """Return the members of the plan's entry."""
+        return {
+            ENGINE: artifact.engine,
+            CONSTANTS: _NO_TENSORS,
+            WEIGHT_MAP: json_bytes(weight_map(self._interface.weights)),
+            INTERFACE: json_bytes(interface_document(self._interface, {})),
+            GRAPH: json_bytes(self._graph.document()),
+            **artifact.members,
+        }
+
+    def graph(self) -> StoredGraph:
+        """Return the canonical graph in the form that entries store."""
+        return StoredGraph.of(self._graph.document())
+
+    def engine_weights(self) -> Mapping[str, torch.Tensor]:
+        """Return the plan's weights by its names for them; none for a plan that has them in it."""
+        if not self.backend.takes_weights(self.settings):
+            return {}
+        return {f"w{slot.index}": self.program.state[slot.names[0]] for slot in self._graph.slots}
+
+    def weight_file(self) -> OnnxWeights:
+        """Return what a refit with another ONNX file needs."""
+        document, graph = self._graph.document, self._graph
+        known = Known(str(graph.digest), graph.opsets, self._interface.slots, lambda: StoredGraph.of(document()))
+        return OnnxWeights(self._file, known)
+
+
+class FileWeights(Mapping[str, "torch.Tensor"]):
+    """Weights of an ONNX file by name. Each is read when it is used, and the file is parsed for the first."""
+
+    def __init__(self, file: OnnxFile, names: Collection[str]) -> None:
+        """Keep a file and the names of weights in it."""
+        self._file, self._names = file, tuple(names)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return tensor_of(self._file, self._file.initializers[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def specs_for(inputs: Sequence[str], outputs: Sequence[str]) -> Specs:
+    """Return how a file's arguments and outputs are nested: inputs by position, and a tuple of outputs."""
+    arguments = pytree.tree_structure((tuple(range(len(inputs))), {}))
+    return arguments, pytree.tree_structure(tuple(range(len(outputs))))
+
+
+def names_in(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of inputs and outputs in the key of a plan.
+
+    Raises:
+        ValueError: there are none.
+    """
+    parts: Any = key.document["parts"]
+    try:
+        return tuple(parts["names"]["inputs"]), tuple(parts["names"]["outputs"])
+    except (LookupError, TypeError) as error:
+        raise ValueError("its key is of no ONNX file") from error
+
+
+def has_frozen(key: CacheKey) -> bool:
+    """Return whether a key has the values of weights in it."""
+    parts: Any = key.document["parts"]
+    return isinstance(parts, dict) and "frozen" in parts
+
+
+def _find_backend(name: str) -> Any:
+    if name not in {"auto", *BACKENDS}:
+        registry.find(name, "cpu")  # raises for an unknown name
+        raise BackendUnavailableError(
+            name, f"it builds from torch programs, and ONNX files are for {' and '.join(BACKENDS)}"
+        )
+    reasons = []
+    for candidate in BACKENDS if name == "auto" else (name,):
+        try:
+            backend = registry.find(candidate, "cuda")
+        except BackendUnavailableError as error:
+            reasons.append(error)
+            continue
+        log.info("backend %s: chose %s for an ONNX file", name, candidate)
+        return backend
+    if name != "auto":
+        raise reasons[0]
+    raise BackendUnavailableError("auto", f"an ONNX file needs one of these: {'; '.join(map(str, reasons))}")
+
+
+def _describe(given: Any) -> object:
+    """Return what was given for an input, as a part of an alias's key."""
+    if is_input(given):
+        return [str(given.dtype), *map(list, given.bounds())]
+    if isinstance(given, Sizes):
+        return ["", list(given.least), list(given.usual), list(given.most)]
+    if hasattr(given, "shape") and hasattr(given, "dtype"):
+        return [str(given.dtype), [int(size) for size in given.shape]]
+    return None if given is None else repr(type(given))
+
+
+def _make_key(
+    file: OnnxFile,
+    backend: TensorRTBackend,
+    settings: Settings,
+    border: Border,
+    graph: CanonicalGraph,
+    interface: Interface,
+    asked: Mapping[str, object],
+) -> CacheKey | CanonicalizationError:
+    """Return the key of a plan: everything that it depends on.
+
+    Names of inputs and outputs are part of it, since a plan's inputs are found by them. So is what the file says of its
+    outputs' sizes, which is stored and which a parser cannot find out for all of them.
+    """
+    declared = set(settings.operator_versions)
+    if unknown := [name for name in graph.foreign if not {name, name.partition("::")[0]} & declared]:
+        return CanonicalizationError(
+            f"operator {unknown[0]}",
+            f"neither ONNX nor the file says what it computes; declare its version: "
+            f"settings={{'operator_versions': {{{unknown[0]!r}: '1'}}}}",
+        )
+    inputs, outputs = border.names
+    parts = {
+        "onnx": FORMAT,
+        "graph": graph.digest,
+        "opsets": dict(graph.opsets),
+        "names": {"inputs": list(inputs), "outputs": list(outputs)},
+        "inputs": [tensor.document() for tensor in interface.inputs],
+        "outputs": [tensor.document() for tensor in interface.outputs],
+        "values": [],
+        "layouts": [result.layout for result in interface.results],
+        "sizes": list(interface.ranges),
+        "usual": [list(sizes.usual) for sizes in border.sizes],
+        **asked,
+    }
+    try:
+        if graph.slots and not backend.takes_weights(settings):  # the values of weights are in the plan
+            digest = file.elements.digest
+            parts["frozen"] = [[slot.index, digest(file.initializers[slot.names[0]])] for slot in graph.slots]
+        return CacheKey.of(backend.name, parts)
+    except CanonicalizationError as error:
+        return error

@@ -1,0 +1,264 @@
+"""Requests: a lowered program with its cache key and the backend that builds it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trtcache.backends.members import ENGINE, members_of
+from trtcache.digests import CacheKey, canonical
+from trtcache.errors import BackendUnavailableError, CanonicalizationError
+from trtcache.keys.key import digests, frozen_part, key_parts
+from trtcache.partition.partitions import Division, in_words
+from trtcache.weights.slots import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import torch
+
+    from trtcache.backends.protocol import Artifact, Backend
+    from trtcache.digests import Json
+    from trtcache.keys.stored_graph import StoredGraph
+    from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
+    from trtcache.store.format import Built
+    from trtcache.target import Target
+
+keys_log = logging.getLogger("trtcache.keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest(ABC):
+    """Everything that a look-up, a build and a compiled module need of a program.
+
+    Attributes:
+        program: the lowered program, or what stands for one: ``name``, ``interface``, ``device``, ``constants``,
+            ``state``, ``sources``, ``in_spec``, ``out_spec`` and ``seconds``.
+        backend: the backend that builds it.
+        settings: of the build.
+        target: what the engine runs on.
+        key: the cache key, or why there is none. A program that is compiled in partitions has none.
+        key_s: seconds that partitioning and the key took.
+        division: its partitions.
+        input_names: names of inputs that are not names of Python; None where there are none.
+        route: the word for the slow path in reports.
+        is_torch: whether torch can run the program.
+    """
+
+    program: Any
+    backend: Backend
+    settings: Settings
+    target: Target
+    key: CacheKey | CanonicalizationError
+    key_s: float
+    division: Division = field(default_factory=Division)
+    input_names: tuple[str, ...] | None = None
+
+    route: ClassVar[str] = "lowered"
+    is_torch: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """What the engine runs on, in words."""
+        return self.target.label
+
+    @property
+    def took_s(self) -> float:
+        """Seconds of export, lowering and the key."""
+        seconds: float = sum(self.program.seconds.values()) + self.key_s
+        return seconds
+
+    @property
+    @abstractmethod
+    def partitions(self) -> Mapping[int, EngineRequest]:
+        """The requests for the engines of the program, by the numbers of their partitions."""
+
+    @abstractmethod
+    def build(self, folder: Path) -> Artifact:
+        """Build the engine, with temporary files in ``folder``.
+
+        Raises:
+            BuildError: the build failed.
+        """
+
+    @abstractmethod
+    def members(self, artifact: Artifact) -> Built:
+        """Return the members of the engine's entry."""
+
+    @abstractmethod
+    def graph(self) -> StoredGraph:
+        """Return the graph in the form that entries store."""
+
+    @abstractmethod
+    def engine_weights(self) -> Mapping[str, torch.Tensor]:
+        """Return the program's weights as its engines take them.
+
+        Raises:
+            RefitError: one is on another device.
+        """
+
+    def frozen(self) -> EngineRequest | None:
+        """Return the request for an engine of these weights alone; None where there can be none."""
+        return None
+
+    def weight_file(self) -> Any:
+        """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(EngineRequest):
+    """The request for a program of torch.
+
+    Attributes:
+        program: the lowered program.
+        records: its graph in canonical form, one record for each node.
+    """
+
+    program: LoweredProgram
+    records: list[Json] = field(default_factory=list)
+
+    @property
+    def partitions(self) -> dict[int, Request]:
+        """The requests for the engines of the program, by the numbers of their partitions."""
+        if self.division.is_whole:
+            return {0: self}
+        return {
+            number: make_request(part.program, self.backend, self.settings, self.target)
+            for number, part in self.division.engines.items()
+        }
+
+    def build(self, folder: Path) -> Artifact:
+        """Build the engine, with temporary files in ``folder``.
+
+        Raises:
+            BuildError: the build failed.
+        """
+        return self.backend.build(self.program, self.settings, self.target, folder)
+
+    def members(self, artifact: Artifact) -> Built:
+        """Return the members of the engine's entry."""
+        if isinstance(self.key, CanonicalizationError):
+            return {ENGINE: artifact.engine, **artifact.members}
+        return {**members_of(self.program, self.records, artifact.engine), **artifact.members}
+
+    def graph(self) -> StoredGraph:
+        """Return the lowered graph in the form that entries store."""
+        from trtcache.keys.graph_digest import graph_document
+        from trtcache.keys.stored_graph import StoredGraph
+
+        return StoredGraph.of(graph_document(self.program, self.records))
+
+    def engine_weights(self) -> Mapping[str, torch.Tensor]:
+        """Return the program's weights as its engines take them."""
+        state, weights = self.program.state, self.program.interface.weights
+        return fit(weights, state, known=frozenset(state), device=self.program.device)
+
+    def frozen(self) -> Request | None:
+        """Return the request for an engine of these weights alone; None if the settings forbid it or it has no key."""
+        tensorrt = self.settings.tensorrt
+        if not self.backend.capabilities.bakes_weights or tensorrt.refit is not None or tensorrt.strip:
+            return None
+        settings = replace(self.settings, tensorrt=replace(tensorrt, refit=False))
+        slots = self.backend.frozen(self.program, settings)
+        if slots == self.backend.frozen(self.program, self.settings) or not isinstance(self.key, CacheKey):
+            return None
+        document: dict[str, Any] = self.key.document
+        try:
+            frozen = canonical(frozen_part(self.program, slots)["frozen"])
+            changed = {"settings": canonical(settings.document()), "frozen": frozen}
+        except CanonicalizationError:
+            return None
+        key = CacheKey.of_document({**document, "parts": {**document["parts"], **changed}})
+        return replace(self, settings=settings, key=key)
+
+
+def partition_request(program: LoweredProgram, backend: Backend, settings: Settings, target: str | None) -> Request:
+    """Partition a lowered program, and make the key of one that is a single engine.
+
+    Raises:
+        BackendUnavailableError: the backend cannot run on the program's device.
+        SettingsError: the target is unknown.
+        PartitionError: the settings want one engine, and something would stay in torch.
+    """
+    from trtcache.lowering.program import without_small_sizes
+    from trtcache.partition.partitioner import divide
+
+    if why := backend.unavailable(program.device.type):
+        raise BackendUnavailableError(backend.name, why)
+    if not backend.capabilities.small_sizes:
+        program = without_small_sizes(program)
+    start = time.perf_counter()
+    division = divide(program, backend, settings)
+    resolved = backend.target(target, program.device)
+    if division.is_whole:
+        return make_request(program, backend, settings, resolved, started=start)
+    in_torch = "; ".join(in_words(division.left))
+    counts = f"{len(division.parts)} parts, engines with keys of their own: {len(division.engines)}"
+    why_none = CanonicalizationError(
+        program.name, f"it is compiled in {counts}; in torch: {in_torch} (trtcache partition)"
+    )
+    return Request(
+        program=program,
+        backend=backend,
+        settings=settings,
+        target=resolved,
+        key=why_none,
+        key_s=time.perf_counter() - start,
+        division=division,
+    )
+
+
+def make_request(
+    program: LoweredProgram, backend: Backend, settings: Settings, target: Target, *, started: float | None = None
+) -> Request:
+    """Return the request for a program that is one engine; ``started`` is when work on its key began."""
+    from trtcache.keys.graph_digest import graph_records
+
+    start = time.perf_counter() if started is None else started
+    toolchain, ambient = backend.toolchain(program.device.type), backend.ambient()
+    records: list[Json] = []
+    key: CacheKey | CanonicalizationError
+    try:
+        records, graph = graph_records(program, settings.operator_versions)
+        parts = key_parts(program, graph, settings=settings, target=target, toolchain=toolchain, ambient=ambient)
+        parts |= frozen_part(program, backend.frozen(program, settings))
+        key = CacheKey.of(backend.name, parts)
+        if keys_log.isEnabledFor(logging.DEBUG):
+            keys_log.debug("%s is %s %s: %s", program.name, backend.name, key, digests(key))
+    except CanonicalizationError as error:
+        key = error
+    return Request(
+        program=program,
+        records=records,
+        backend=backend,
+        settings=settings,
+        target=target,
+        key=key,
+        key_s=time.perf_counter() - start,
+    )
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Pause the garbage collector: it took a fifth of a BERT's export and lowering.
+
+    Afterwards every object is moved to the oldest generation, or the next allocation would scan all of them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        if enabled:
+            gc.enable()

@@ -1,0 +1,80 @@
+"""The one place that tells kinds of models apart: from what a caller hands over to a source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.config import logs
+from trtcache.frontends.exported import ExportedSource, ModuleSource
+from trtcache.frontends.source import refuse_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.cache import Cache
+    from trtcache.frontends.source import Source
+
+Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
+"""What can be compiled: a module, an exported program, or the path of a program's file."""
+
+
+def resolve(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    name: str | None = None,
+    direct: str | None = None,
+    cache: Cache | None = None,
+) -> Source:
+    """Return a model as a source, whose file, if it has one, is open until the end of a ``with`` block.
+
+    Args:
+        model: a module, an exported program, or the path of a ``.pt2``, ``.onnx`` or TorchScript file.
+        args: example positional arguments; none for an exported program, which has its own.
+        kwargs: example keyword arguments.
+        dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
+        name: the program's name in reports; by default the class's or the file's.
+        direct: a module's direct mode (``docs/direct-mode.md``); None for not even a look.
+        cache: the cache that direct mode looks in.
+
+    Raises:
+        ExportError: the file cannot be read, or is not a program.
+        SettingsError: there are example inputs for a program that has its own.
+    """
+    logs.start(os.environ)
+    if isinstance(model, torch.export.ExportedProgram):
+        refuse_examples(name or "the model", args, kwargs, dynamic_shapes)
+        return ExportedSource(model, name or type(model).__name__)
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if path.suffix == ".onnx":
+            from trtcache.frontends.onnx.source import OnnxSource
+
+            return OnnxSource(path, args, kwargs, dynamic_shapes, name)
+        from trtcache.frontends.torchscript.program import ScriptSource, is_script_file, load_script
+
+        if is_script_file(path):
+            return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
+        from trtcache.frontends.pt2 import ProgramFile
+
+        refuse_examples(path.name, args, kwargs, dynamic_shapes)
+        return ProgramFile(path, name)
+    if isinstance(model, torch.jit.ScriptModule):
+        from trtcache.frontends.torchscript.program import ScriptSource
+
+        return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
+    attempt = None
+    if direct is not None and cache is not None:
+        from trtcache.frontends.direct.mode import Attempt
+        from trtcache.frontends.request import paused_collector
+
+        with paused_collector():
+            examples = (args, kwargs, dynamic_shapes)
+            attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
+    return ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)

@@ -1,0 +1,308 @@
+"""The protocol of sources: whatever a caller compiles, from a module to a file, is turned into one of these."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trtcache.backends import registry
+from trtcache.settings import Settings
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Collection, Mapping, Sequence
+    from types import TracebackType
+
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from trtcache.backends.protocol import Backend
+    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.digests import CacheKey, Digest
+    from trtcache.frontends.request import EngineRequest
+    from trtcache.keys.alias import KeyAlias
+    from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
+    from trtcache.runtime import Report
+    from trtcache.store.entry import Entry
+
+Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]
+"""How torch flattens a call's arguments, and a program's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How to build a program and for which target; the same for every kind of source.
+
+    Attributes:
+        backend: a backend's name, or ``auto``.
+        settings: of the build.
+        target: a target's name; None for this machine.
+        is_subgraph: whether the program is only one of the graphs that a model was split into, so that a module or
+            operator that the settings name may be in another of them.
+    """
+
+    backend: str = "auto"
+    settings: Settings = field(default_factory=Settings)
+    target: str | None = None
+    is_subgraph: bool = False
+
+    @classmethod
+    def of(cls, backend: str, settings: Settings | Mapping[str, object] | None, target: str | None) -> CompileOptions:
+        """Return options from the arguments of ``trtcache.compile``.
+
+        Raises:
+            SettingsError: a setting is unknown.
+        """
+        return cls(backend, Settings.of(settings), target)
+
+
+class Source(ABC):
+    """A model in any form that can be compiled: what ``trtcache.frontends.resolve`` returns.
+
+    To add a kind of source, derive a class and add it to ``resolve``. ``compile_source`` calls the methods in this
+    order: ``fingerprint``, and where a key alias is found ``expect``, ``weights``, ``check``; otherwise ``export`` and
+    ``request``.
+
+    Attributes:
+        kind: the name of the fingerprint in an alias's key, so that sources of two kinds never share an alias.
+        is_torch: whether torch can run the program: then parts can stay in torch, and a compiled module be exported.
+        name: the program's name in reports and listings.
+        model: the module or exported program that eager torch can run; None for a file.
+        specs: how arguments and output are nested; None if only an alias stores that.
+        forward: the signature of the model, if it is known.
+        whole: the digest of all its bytes, weights included; None where weights are in memory.
+        export_s: seconds of export before the source was there.
+        file_s: seconds to open, map and hash its file.
+    """
+
+    kind: ClassVar[str]
+    is_torch: ClassVar[bool] = True
+    name: str
+    model: torch.nn.Module | torch.export.ExportedProgram | None = None
+    specs: Specs | None = None
+    forward: inspect.Signature | None = None
+    export_s: float = 0.0
+    file_s: float = 0.0
+
+    def __enter__(self) -> Source:
+        """Return the source; leaving the ``with`` block closes its file."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Do nothing: only files are closed."""
+
+    @property
+    def label(self) -> str:
+        """The name in log messages: a file's path."""
+        return self.name
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """The device that the program runs on.
+
+        Raises:
+            ValueError: its weights are on several devices.
+        """
+
+    @property
+    def device_type(self) -> str:
+        """``cpu`` or ``cuda``: what a backend is chosen for."""
+        return self.device.type
+
+    @property
+    def whole(self) -> Digest | None:
+        """The digest of all its bytes, weights included; None where weights are in memory."""
+        return None
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of weights that are parameters, beside those that ``weights`` returns as ``torch.nn.Parameter``."""
+        return frozenset()
+
+    # What an alias is found by.
+
+    @abstractmethod
+    def fingerprint(self) -> Mapping[str, object] | None:
+        """Return what tells this program from programs of other keys; MUST NOT export or lower anything.
+
+        The values of weights are left out.
+
+        Returns:
+            Parts of an alias's key; None where the program has to be exported to know it.
+
+        Raises:
+            ValueError: the program can have no alias; the message says why.
+        """
+
+    def find_backend(self, options: CompileOptions) -> Backend:
+        """Return the backend that builds this program.
+
+        Raises:
+            BackendUnavailableError: the backend is unknown or cannot run here.
+            SettingsError: the backend does not take the settings.
+        """
+        backend = registry.find(options.backend, self.device_type)
+        backend.check(options.settings)
+        return backend
+
+    def toolchain(self, backend: Backend) -> Mapping[str, Any]:
+        """Return the versions that the build depends on."""
+        return backend.toolchain(self.device_type)
+
+    # What an engine that was found through an alias needs.
+
+    def input_names(self, key: CacheKey) -> tuple[str, ...] | None:
+        """Return names of inputs that are not names of Python, as an engine's key has them; None where there are none.
+
+        Raises:
+            ValueError: the key is not that of such a program.
+        """
+        del key
+        return None
+
+    def specs_of(self, key: CacheKey) -> Specs | None:
+        """Return how arguments and output are nested; None if the alias has it.
+
+        Raises:
+            ValueError: the key is not that of a program of this kind.
+        """
+        del key
+        return self.specs
+
+    def place(self, interface: Interface) -> Interface:
+        """Return a stored interface with inputs and outputs on the devices that they have here."""
+        return interface
+
+    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+        """Prepare ``check``: the source had the digest ``whole`` when its file had the stat fingerprint ``seen``."""
+
+    @abstractmethod
+    def weights(self, names: Collection[str]) -> Mapping[str, torch.Tensor]:
+        """Return weights by the program's names for them.
+
+        Raises:
+            ValueError: there is no weight of that name, or only torch can read it.
+        """
+
+    def engine_weights(
+        self, interface: Interface, alias: KeyAlias, state: Mapping[str, torch.Tensor]
+    ) -> Mapping[str, torch.Tensor]:
+        """Return weights as an engine takes them, by its names for them.
+
+        Raises:
+            RefitError: they do not fit.
+        """
+        from trtcache.weights.slots import fit
+
+        return fit(interface.weights, state, known=alias.known, device=alias.device)
+
+    def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> Any:
+        """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
+        del key, interface, entry
+
+    def seen(self) -> FileState | None:
+        """Return the stat fingerprint of its file, if a file with it is certain to have the digest ``whole``."""
+        return None
+
+    def check(self, whole: Digest | None) -> None:
+        """Make sure that what was read is sound, after everything was read.
+
+        Args:
+            whole: the digest of all bytes when the alias was stored.
+
+        Raises:
+            ExportError: a weight is damaged, or the file was written to meanwhile.
+        """
+
+    # The slow path.
+
+    def require_weights(self) -> None:
+        """Make sure that its weights have values, before anything else is done.
+
+        Raises:
+            ExportError: they have none, as weights made on the meta device.
+        """
+
+    def export(self, options: CompileOptions) -> Source:
+        """Return a source whose program is known: a module is exported, anything else returns itself.
+
+        Raises:
+            ExportError: the model cannot be exported.
+            BackendUnavailableError: the backend is unknown or cannot run here.
+            SettingsError: the backend does not take the settings.
+        """
+        del options
+        return self
+
+    def exported(self, program: Source, *, has_alias: bool) -> None:
+        """Remember what ``export`` returned, for the next process.
+
+        Args:
+            program: what it returned.
+            has_alias: whether a key alias of that program is stored.
+        """
+
+    def annotate(self, report: Report, *, is_hit: bool) -> None:
+        """Add to the report on a compiled module; ``is_hit`` says whether this source's alias led to its engine."""
+
+    @abstractmethod
+    def request(self, options: CompileOptions) -> EngineRequest:
+        """Return the lowered program with its key, or its partitions.
+
+        Raises:
+            ExportError: an operator cannot be decomposed, or no engine takes something in it.
+            PassError: a lowering pass broke its contract.
+            BackendUnavailableError: the backend cannot run here.
+            SettingsError: the target is unknown, or the program has no module that the settings name.
+        """
+
+    def release(self) -> None:
+        """Drop what only lowering and the build needed."""
+
+    @abstractmethod
+    def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
+        """Return the lowered program; with ``trace``, ``.runs`` has what each pass changed.
+
+        Raises:
+            ExportError: an operator cannot be decomposed, or the source is not lowered.
+        """
+
+    @abstractmethod
+    def program(self) -> torch.export.ExportedProgram:
+        """Return the program as torch has it.
+
+        Raises:
+            ExportError: the model cannot be exported, or the source is not a program of torch.
+        """
+
+    def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
+        """Make sure that the alias of a lowered program can be stored.
+
+        Raises:
+            ValueError: it would be wrong or useless; the message says why.
+        """
+
+
+def refuse_examples(
+    name: str, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: object
+) -> None:
+    """Refuse example inputs for an exported program, which has its own and is not exported again.
+
+    Raises:
+        SettingsError: there are some; the message says which.
+    """
+    from trtcache.errors import SettingsError
+
+    given = {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}
+    if names := [argument for argument, value in given.items() if not _is_nothing(value)]:
+        why = f"{name} is an exported program, with example inputs and dynamic shapes of its own"
+        raise SettingsError(", ".join(names), f"{why}; leave this out, or give the torch.nn.Module")
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or (isinstance(value, (tuple, list, dict)) and not value)
