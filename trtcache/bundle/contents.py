@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.compiler.request import Request
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.provenance import Origin
@@ -38,7 +38,7 @@ class Outgoing:
     name: str
     executable: Executable
     call: CallSignature
-    division: Division
+    division: PartitionedProgram
     weights: Mapping[int, torch.Tensor]
     parameters: frozenset[str]
     origins: tuple[Origin, ...]

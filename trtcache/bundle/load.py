@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
     from trtcache.config.trust import PublicKey
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.store.entry import Entry
     from trtcache.weights.slots import Fitted
 
@@ -207,8 +207,8 @@ class _Reading:
         except RefitError as error:
             raise WeightMapError(self._path, f"its weights are not those that its engines take ({error})") from error
 
-    def _division(self, entries: Mapping[int, Entry]) -> tuple[Division, dict[int, Executable]]:
-        from trtcache.partition.partitions import Division as Parts
+    def _division(self, entries: Mapping[int, Entry]) -> tuple[PartitionedProgram, dict[int, Executable]]:
+        from trtcache.partition.partitions import PartitionedProgram as Parts
 
         said = self._said["division"]
         if said is None:
@@ -232,7 +232,7 @@ class _Reading:
         entries: Mapping[int, Entry],
         executable: Executable,
         weights: Fitted,
-        parts: Division,
+        parts: PartitionedProgram,
         found: Mapping[int, Executable],
     ) -> Engine:
         backend = registry.find(self._offer_taken.backend, self._device.type)
@@ -247,7 +247,7 @@ class _Reading:
             return engines[0]
         return Schedule(Plan(parts, executable.interface, self._device), engines, weights, executable.constants)
 
-    def _report(self, entries: Mapping[int, Entry], parts: Division) -> Report:
+    def _report(self, entries: Mapping[int, Entry], parts: PartitionedProgram) -> Report:
         reports = [
             PartitionReport(
                 key=entry.key,

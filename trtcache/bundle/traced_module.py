@@ -15,9 +15,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering.expressions import evaluate
-from trtcache.partition.partitions import EnginePart
-from trtcache.partition.wires import Carrier as SizeCarrier
-from trtcache.partition.wires import Constant, Input, Made, Size, Weight
+from trtcache.partition.partitions import EnginePartition
+from trtcache.partition.wires import SizeTensor as SizeCarrier
+from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeWire, WeightWire
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe
@@ -34,7 +34,7 @@ _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 TOKEN = "engine:"  # noqa: S105  # what an engine's text is while a program is traced
 
 
-class Carrier:
+class SizeTensor:
     """A program of engines and torch's own operators, with the model's weights under the model's names.
 
     Attributes:
@@ -142,10 +142,10 @@ class Carrier:
 class _Run:
     """One call of a program in parts, value by value."""
 
-    def __init__(self, carrier: Carrier, outgoing: Outgoing, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, carrier: SizeTensor, outgoing: Outgoing, inputs: Sequence[torch.Tensor]) -> None:
         self._carrier, self._outgoing = carrier, outgoing
         self._interface = outgoing.executable.interface
-        self._values: dict[Wire, Any] = {Input(place): one for place, one in enumerate(inputs)}
+        self._values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
         self._sizes = bind_sizes(self._interface.inputs, inputs)
         self._weights = {one.name: one for one in self._interface.weights}
 
@@ -154,12 +154,12 @@ class _Run:
         division = self._outgoing.division
         for number, part in enumerate(division.parts):
             taken = [self._value(wire) for wire in part.takes]
-            if isinstance(part, EnginePart):
+            if isinstance(part, EnginePartition):
                 made: Sequence[Any] = self._carrier.engine(number, part.program.interface, taken)
             else:
                 made = part.call(*taken)
             for place, value in enumerate(made):
-                self._values[Made(number, place)] = value
+                self._values[PartitionOutput(number, place)] = value
         stores = [(self._weights[name].slots[0].names[0], self._value(wire)) for name, wire in division.stores]
         return [self._value(wire) for wire in division.results], stores
 
@@ -170,14 +170,14 @@ class _Run:
 
     def _found(self, wire: Wire) -> Any:
         match wire:
-            case Weight(name):
+            case WeightWire(name):
                 weight = self._weights[name]
                 return evaluate_recipe(
                     weight.recipe, {slot.index: self._carrier.tensor(slot.names[0]) for slot in weight.slots}
                 )
-            case Constant(name):
+            case ConstantWire(name):
                 return self._carrier.tensor(self._carrier.constants[name])
-            case Size(text):
+            case SizeWire(text):
                 return evaluate(json.loads(text), self._sizes)
             case SizeCarrier(size):
                 count = evaluate(json.loads(size.text), self._sizes)
@@ -235,4 +235,4 @@ def _is_taken(root: torch.nn.Module, name: str) -> bool:
 
 def _constants_used(outgoing: Outgoing) -> set[str]:
     wires = [wire for part in outgoing.division.parts for wire in part.takes]
-    return {wire.name for wire in (*wires, *outgoing.division.results) if isinstance(wire, Constant)}
+    return {wire.name for wire in (*wires, *outgoing.division.results) if isinstance(wire, ConstantWire)}

@@ -20,7 +20,7 @@ from trtcache.config import logs
 from trtcache.errors import PartitionError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.partition.partitions import in_words
+from trtcache.partition.partitions import summarize_left
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _build_file(
 def _build_request(request: Request, cache: Cache, folder: Path, output: Path | None) -> Report:
     if output is not None and not request.division.is_whole:
         why = "a file has one; leave the output out"
-        raise PartitionError(request.program.name, why, in_words(request.division.left))
+        raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_of(request)
     entry = next(iter(entries_for(request, cache, folder, report)), None)
     if output is not None and entry is not None:

@@ -20,7 +20,7 @@ from trtcache.compiler.request import collector_paused, exported_of, request_for
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError
 from trtcache.frontends.exported import LiveProgram
-from trtcache.partition.partitioner import everything_in_torch, in_torch
+from trtcache.partition.partitioner import keep_in_torch, move_to_torch
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.executor import Schedule, weights_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trtcache.compiler.request import Exported, Model, Request
     from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
     from trtcache.weights.slots import Fitted
@@ -174,7 +174,7 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     return module
 
 
-def origin_of(request: Request, division: Division, entries: Mapping[int, Entry]) -> Origin:
+def origin_of(request: Request, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Origin:
     """Return what a module of these entries is written to a file from; it has what files of a build have now."""
     return Origin(
         backend=request.backend.name,
@@ -200,10 +200,10 @@ def _whole(request: Request, cache: Cache, folder: Path, weights: Mapping[str, t
     except BuildError as error:
         if not _may_stay_in_torch(request, error):
             raise
-        division = everything_in_torch(request.program, f"its engine could not be built: {error}")
+        division = keep_in_torch(request.program, f"its engine could not be built: {error}")
         return _in_parts(replace(request, division=division), cache, folder, weights, report)
     except BusyError as error:
-        division = everything_in_torch(request.program, _eager(request, error, report))
+        division = keep_in_torch(request.program, _eager(request, error, report))
         return _in_parts(replace(request, division=division), cache, folder, weights, report)
     report.partitions.append(one)
     return engine, request.division, {0: entry}
@@ -232,7 +232,7 @@ def _in_parts(
         else:
             report.partitions.append(one)
     if failed:
-        division = in_torch(division, program, failed)
+        division = move_to_torch(division, program, failed)
     report.left = division.left
     plan, inter_op = Plan(division, program.interface, program.device), InterOp(request.settings.threads)
     return Schedule(plan, engines, weights, program.constants, inter_op), division, entries

@@ -119,11 +119,11 @@ def outline(
     if (script := script_of(model)) is not None:
         program = converted(script, args, kwargs, dynamic_shapes)
         return outline(program, backend=backend, settings=settings, name=name or script.original_name)
-    from trtcache.partition.outline import outlined
+    from trtcache.partition.outline import make_outline
 
     request = request_of(model, args, kwargs, dynamic_shapes, backend, Settings.of(settings), None, name)
     keys = {number: part.key for number, part in requests_of(request).items()}
-    return outlined(request.program, request.division, request.backend.name, keys)
+    return make_outline(request.program, request.division, request.backend.name, keys)
 
 
 def described(

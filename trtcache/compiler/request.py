@@ -21,7 +21,7 @@ from trtcache.errors import BackendUnavailableError, CanonicalizationError, Sett
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.keys.key import digests, frozen_part, key_parts
 from trtcache.lowering.tracing_lock import ALONE
-from trtcache.partition.partitions import Division, in_words
+from trtcache.partition.partitions import PartitionedProgram, summarize_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +57,7 @@ class Request:
     target: Target
     key: CacheKey | CanonicalizationError
     key_s: float
-    division: Division = field(default_factory=Division)
+    division: PartitionedProgram = field(default_factory=PartitionedProgram)
 
     @property
     def label(self) -> str:
@@ -171,17 +171,17 @@ def collector_paused() -> Iterator[None]:
 
 def _with_key(program: LoweredProgram, chosen: Backend, settings: Settings, target: str | None) -> Request:
     from trtcache.lowering.program import without_small_sizes
-    from trtcache.partition.partitioner import divide
+    from trtcache.partition.partitioner import partition_program
 
     if why := chosen.unavailable(program.device.type):
         raise BackendUnavailableError(chosen.name, why)
     if not chosen.capabilities.small_sizes:
         program = without_small_sizes(program)
     start = time.perf_counter()
-    division = divide(program, chosen, settings)
+    division = partition_program(program, chosen, settings)
     if division.is_whole:
         return keyed(program, chosen, settings, chosen.target(target, program.device), start)
-    stays = "; ".join(in_words(division.left))
+    stays = "; ".join(summarize_left(division.left))
     counts = f"{len(division.parts)} parts, engines with keys of their own: {len(division.engines)}"
     none = CanonicalizationError(program.name, f"it is compiled in {counts}; in torch: {stays} (trtcache partition)")
     resolved = chosen.target(target, program.device)

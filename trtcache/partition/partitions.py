@@ -26,7 +26,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class EnginePart:
+class EnginePartition:
     """A part of a program that is an engine.
 
     Attributes:
@@ -45,7 +45,7 @@ class EnginePart:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchPart:
+class TorchPartition:
     """A part of a program that stays in torch.
 
     Attributes:
@@ -79,7 +79,7 @@ class LeftInTorch:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class PartitionedProgram:
     """A program in parts.
 
     Attributes:
@@ -89,7 +89,7 @@ class Division:
         left: the operators that stay in torch, and why.
     """
 
-    parts: tuple[EnginePart | TorchPart, ...] = ()
+    parts: tuple[EnginePartition | TorchPartition, ...] = ()
     results: tuple[Wire, ...] = ()
     stores: tuple[tuple[str, Wire], ...] = ()
     left: tuple[LeftInTorch, ...] = ()
@@ -100,12 +100,12 @@ class Division:
         return not self.parts
 
     @property
-    def engines(self) -> dict[int, EnginePart]:
+    def engines(self) -> dict[int, EnginePartition]:
         """The parts that are engines, by their places."""
-        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePart)}
+        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
 
 
-def in_words(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
+def summarize_left(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
     """Return a line for all operators of a name that stay in torch for one reason."""
     counts = Counter((one.operator, one.why) for one in left)
     lines = [f"{count} x {operator} ({why})" for (operator, why), count in counts.items()]

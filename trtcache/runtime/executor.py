@@ -15,14 +15,14 @@ from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.lowering.expressions import evaluate
-from trtcache.partition.partitions import EnginePart
+from trtcache.partition.partitions import EnginePartition
 from trtcache.runtime.parallel import Call, InterOp, TorchState
 from trtcache.runtime.precedence import Precedence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime.steps import Plan, Step
 
 
@@ -185,8 +185,8 @@ def _apart(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
     return tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
 
 
-def weights_of(division: Division, number: int, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def weights_of(division: PartitionedProgram, number: int, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the weights of a part, by its own names, of those of the whole program."""
     part = division.parts[number]
-    names = part.weights if isinstance(part, EnginePart) else {}
+    names = part.weights if isinstance(part, EnginePartition) else {}
     return {own: weights[name] for own, name in names.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.partition.partitions import Division
+from trtcache.partition.partitions import PartitionedProgram
 from trtcache.weights.recipes import evaluate
 from trtcache.weights.slots import alike
 
@@ -41,7 +41,7 @@ class Origin:
     label: str
     toolchain: Mapping[str, Json]
     entries: Mapping[int, Entry]
-    division: Division = field(default_factory=Division)
+    division: PartitionedProgram = field(default_factory=PartitionedProgram)
     parameters: frozenset[str] = frozenset()
     settings: Settings | None = None
 

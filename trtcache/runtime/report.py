@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache.partition.partitions import in_words
+from trtcache.partition.partitions import summarize_left
 
 if TYPE_CHECKING:
     from trtcache.digests import CacheKey
@@ -140,7 +140,7 @@ class Report:
                 rows.append(f"  frozen: it has the values of {one.frozen} weights in it, and other values need another")
             if one.why:
                 rows.append(f"  {one.why}")
-        rows += [f"  in torch: {words}" for words in in_words(self.left)]
+        rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:
             rows.append(f"  guard: and {more} more (report.guards)")

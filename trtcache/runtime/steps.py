@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.partition.nodes import keeps_its_turn
-from trtcache.partition.partitions import EnginePart
-from trtcache.partition.wires import Carrier, Constant, Input, Made, Size, Weight
+from trtcache.partition.capability import is_sequential
+from trtcache.partition.partitions import EnginePartition
+from trtcache.partition.wires import SizeTensor, ConstantWire, InputWire, PartitionOutput, SizeWire, WeightWire
 from trtcache.runtime.inputs import InputCheck, bind_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.partition.wires import Wire
 
 
@@ -57,24 +57,24 @@ class Plan:
         users: for each place that is not needed for ever, how many parts make or take it.
     """
 
-    def __init__(self, division: Division, interface: Interface, device: torch.device) -> None:
+    def __init__(self, division: PartitionedProgram, interface: Interface, device: torch.device) -> None:
         """Give each value a place."""
         self.division, self.interface = division, interface
         self.device = device
         parts = division.parts
-        self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, Made)} for part in parts)
-        self.turns = tuple(number for number, part in enumerate(parts) if any(map(keeps_its_turn, part.cluster.nodes)))
-        self._places: dict[Wire, int] = {Input(place): place for place in range(len(interface.inputs))}
+        self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, PartitionOutput)} for part in parts)
+        self.turns = tuple(number for number, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
+        self._places: dict[Wire, int] = {InputWire(place): place for place in range(len(interface.inputs))}
         self.results = tuple(map(self._place, division.results))
         self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)
         self.steps = self._freed([self._step(number) for number in range(len(parts))])
         self.users = Counter(place for step in self.steps for place in step.lets_go)
         places = self._places.items()
-        self.weights = tuple((wire.name, place) for wire, place in places if isinstance(wire, Weight))
-        self.constants = tuple((wire.name, place) for wire, place in places if isinstance(wire, Constant))
-        self.sizes = tuple((json.loads(wire.text), place) for wire, place in places if isinstance(wire, Size))
+        self.weights = tuple((wire.name, place) for wire, place in places if isinstance(wire, WeightWire))
+        self.constants = tuple((wire.name, place) for wire, place in places if isinstance(wire, ConstantWire))
+        self.sizes = tuple((json.loads(wire.text), place) for wire, place in places if isinstance(wire, SizeWire))
         self.carriers = tuple(
-            (json.loads(wire.size.text), place) for wire, place in places if isinstance(wire, Carrier)
+            (json.loads(wire.size.text), place) for wire, place in places if isinstance(wire, SizeTensor)
         )
         self.count = len(self._places)
 
@@ -84,18 +84,18 @@ class Plan:
     def _step(self, number: int) -> Step:
         part = self.division.parts[number]
         check = None
-        if isinstance(part, EnginePart):
+        if isinstance(part, EnginePartition):
             check = InputCheck(
                 part.program.interface, part.program.device, lambda leaf: f"input {leaf} of part {number}"
             )
         takes = tuple(map(self._place, part.takes))
-        gives = tuple(self._place(Made(number, place)) for place in range(part.gives))
+        gives = tuple(self._place(PartitionOutput(number, place)) for place in range(part.gives))
         return Step(number, check, takes, gives)
 
     def _freed(self, steps: list[Step]) -> tuple[Step, ...]:
         """Note after which step each made value is needed no more."""
         kept = {*self.results, *(place for _, place in self.stores)}
-        made = {place for wire, place in self._places.items() if isinstance(wire, Made)} - kept
+        made = {place for wire, place in self._places.items() if isinstance(wire, PartitionOutput)} - kept
         seen: set[int] = set()
         freed = []
         for step in reversed(steps):
