@@ -7,8 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trtcache.bundle import torch_program as torch_graph
-from trtcache.partition.partitions import Cluster, PartitionedProgram, EnginePartition, LeftInTorch, TorchPartition
-from trtcache.partition.wires import SizeTensor, ConstantWire, InputWire, PartitionOutput, SizeWire, WeightWire, make_size_wire
+from trtcache.partition.partitions import Cluster, EnginePartition, LeftInTorch, PartitionedProgram, TorchPartition
+from trtcache.partition.wires import (
+    ConstantWire,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    WeightWire,
+    make_size_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +101,9 @@ def _torch(written: Any, takes: tuple[Wire, ...]) -> TorchPartition:
 
 def _check(wires: Any, parts: list[EnginePartition | TorchPartition]) -> None:
     for wire in wires:
-        if isinstance(wire, PartitionOutput) and not (0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives):
+        if isinstance(wire, PartitionOutput) and not (
+            0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives
+        ):
             raise ValueError("a part takes what no part before it makes")
 
 

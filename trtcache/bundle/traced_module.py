@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 
 from trtcache.lowering.expressions import evaluate
 from trtcache.partition.partitions import EnginePartition
-from trtcache.partition.wires import SizeTensor as SizeCarrier
 from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeWire, WeightWire
+from trtcache.partition.wires import SizeTensor as SizeCarrier
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe

@@ -19,7 +19,7 @@ from trtcache.config import logs
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, SettingsError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.keys.key import digests, frozen_part, key_parts
+from trtcache.keys.key import frozen_part, key_parts, part_digests
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.partition.partitions import PartitionedProgram, summarize_left
 
@@ -201,7 +201,7 @@ def keyed(program: LoweredProgram, chosen: Backend, settings: Settings, target: 
         parts |= frozen_part(program, chosen.frozen(program, settings))
         made = CacheKey.of(chosen.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):
-            keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, digests(made))
+            keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, part_digests(made))
     except CanonicalizationError as error:
         made = error
     return Request(program, records, chosen, settings, target, made, time.perf_counter() - start)

@@ -1,6 +1,7 @@
-"""An engine's part of a program as a lowered program of its own, with its own inputs, slots and constants.
+"""Extraction of partitions: an engine's as a lowered program of its own, torch's as an ``fx.GraphModule``.
 
-It does not show what program it was cut out of, so that equal parts of two programs have one key and one entry.
+An engine partition does not show which program it came from, so that equal partitions of two programs share one key and
+one entry.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ aten = torch.ops.aten
 def extract_engine_partition(
     whole: LoweredProgram, cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable, *, name: str
 ) -> EnginePartition:
-    """Cut a part out of a program.
+    """Extract an engine partition from a program.
 
     Raises:
-        ExportError: a size of it cannot be told from the inputs' sizes.
+        ExportError: a size cannot be computed from the inputs' sizes.
     """
     cut = _Extraction(whole, cluster, sources)
     graph_module = cut.copy_nodes(outputs)
@@ -61,7 +62,7 @@ def extract_engine_partition(
 
 
 def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> LoweredProgram:
-    """Let a part take the sizes of 0 and 1 that its program takes, which checks them at each call."""
+    """Accept the sizes of 0 and 1 that the whole program accepts; it checks them on each call."""
     if whole.interface.small_sizes is None:
         return program
     known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
@@ -71,7 +72,7 @@ def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> Lowered
 
 
 class _Extraction:
-    """Copies the nodes of a cluster into a graph of their own, with what they need from outside."""
+    """Copy the nodes of a cluster, and what they need from outside, into a new graph."""
 
     def __init__(self, whole: LoweredProgram, cluster: Cluster, sources: WireTable) -> None:
         self._cluster, self._sources = cluster, sources
@@ -102,7 +103,7 @@ class _Extraction:
         return self._graph_module
 
     def inputs_in_order(self, graph_module: fx.GraphModule) -> tuple[Wire, ...]:
-        """Number the inputs by their first use, put them in that order, and return where they come from."""
+        """Number the inputs by first use, reorder their placeholders, and return their sources."""
         order, _ = canonical_order(graph_module.graph)
         used = [node for node in order if node in self._wires]
         ranked = [*used, *(node for node in self._wires if node not in set(used))]
@@ -142,19 +143,19 @@ class _Extraction:
         return copy
 
     def _input_layout(self, node: fx.Node) -> torch.Tensor:
-        """Return what an input lies like: as the program's own, or contiguous where that has gaps."""
+        """Return an input with the program's own layout, or contiguous where that has gaps."""
         value: torch.Tensor = node.meta["val"]
         if is_dense(value):
             return value
         if is_static((*value.shape, *value.stride())) and layout(tuple(value.shape), value.stride()) == value.stride():
             return value
         if any(reads_strides(user) for user in node.users if user in self._cluster.nodes):
-            why = f"{node.name} lies in memory with gaps, which an operator of an engine after it reads"
+            why = f"{node.name} has a layout with gaps, and an operator of the engine that uses it reads strides"
             raise ExportError(self._whole.name, f"{why}; leave that operator in torch: torch_executed_ops")
         return value.contiguous()
 
     def _carry_symbols(self) -> None:
-        """Take a tensor with each symbol of the part that no input has as a size, or as a multiple of it."""
+        """Add a tensor input for each symbol that no input's size determines."""
         symbols = Symbols()
         for node in (*self._wires, *self._cluster.nodes):
             for size in _all_sizes(node.meta.get("val")):
@@ -165,7 +166,7 @@ class _Extraction:
                 self._carry(_sym_int(symbol, (*self._wires, *self._cluster.nodes)))
 
     def _carry(self, size: Any) -> fx.Node:
-        assert self._fake is not None  # noqa: S101  # who has sizes has tensors
+        assert self._fake is not None  # noqa: S101  # a cluster with sizes has tensors
         made = self._graph.placeholder(f"size_{len(self._sizes)}")
         made.meta["val"] = self._fake.new_empty((size, 0), dtype=torch.float32)
         self._wires[made] = SizeTensor(self._sources.size(size))
@@ -201,7 +202,7 @@ def _all_sizes(value: Any) -> Iterator[Any]:
 
 
 def _determines_symbol(size: Any) -> bool:
-    """Say whether the only symbol of an expression can be told from its value."""
+    """Return whether the value of an expression determines its only symbol."""
     if len(size.free_symbols) != 1:
         return False
     slope = size.diff(next(iter(size.free_symbols)))
@@ -209,19 +210,19 @@ def _determines_symbol(size: Any) -> bool:
 
 
 def _sym_int(symbol: Any, nodes: Sequence[fx.Node]) -> Any:
-    """Return a symbol as torch has it in sizes."""
+    """Return a symbol as a ``SymInt``."""
     for node in nodes:
         for size in _all_sizes(node.meta.get("val")):
             if isinstance(size, torch.SymInt):
-                return size.node.shape_env.create_symintnode(symbol, hint=None)  # it finds the hint by itself
+                return size.node.shape_env.create_symintnode(symbol, hint=None)  # the hint is looked up there
     raise AssertionError(symbol)
 
 
 def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable) -> TorchPartition:
-    """Cut a part out of a program.
+    """Extract a torch partition from a program.
 
     Raises:
-        ExportError: a size that it needs cannot be told from the inputs' sizes.
+        ExportError: a size that it needs cannot be computed from the inputs' sizes.
     """
     graph = fx.Graph()
     arguments: dict[Wire, fx.Node] = {}

@@ -1,4 +1,4 @@
-"""What a program's parts are, in words and numbers: for people, not for running."""
+"""Outline of a partitioned program, for reports: as plain data, as JSON and as an SVG picture."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutline:
-    """One part.
+    """One partition.
 
     Attributes:
-        engine: whether it is an engine, or stays in torch.
-        nodes: its nodes, by name, with the operator of each.
-        weights: how many weights it has.
-        makes: what it makes, as text: ``float32[s0, 8]``.
-        after: the parts that it takes something of, and the program's inputs as -1, with what it takes.
-        key: the digest of its key; empty for what is no engine or has none.
+        engine: whether it is an engine or runs in torch.
+        nodes: the name and operator of each node.
+        weights: the number of its weights.
+        makes: its results as text: ``float32[s0, 8]``.
+        after: the partitions whose results it uses (-1 for the program's inputs), and which results.
+        key: the digest of its key; empty for torch or an engine without a key.
     """
 
     engine: bool
@@ -47,19 +47,19 @@ class PartitionOutline:
 
     @property
     def operators(self) -> list[tuple[str, int]]:
-        """Its operators and how often each is there, the most frequent first."""
+        """Its operators with their counts, the most frequent first."""
         return Counter(operator for _, operator in self.nodes).most_common()
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A program in parts.
+    """A partitioned program.
 
     Attributes:
-        name: what people call it.
-        backend: whose engines they are.
-        parts: in the order in which they run.
-        results: which part makes each result; -1 for what no part makes.
+        name: the program's name.
+        backend: the backend of the engines.
+        parts: the partitions in the order in which they run.
+        results: the partition that computes each result; -1 for none.
         left: the operators that stay in torch, and why.
     """
 
@@ -71,11 +71,11 @@ class Outline:
 
     @property
     def engines(self) -> int:
-        """How many parts are engines."""
+        """The number of engines."""
         return sum(part.engine for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return it all as JSON has it."""
+        """Return the outline as JSON."""
         return {
             "name": self.name,
             "backend": self.backend,
@@ -100,7 +100,7 @@ class Outline:
 def make_outline(
     program: LoweredProgram, division: PartitionedProgram, backend: str, keys: Mapping[int, CacheKey | Any]
 ) -> Outline:
-    """Return the outline of a program; ``keys`` are those of its engines, or why one has none, by their parts."""
+    """Return the outline of a program; ``keys`` are its engines' keys, or why one has none, by partition."""
     digests = {number: getattr(key, "digest", "") for number, key in keys.items()}
     if division.is_whole:
         nodes = tuple(node for node in program.order if is_step(node))
@@ -172,7 +172,7 @@ class _Box:
 
 
 def svg(outline: Outline) -> str:
-    """Return the picture of a program's parts."""
+    """Return the picture of a partitioned program, boxes from the inputs down to the results."""
     boxes = {-1: _Box(["inputs"], 0)}
     for number, part in enumerate(outline.parts):
         row = 1 + max((boxes[source].row for source, _ in part.after), default=0)
@@ -207,7 +207,7 @@ def _lines(number: int, part: PartitionOutline) -> list[str]:
 
 
 def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:
-    """Place boxes row by row, each row in the middle; return the picture's width and height."""
+    """Place boxes row by row, each row centred; return the picture's width and height."""
     rows = [[box for box in boxes if box.row == row] for row in range(1 + max(box.row for box in boxes))]
     widest = max(len(row) for row in rows)
     width = 2 * _MARGIN + widest * _WIDTH + (widest - 1) * _GAP_X
@@ -221,7 +221,7 @@ def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:
 
 
 def _edge(source: _Box, target: _Box, what: str) -> Iterator[str]:
-    """Draw an arrow; one that passes over rows runs beside the boxes."""
+    """Draw an arrow; one that crosses rows runs beside the boxes."""
     x1, y1 = source.x + _WIDTH // 2, source.y + source.height
     x2, y2 = target.x + _WIDTH // 2, target.y
     bend = 0 if target.row == source.row + 1 else _WIDTH * 2 // 3

@@ -1,4 +1,10 @@
-"""Divides a lowered program into the parts that it is run in."""
+"""The partitioner: groups nodes into clusters, and makes a partition of each.
+
+Each node has a level: how often a path to it switches between engine and torch. Nodes of one level and kind depend on
+each other only within that level, so any of them may share a partition. Nodes are grouped if one uses another's value
+or if they share an input; groups with nothing in common stay apart and can be built and run in parallel. Finally an
+engine whose results only a later engine uses is merged into that one.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 def move_to_torch(
     division: PartitionedProgram, program: LoweredProgram, failed: Mapping[int, str]
 ) -> PartitionedProgram:
-    """Return the same division with some of its engines' parts in torch, by their places, with the reasons."""
+    """Return the partitioned program with some engine partitions moved to torch, with the reasons."""
     left = list(division.left)
     for place, why in failed.items():
         left += [describe_torch_node(node, why) for node in division.parts[place].cluster.nodes if is_work(node)]
@@ -47,11 +53,11 @@ def move_to_torch(
 
 
 def partition_program(program: LoweredProgram, backend: Backend, settings: Settings) -> PartitionedProgram:
-    """Decide which nodes of a program go to an engine, and make a program of each engine's part.
+    """Decide which nodes an engine computes, and extract a program for each engine partition.
 
     Raises:
-        PartitionError: the settings want one engine, and something would stay in torch.
-        ExportError: a size on both sides of a cut cannot be told from the inputs' sizes.
+        PartitionError: ``require_full_compilation`` is set, and a node would stay in torch.
+        ExportError: a size that crosses a partition boundary cannot be computed from the inputs' sizes.
     """
     why = find_unsupported(program.order, settings.operator_versions, backend.why_not)
     if settings.require_full_compilation:
@@ -70,14 +76,14 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
 
 
 def keep_in_torch(program: LoweredProgram, why: str) -> PartitionedProgram:
-    """Return the division of a program that stays in torch as a whole."""
+    """Return a program that runs in torch as a whole."""
     steps = tuple(node for node in program.graph_module.graph.nodes if node in program.arguments and is_step(node))
     left = tuple(describe_torch_node(node, why) for node in steps if is_work(node))
     return replace(_build_partitions(program, [Cluster(steps, in_torch=True)]), left=left)
 
 
 def _group_nodes(program: LoweredProgram, why: dict[fx.Node, str], least: int) -> list[Cluster]:
-    """Return the clusters, and add to ``why`` what stays in torch because its engine would be too small."""
+    """Return the clusters; add to ``why`` the nodes whose engine would be too small."""
     if not why and least == 1:
         return []
     while True:
@@ -122,12 +128,12 @@ def _build_partitions(program: LoweredProgram, groups: Sequence[Cluster]) -> Par
 def find_clusters(
     statements: Iterable[fx.Node], order: Sequence[fx.Node], in_torch: Collection[fx.Node]
 ) -> list[Cluster]:
-    """Return the clusters of a program, each after those that it depends on.
+    """Return the clusters of a program in topological order.
 
     Args:
-        statements: the nodes as the graph has them.
-        order: those that matter, in canonical order, which decides wherever there is a choice.
-        in_torch: those that stay in torch.
+        statements: the nodes in graph order.
+        order: the live nodes in canonical order, which breaks ties.
+        in_torch: the nodes that stay in torch.
     """
     places = {node: place for place, node in enumerate(order) if is_step(node)}
     steps = [node for node in statements if node in places]
@@ -153,7 +159,7 @@ def find_clusters(
 
 
 class _Groups:
-    """Disjoint sets of nodes, each called after its first node in canonical order."""
+    """Union-find over nodes; a group's root is its first node in canonical order."""
 
     def __init__(self, places: Mapping[fx.Node, int]) -> None:
         self._places = places
@@ -176,7 +182,7 @@ class _Groups:
 
 
 def _predecessors(steps: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
-    """Return what each node has to come after: what it uses, and the one before it where order matters."""
+    """Return the nodes that each node comes after: those it uses, and the previous ordered one."""
     known = set(steps)
     needs = {node: [one for one in node.all_input_nodes if one in known] for node in steps}
     ordered = [node for node in steps if is_ordered(node)]
@@ -198,7 +204,7 @@ def _levels(
 def _users_by_level(
     steps: Iterable[fx.Node], levels: Mapping[fx.Node, int]
 ) -> dict[tuple[fx.Node, int], list[fx.Node]]:
-    """Return the users on one level of each input and of each value of another level."""
+    """Return the users, by level, of each input and of each value of another level."""
     found: dict[tuple[fx.Node, int], list[fx.Node]] = defaultdict(list)
     for node in steps:
         for used in node.all_input_nodes:
@@ -208,7 +214,7 @@ def _users_by_level(
 
 
 def _move_later(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]], in_torch: Collection[fx.Node]) -> None:
-    """Join engines of which one uses the other, where no way from one to the other leads through a third cluster."""
+    """Merge an engine into one that uses it, unless another path between them passes through a third cluster."""
     after = _edges(groups, needs)
     again = True
     while again:
@@ -225,7 +231,7 @@ def _move_later(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]], in_torc
 
 
 def _edges(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]]) -> dict[fx.Node, set[fx.Node]]:
-    """Return the clusters that directly need each cluster."""
+    """Return the clusters that directly use each cluster."""
     after: dict[fx.Node, set[fx.Node]] = {group: set() for group in groups.members()}
     for node, used in needs.items():
         for one in used:
@@ -249,7 +255,7 @@ def _has_other_path(after: Mapping[fx.Node, set[fx.Node]], first: fx.Node, secon
 def _topological_order(
     members: Mapping[fx.Node, list[fx.Node]], needs: Mapping[fx.Node, list[fx.Node]]
 ) -> Iterator[list[fx.Node]]:
-    """Yield the clusters, each after those that it needs, and in canonical order where that leaves a choice."""
+    """Yield the clusters in topological order; canonical order breaks ties."""
     group_of = {node: group for group, nodes in members.items() for node in nodes}
     waits = {
         group: {group_of[one] for node in nodes for one in needs[node]} - {group} for group, nodes in members.items()
@@ -263,7 +269,7 @@ def _topological_order(
 
 
 def cluster_outputs(cluster: Cluster) -> list[fx.Node]:
-    """Return the nodes of a cluster that others use, or that the program returns."""
+    """Return the nodes of a cluster that other nodes or the program's output use."""
     inside = set(cluster.nodes)
     return [
         node

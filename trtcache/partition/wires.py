@@ -1,4 +1,4 @@
-"""Where a value comes from that a part of a program takes, or that the program returns."""
+"""Wires: the sources of a partition's inputs and of a program's results."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InputWire:
-    """A tensor that the program is called with, by its place among them."""
+    """A program input, by index."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class WeightWire:
-    """A weight, by the name that the whole program has for it as an engine (``w3``)."""
+    """A weight, by its name in the whole program (``w3``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantWire:
-    """A constant, by the name that the whole program has for it (``c0``)."""
+    """A constant, by its name in the whole program (``c0``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutput:
-    """What a part makes, by the part's number and the place among all that it makes."""
+    """A result of a partition, by the partition's number and the result's index."""
 
     part: int
     place: int
@@ -50,14 +50,14 @@ class PartitionOutput:
 
 @dataclass(frozen=True, slots=True)
 class SizeWire:
-    """A number: an expression of the sizes of the program's inputs, as ``Symbols`` writes it, in JSON."""
+    """A number: an expression over the program's input sizes, as ``Symbols`` writes it, in JSON."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class SizeTensor:
-    """A tensor without elements that has a size as its first dimension: engines take nothing but tensors."""
+    """A tensor without elements whose first dimension is a size: engines take only tensors."""
 
     size: SizeWire
 
@@ -71,21 +71,21 @@ def make_size_wire(written: Json) -> SizeWire:
 
 
 class WireTable:
-    """The wires of a program's nodes; those of its parts are added as the parts are made."""
+    """The wires of a program's nodes; a partition's results are added once it is extracted."""
 
     def __init__(self, program: LoweredProgram) -> None:
-        """Know the program's own inputs, weights and constants."""
+        """Register the program's inputs."""
         self._program = program
         self._outputs: dict[fx.Node, PartitionOutput] = {}
         inputs = [one for one in program.graph_module.graph.find_nodes(op="placeholder") if "input" in one.meta]
         self._inputs = {node: InputWire(place) for place, node in enumerate(inputs)}
 
     def add(self, part: int, outputs: list[fx.Node]) -> None:
-        """Know what a part makes."""
+        """Register the results of a partition."""
         self._outputs |= {node: PartitionOutput(part, place) for place, node in enumerate(outputs)}
 
     def wire(self, node: fx.Node) -> Wire:
-        """Return the wire of a node that is outside of the part that uses it."""
+        """Return the wire of a node outside of the partition that uses it."""
         if node in self._outputs:
             return self._outputs[node]
         if node in self._inputs:
@@ -94,19 +94,19 @@ class WireTable:
             return WeightWire(node.meta["engine_weight"].name)
         if "constant" in node.meta:
             return ConstantWire(node.meta["constant"][0])
-        assert is_size(node), node  # noqa: S101  # there is nothing else outside of a part
+        assert is_size(node), node  # noqa: S101  # nothing else is outside of a partition
         return self.size(node.meta["val"])
 
     def size(self, size: Any) -> SizeWire:
         """Return the wire of a size.
 
         Raises:
-            ExportError: it is no arithmetic of the inputs' sizes that a call can do.
+            ExportError: it cannot be computed from the inputs' sizes.
         """
         written = self._program.symbols.copied().write(size)
         numbers = symbols_in(written)
         if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= self._input_symbols():
-            why = f"size {size} is needed on both sides of a cut, and cannot be told from the inputs' sizes"
+            why = f"size {size} crosses a partition boundary, and cannot be computed from the inputs' sizes"
             advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
             raise ExportError(self._program.name, f"{why}; {advice}")
         return make_size_wire(written)

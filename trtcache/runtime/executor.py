@@ -185,7 +185,9 @@ def _apart(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
     return tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
 
 
-def weights_of(division: PartitionedProgram, number: int, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def weights_of(
+    division: PartitionedProgram, number: int, weights: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Return the weights of a part, by its own names, of those of the whole program."""
     part = division.parts[number]
     names = part.weights if isinstance(part, EnginePartition) else {}

@@ -11,7 +11,7 @@ import torch
 
 from trtcache.partition.capability import is_sequential
 from trtcache.partition.partitions import EnginePartition
-from trtcache.partition.wires import SizeTensor, ConstantWire, InputWire, PartitionOutput, SizeWire, WeightWire
+from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
 from trtcache.runtime.inputs import InputCheck, bind_sizes
 
 if TYPE_CHECKING:
