@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trtcache.runtime.aliasing import overlap, shared
+from trtcache.runtime.memory import overlap, shared
 
 WHOLE = torch.zeros(8, 6)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.executable import Executable
-    from trtcache.runtime.provenance import Origin
+    from trtcache.runtime.provenance import Provenance
     from trtcache.runtime.signature import CallSignature
 
 
@@ -41,7 +41,7 @@ class Outgoing:
     division: PartitionedProgram
     weights: Mapping[int, torch.Tensor]
     parameters: frozenset[str]
-    origins: tuple[Origin, ...]
+    origins: tuple[Provenance, ...]
 
     @property
     def backend(self) -> str:
@@ -70,7 +70,7 @@ def of_module(module: CompiledModule, path: str) -> Outgoing:
     return Outgoing(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 
-def of_request(request: Request, origin: Origin) -> Outgoing:
+def of_request(request: Request, origin: Provenance) -> Outgoing:
     """Return what a lowered program is written from."""
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.signature import CallSignature

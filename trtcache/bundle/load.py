@@ -31,12 +31,10 @@ from trtcache.errors import (
 )
 from trtcache.lowering.contents import Content
 from trtcache.runtime import CompiledModule, PartitionReport, Report
-from trtcache.runtime.constants import in_order, read_constants
-from trtcache.runtime.executable import Executable, interface_of
-from trtcache.runtime.executor import Schedule, weights_of
-from trtcache.runtime.provenance import Origin
+from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
+from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
+from trtcache.runtime.provenance import Provenance
 from trtcache.runtime.signature import CallSignature
-from trtcache.runtime.steps import Plan
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ class _Reading:
         )
         engine = self._engine(entries, executable, weights, parts, borders)
         module = CompiledModule(executable, engine, weights, call)
-        module.origin = Origin(
+        module.origin = Provenance(
             backend=self._offer_taken.backend,
             target=self._offer_taken.target,
             label=self._offer_taken.label,
@@ -158,7 +156,7 @@ class _Reading:
 
     def _executable(self, constants: Mapping[str, torch.Tensor]) -> Executable:
         said = self._said
-        interface = interface_of(said["interface"], said["weight_map"], said["slots"])
+        interface = parse_interface(said["interface"], said["weight_map"], said["slots"])
         return Executable(
             interface,
             self._device,
@@ -221,7 +219,7 @@ class _Reading:
     def _part(self, entry: Entry, slots: Any) -> Executable:
         """Return what is stored beside an engine."""
         document, recipes = (json.loads(bytes(entry.read(name))) for name in (INTERFACE, WEIGHT_MAP))
-        interface = interface_of(document, recipes, slots)
+        interface = parse_interface(document, recipes, slots)
         constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], self._device)
         if list(constants) != in_order(constants):
             raise ValueError("constants out of order")
@@ -245,7 +243,9 @@ class _Reading:
             self._load_s[number] = time.perf_counter() - start
         if parts.is_whole:
             return engines[0]
-        return Schedule(Plan(parts, executable.interface, self._device), engines, weights, executable.constants)
+        return PartitionedEngine(
+            ExecutionPlan(parts, executable.interface, self._device), engines, weights, executable.constants
+        )
 
     def _report(self, entries: Mapping[int, Entry], parts: PartitionedProgram) -> Report:
         reports = [

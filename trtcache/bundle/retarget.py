@@ -17,7 +17,7 @@ from trtcache.compiler.request import Request, keyed
 from trtcache.compiler.stored_program import Outside, rebuilt
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.lowering.capture import Role
-from trtcache.runtime.provenance import held
+from trtcache.runtime.provenance import load_members
 
 if TYPE_CHECKING:
     import torch
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from trtcache.bundle.contents import Outgoing
     from trtcache.cache import Cache
     from trtcache.lowering import LoweredProgram
-    from trtcache.runtime.provenance import Origin
+    from trtcache.runtime.provenance import Provenance
     from trtcache.store.entry import Entry
 
 
-def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Origin:
+def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Provenance:
     """Return the engines of a program for another target, from the cache or built.
 
     Raises:
@@ -51,7 +51,7 @@ def retargeted(outgoing: Outgoing, target: str, cache: Cache, path: Path) -> Ori
         requests[number] = keyed(program, backend, origin.settings, resolved, time.perf_counter())
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = {
-            number: held(entry_for(request, cache, Path(folder) / str(number))[0])
+            number: load_members(entry_for(request, cache, Path(folder) / str(number))[0])
             for number, request in requests.items()
         }
         first = next(iter(requests.values()), None)

@@ -24,7 +24,7 @@ from trtcache.keys.alias import KIND, MEMBER, Memo, Source, memo_key
 from trtcache.lowering.contents import Content
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.provenance import Origin, held, parameters_of
+from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.store.root import is_local
 from trtcache.weights.slots import fit
@@ -161,7 +161,7 @@ class Shortcut:
 
     def _module(self, found: Found) -> tuple[CompiledModule, int]:
         memo, entry = found.memo, found.entry
-        executable = Executable.stored(
+        executable = Executable.from_entry(
             entry, names=memo.names, known=memo.known, sources=memo.sources, device=memo.device
         )
         # An entry of an older version has none; the program's were found when the alias was written.
@@ -181,14 +181,14 @@ class Shortcut:
         module.origin = self._origin(entry, parameters_of(state))
         return module, len(weights)
 
-    def _origin(self, entry: Entry, parameters: frozenset[str]) -> Origin:
+    def _origin(self, entry: Entry, parameters: frozenset[str]) -> Provenance:
         parts = parts_of(entry.key)
-        return Origin(
+        return Provenance(
             backend=self._backend.name,
             target=parts["target"],
             label=self._target.label,
             toolchain=parts["toolchain"],
-            entries={0: held(entry)},
+            entries={0: load_members(entry)},
             parameters=parameters | self._source.parameters,
             settings=self._settings,
         )

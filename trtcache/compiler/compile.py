@@ -23,11 +23,10 @@ from trtcache.frontends.exported import LiveProgram
 from trtcache.partition.partitioner import keep_in_torch, move_to_torch
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.executor import Schedule, weights_of
+from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.parallel import InterOp
-from trtcache.runtime.provenance import Origin, held, parameters_of
+from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
-from trtcache.runtime.steps import Plan
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Made: TypeAlias = "tuple[Engine, Division, dict[int, Entry]]"
+Made: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
 """A live engine, the parts that it has in the end, and the entries of those that are engines."""
 
 
@@ -174,14 +173,14 @@ def compile_request(request: Request, cache: Cache, model: Model) -> CompiledMod
     return module
 
 
-def origin_of(request: Request, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Origin:
+def origin_of(request: Request, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
     """Return what a module of these entries is written to a file from; it has what files of a build have now."""
-    return Origin(
+    return Provenance(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
         label=request.label,
         toolchain=cast("Mapping[str, Json]", canonical(request.backend.toolchain(request.program.device.type))),
-        entries={number: held(entry) for number, entry in entries.items()},
+        entries={number: load_members(entry) for number, entry in entries.items()},
         division=division,
         parameters=parameters_of(request.program.state),
         settings=request.settings,
@@ -234,8 +233,8 @@ def _in_parts(
     if failed:
         division = move_to_torch(division, program, failed)
     report.left = division.left
-    plan, inter_op = Plan(division, program.interface, program.device), InterOp(request.settings.threads)
-    return Schedule(plan, engines, weights, program.constants, inter_op), division, entries
+    plan, inter_op = ExecutionPlan(division, program.interface, program.device), InterOp(request.settings.threads)
+    return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
 
 
 def _may_stay_in_torch(request: Request, error: BuildError) -> bool:
@@ -278,7 +277,7 @@ def _engine(
         raise found
     second = second_choice_for(request, cache)
     entry, why = found or ((second, "") if second else entry_for(request, cache, folder))
-    entry = held(entry)  # the module and its engine have the very same bytes
+    entry = load_members(entry)  # the module and its engine have the very same bytes
     start = time.perf_counter()
     try:
         engine = _load(request, entry, weights, cache)
@@ -289,7 +288,7 @@ def _engine(
         if second is None:  # a plan for another product is not damaged by that
             cache.reject(entry, "load")
         entry, why = entry_for(request, cache, folder)
-        entry = held(entry)
+        entry = load_members(entry)
         start = time.perf_counter()
         engine = _load(request, entry, weights, cache)
     return engine, partition_of(request, entry, why, time.perf_counter() - start), entry

@@ -118,7 +118,7 @@ class Order:
         here, known = device_here(), frozenset(self._names)
         if self._request is None:
             names = [(name,) for name in self._names]
-            found = Executable.stored(self.entry, names=names, known=known, sources={}, device=here)
+            found = Executable.from_entry(self.entry, names=names, known=known, sources={}, device=here)
         else:
             found = Executable(self._request.interface, here, {}, known, {})
         interface = replace(

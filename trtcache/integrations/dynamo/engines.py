@@ -19,7 +19,7 @@ from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
 from trtcache.integrations.dynamo.remarks import remarks_aside
 from trtcache.integrations.dynamo.results import read_results
-from trtcache.runtime.aliasing import shared
+from trtcache.runtime.memory import shared
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

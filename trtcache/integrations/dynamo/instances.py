@@ -42,7 +42,7 @@ class Instance:
         """
         self.module = module
         self.facts = facts_of(weights)
-        copied = module.copied(dict(zip(names, weights, strict=True)))
+        copied = module.find_copied(dict(zip(names, weights, strict=True)))
         self.copied = [place for place, name in enumerate(names) if name in copied]
         # Held, so that no other weights come to lie there: those of a folded convolution, taken away to save memory and
         # put back with other values, had the old address and the old version.
