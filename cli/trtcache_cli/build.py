@@ -35,9 +35,9 @@ class BackendType(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the backends that begin as typed."""
-        from trtcache.backends.registry import known
+        from trtcache.backends.registry import backend_table
 
-        return [CompletionItem(name) for name in ("auto", *known()) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
 
 
 @click.command(

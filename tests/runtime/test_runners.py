@@ -169,7 +169,7 @@ def test_what_a_container_refuses_is_an_error_with_its_words(module: trtcache.Co
     """A constant that nobody has, and a failure of a C function."""
     engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
-    with pytest.raises(IncompatibleEngineError, match=r"wants constants that nobody has: \['w0'"):
+    with pytest.raises(IncompatibleEngineError, match=r"needs constants that are missing: \['w0'"):
         Container(engine._package.library, {}, 1)
     container = Container(engine._package.library, engine._shared, 1)
     with pytest.raises(RunError, match=r"running aot_inductor: GetConstantName: \S"):

@@ -1,4 +1,4 @@
-"""The parts of a program as JSON, and back."""
+"""JSON format of a partitioned program."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
-    """All that a schedule asks of the program of an engine's part."""
+class EngineInterface:
+    """The part of an engine's program that running it needs."""
 
     interface: Interface
     device: torch.device
 
 
 def write(division: PartitionedProgram) -> dict[str, Json]:
-    """Return the parts as JSON; engines are by their numbers, and their own entries say the rest of them.
+    """Return the partitions as JSON; engines are stored by number, and described by their own entries.
 
     Raises:
-        ValueError: torch computes something that has no name.
+        ValueError: torch computes something that cannot be named.
     """
     return {
-        "parts": [_written(part) for part in division.parts],
+        "parts": [_write_part(part) for part in division.parts],
         "results": [_wire(one) for one in division.results],
         "stores": [[name, _wire(one)] for name, one in division.stores],
         "left": [asdict(one) for one in division.left],
     }
 
 
-def read(written: Any, borders: Mapping[int, Border]) -> PartitionedProgram:
-    """Return the parts that ``write`` wrote.
+def read(written: Any, interfaces: Mapping[int, EngineInterface]) -> PartitionedProgram:
+    """Parse partitions.
 
     Args:
         written: the JSON.
-        borders: what the entries of engines say of them, by the numbers of the parts.
+        interfaces: the interfaces from the engines' entries, by partition number.
 
     Raises:
-        ValueError: they do not fit each other.
-        MissingOperator: torch is to compute what it does not know here.
+        ValueError: they are inconsistent.
+        MissingOperator: an operator is not registered in this process.
     """
     parts: list[EnginePartition | TorchPartition] = []
     for number, one in enumerate(written["parts"]):
         takes = tuple(_read(wire) for wire in one["takes"])
-        part = _engine(one, takes, borders[number]) if one["kind"] == "engine" else _torch(one, takes)
+        part = _engine(one, takes, interfaces[number]) if one["kind"] == "engine" else _torch(one, takes)
         _check(part.takes, parts)
         parts.append(part)
     results, stores = [_read(one) for one in written["results"]], [(str(n), _read(one)) for n, one in written["stores"]]
@@ -74,7 +74,7 @@ def read(written: Any, borders: Mapping[int, Border]) -> PartitionedProgram:
     return PartitionedProgram(tuple(parts), tuple(results), tuple(stores), left)
 
 
-def _written(part: EnginePartition | TorchPartition) -> dict[str, Json]:
+def _write_part(part: EnginePartition | TorchPartition) -> dict[str, Json]:
     takes: list[Json] = [_wire(one) for one in part.takes]
     if isinstance(part, EnginePartition):
         slots: list[Json] = [list(slot.names) for slot in part.program.interface.slots]
@@ -82,20 +82,20 @@ def _written(part: EnginePartition | TorchPartition) -> dict[str, Json]:
     return {"kind": "torch", "takes": takes, "gives": part.gives, "graph": torch_graph.write(part.call)}
 
 
-def _engine(written: Any, takes: tuple[Wire, ...], border: Border) -> EnginePartition:
+def _engine(written: Any, takes: tuple[Wire, ...], engine: EngineInterface) -> EnginePartition:
     weights = {str(own): str(name) for own, name in written["weights"].items()}
-    if len(border.interface.inputs) != len(takes) or len(border.interface.outputs) != written["gives"]:
-        raise ValueError("an engine takes or gives other values than its part")
+    if len(engine.interface.inputs) != len(takes) or len(engine.interface.outputs) != written["gives"]:
+        raise ValueError("an engine has other inputs or outputs than its partition")
     return EnginePartition(
-        cast("LoweredProgram", border), takes, int(written["gives"]), weights, Cluster((), in_torch=False)
+        cast("LoweredProgram", engine), takes, int(written["gives"]), weights, Cluster((), in_torch=False)
     )
 
 
 def _torch(written: Any, takes: tuple[Wire, ...]) -> TorchPartition:
     call = torch_graph.read(written["graph"])
     if written["graph"]["takes"] != len(takes) or len(written["graph"]["gives"]) != written["gives"]:
-        raise ValueError("a part in torch takes or gives other values than it says")
-    nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # they tell what keeps its turn
+        raise ValueError("a torch partition has other inputs or outputs than declared")
+    nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # needed for is_sequential
     return TorchPartition(call, takes, int(written["gives"]), Cluster(nodes, in_torch=True))
 
 
@@ -104,7 +104,7 @@ def _check(wires: Any, parts: list[EnginePartition | TorchPartition]) -> None:
         if isinstance(wire, PartitionOutput) and not (
             0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives
         ):
-            raise ValueError("a part takes what no part before it makes")
+            raise ValueError("a partition uses a value that no earlier partition computes")
 
 
 def _wire(wire: Wire) -> list[Json]:

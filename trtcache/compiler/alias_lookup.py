@@ -17,7 +17,7 @@ import torch
 
 from trtcache.backends import registry
 from trtcache.backends.members import WEIGHT_MAP
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.alias import KIND, MEMBER, Memo, Source, memo_key
@@ -169,7 +169,7 @@ class Shortcut:
         state = self._source.tensors([name for names in memo.names for name in names])
         weights = fit(executable.interface.weights, state, known=memo.known, device=memo.device)
         try:
-            with learning(self._cache):
+            with use_tuning_store(self._cache):
                 engine = self._backend.load_entry(
                     entry.read, device=memo.device, constants=executable.constants, weights=weights
                 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.compiler.alias_lookup import Shortcut
 from trtcache.compiler.lookup import entry_for, partition_of, report_of, requests_of, second_choice_for
 from trtcache.compiler.parallel_builds import built_at_once
@@ -300,7 +300,7 @@ def _forward(model: Model) -> inspect.Signature | None:
 
 def _load(request: Request, entry: Entry, weights: Mapping[str, torch.Tensor], cache: Cache) -> Engine:
     program = request.program
-    with learning(cache):
+    with use_tuning_store(cache):
         return request.backend.load_entry(
             entry.read, device=program.device, constants=program.constants, weights=weights
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.backends.members import ENGINE, members_of
+from trtcache.backends.members import ENGINE, make_members
 from trtcache.compiler.parallel_builds import built_at_once
 from trtcache.compiler.request import frozen_request, keyed
 from trtcache.compiler.supply import partition, supply
@@ -107,7 +107,7 @@ def _entry_of(request: Request, cache: Cache, folder: Path, elsewhere: Elsewhere
             made = request.backend.build(program, request.settings, request.target, folder)
         if isinstance(request.key, CanonicalizationError):
             return {ENGINE: made.engine, **made.members}
-        return {**members_of(program, request.records, made.engine), **made.members}
+        return {**make_members(program, request.records, made.engine), **made.members}
 
     return supply(
         request.key,

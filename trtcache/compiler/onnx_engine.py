@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends.members import GRAPH
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.compiler.onnx_call import NamedCall
 from trtcache.compiler.onnx_module import OnnxModule
 from trtcache.compiler.supply import partition, supply
@@ -105,7 +105,7 @@ class Order:
         start = time.perf_counter()
         executable, here = self._executable(), device_here()
         given = {} if slots_frozen(self.entry.key) else self._weights()
-        with learning(self._cache):
+        with use_tuning_store(self._cache):
             engine = self._asked.backend.load_entry(self.entry.read, device=here, constants={}, weights=given)
         self._file.check_unchanged()
         self._file.release()  # the module keeps the file for its weights, and not all of it in memory

@@ -198,7 +198,7 @@ def keyed(program: LoweredProgram, chosen: Backend, settings: Settings, target: 
     try:
         records, graph = graph_records(program, settings.operator_versions)
         parts = key_parts(program, graph, settings=settings, target=target, toolchain=toolchain, ambient=ambient)
-        parts |= frozen_part(program, chosen.frozen(program, settings))
+        parts |= frozen_part(program, chosen.frozen_slots(program, settings))
         made = CacheKey.of(chosen.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):
             keys_log.debug("%s is %s %s: %s", program.name, chosen.name, made, part_digests(made))
@@ -229,8 +229,8 @@ def frozen_request(request: Request) -> Request | None:
     if not request.backend.capabilities.bakes_weights or given.refit is not None or given.strip:
         return None
     settings, program = replace(request.settings, tensorrt=replace(given, refit=False)), request.program
-    slots = request.backend.frozen(program, settings)
-    if slots == request.backend.frozen(program, request.settings) or not isinstance(request.key, CacheKey):
+    slots = request.backend.frozen_slots(program, settings)
+    if slots == request.backend.frozen_slots(program, request.settings) or not isinstance(request.key, CacheKey):
         return None
     document: dict[str, Any] = request.key.document
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildForbiddenError, CanonicalizationError
 from trtcache.runtime.report import PartitionReport
@@ -55,7 +55,7 @@ def supply(
         return learner()
 
     def learner() -> Built:
-        with learning(cache):
+        with use_tuning_store(cache):
             return build()
 
     if isinstance(key, CanonicalizationError):

@@ -19,7 +19,7 @@ from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
 from trtcache.integrations.dynamo.instances import Instances
 from trtcache.integrations.dynamo.remarks import remarks_aside
 from trtcache.integrations.dynamo.results import read_results
-from trtcache.runtime.memory import shared
+from trtcache.runtime.memory import find_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -132,7 +132,9 @@ class GraphEngine:
 
     def _check_apart(self, args: Sequence[Any]) -> None:
         """Refuse a call that changes an argument in the memory of a weight, which the engine reads before."""
-        if found := shared(self._changed, {place: args[place] for place in (*self._changed, *self._arguments.weights)}):
+        if found := find_overlap(
+            self._changed, {place: args[place] for place in (*self._changed, *self._arguments.weights)}
+        ):
             changed, other = (self._workshop.placeholders[place].name for place in found)
             expected = f"memory of its own: a call changes argument {changed}"
             raise InputError(f"argument {other}", expected, "a tensor that shares it")

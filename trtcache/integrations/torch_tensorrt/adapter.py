@@ -18,7 +18,7 @@ from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Adapter:
         result = call.with_settings(keeps=request.is_refittable).run(catch)
         source = catch.fields if catch and catch.fields else result._asdict()
         try:
-            return result, members_of(stored_fields(self._library.contract, source), request.graph)
+            return result, make_members(stored_fields(self._library.contract, source), request.graph)
         except TypeError as error:
             self._tell(f"a result of torch_tensorrt is not kept: {error}")
             return result, None

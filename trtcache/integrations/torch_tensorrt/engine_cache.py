@@ -20,7 +20,7 @@ from trtcache.errors import CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt.exchange import Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.library import Library
 from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         contract = self._library.contract
         fields = dict(zip(contract.cached, entry, strict=True))
         try:
-            members = members_of(stored_fields(contract, fields), asked.request.graph)
+            members = make_members(stored_fields(contract, fields), asked.request.graph)
         except TypeError as error:
             _logger.warning("an engine is not kept: %s", error)
             return

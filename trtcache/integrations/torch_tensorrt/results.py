@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENGINE_MEMBER, RESULT_MEMBER = "engine", "result.json"
 
 
-def members_of(fields: Mapping[str, Any], graph: Json) -> dict[str, Content]:
+def make_members(fields: Mapping[str, Any], graph: Json) -> dict[str, Content]:
     """Return the members for the fields of a result, ``serialized_engine`` among them, and the partition's graph.
 
     Raises:
