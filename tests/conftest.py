@@ -132,5 +132,5 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
         "freezer = tests.backends.interpreter:Freezer\n"
     )
     sys.path.append(str(site))
-    registry.known.cache_clear()
+    registry.backend_table.cache_clear()
     return "interpreter"

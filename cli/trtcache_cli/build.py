@@ -35,9 +35,9 @@ class BackendType(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the backends that begin as typed."""
-        from trtcache.backends.registry import known
+        from trtcache.backends.registry import backend_table
 
-        return [CompletionItem(name) for name in ("auto", *known()) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
 
 
 @click.command(
@@ -198,13 +198,13 @@ def _engine(one: PartitionReport) -> dict[str, Any]:
 
 
 def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
-    from trtcache.partition.partitions import in_words
+    from trtcache.partition.partitions import summarize_left
 
     return [
         ("name", report.name),
         ("engine", f"{report.backend} for {report.target}"),
         *(pair for one in report.partitions for pair in _engine_pairs(one, report.route)),
-        *(("in torch", words) for words in in_words(report.left)),
+        *(("in torch", words) for words in summarize_left(report.left)),
         ("in all", format_duration(report.compile_s)),
         *([("output", str(output))] if output else []),
     ]

@@ -11,12 +11,12 @@ from trtcache_cli.output import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trtcache.keys.difference import Difference
+    from trtcache.keys.difference import KeyDifference
 
 MOST = 40
 
 
-def print_differences(differences: Iterable[Difference]) -> None:
+def print_differences(differences: Iterable[KeyDifference]) -> None:
     """Print a line for each difference, and how many more there are."""
     lines = [printable(str(one)) for one in differences]
     for line in lines[:MOST]:

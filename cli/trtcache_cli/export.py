@@ -14,7 +14,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 from trtcache_cli.shapes import shape_option
 
 if TYPE_CHECKING:
-    from trtcache.bundle.export import Exported
+    from trtcache.bundle.export import ExportReport
 
 
 @click.command(
@@ -86,7 +86,7 @@ def export(
         print_pairs(_pairs(written))
 
 
-def _document(written: Exported) -> dict[str, Any]:
+def _document(written: ExportReport) -> dict[str, Any]:
     return {
         "name": written.name,
         "backend": written.backend,
@@ -99,7 +99,7 @@ def _document(written: Exported) -> dict[str, Any]:
     }
 
 
-def _pairs(written: Exported) -> list[tuple[str, str]]:
+def _pairs(written: ExportReport) -> list[tuple[str, str]]:
     files = [("file" if place == 0 else "beside it", str(path)) for place, path in enumerate(written.files)]
     return [
         ("name", written.name),

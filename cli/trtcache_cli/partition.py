@@ -15,7 +15,7 @@ from trtcache_cli.shapes import shape_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.partition.outline import Outline, PartOutline
+    from trtcache.partition.outline import Outline, PartitionOutline
 
 _SHOWN = 8
 
@@ -59,11 +59,11 @@ def partition(
     given = read_settings(settings)
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
-    from trtcache_cli.programs import outlined  # imports torch
+    from trtcache_cli.programs import make_outline  # imports torch
 
-    outline = outlined(file, backend, given, shapes)
+    outline = make_outline(file, backend, given, shapes)
     if svg is not None:
-        from trtcache.partition.picture import svg as drawn
+        from trtcache.partition.outline import svg as drawn
 
         svg.write_text(drawn(outline), encoding="utf-8")
         note(f"drew {svg}")
@@ -84,7 +84,7 @@ def _lines(outline: Outline, nodes: bool) -> Iterator[str]:
         yield from _part(number, part, why, nodes)
 
 
-def _part(number: int, part: PartOutline, why: dict[str, str], nodes: bool) -> Iterator[str]:
+def _part(number: int, part: PartitionOutline, why: dict[str, str], nodes: bool) -> Iterator[str]:
     kind = f"engine {part.key[:12]}" if part.key else "engine" if part.engine else "torch"
     after = ", ".join("the inputs" if source < 0 else f"part {source}" for source, _ in part.after)
     weights = f", {part.weights} weights" if part.engine else ""

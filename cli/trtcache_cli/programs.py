@@ -65,7 +65,7 @@ def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProg
     return looking.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
 
 
-def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
+def make_outline(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
     """Return in which parts the program in a file is run.
 
     Raises:

@@ -89,7 +89,7 @@ def tune(
     module, args, kwargs = _compiled(session, file, backend, given)
     effort = tuning.Effort(seconds, calls)
     with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as told:
-        tuning.measure(module, args, kwargs, cells, effort=effort, told=told)
+        tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=told)
     why_not = _why_not(module, cells)
     if output is not None:
         from trtcache_cli.tune_plot import draw
@@ -120,7 +120,7 @@ def _compiled(
     from trtcache.cache import Cache
     from trtcache.frontends.onnx.file import is_onnx
     from trtcache.frontends.torchscript.program import example_arguments, is_script_file, load_script
-    from trtcache.runtime.sample import sample
+    from trtcache.runtime.tuning import sample
 
     if is_onnx(file):
         raise click.UsageError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import fx
 
-from trtcache.backends.aot_inductor.build import unlifted
+from trtcache.backends.aot_inductor.build import unlift
 from trtcache.backends.protocol import Artifact, Backend, Capabilities, Engine
 from trtcache.errors import FrozenWeightsError, IncompatibleEngineError
 from trtcache.target import Target, resolve_target
@@ -55,7 +55,7 @@ class Interpreter(Backend):
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Keep the graph and return its number."""
-        _GRAPHS.append(unlifted(program))
+        _GRAPHS.append(unlift(program))
         artifact = folder / "engine.txt"
         artifact.write_text(f"graph {len(_GRAPHS) - 1}")
         return Artifact(artifact)

@@ -20,8 +20,7 @@ import trtcache
 from tests.models import Affine
 from trtcache.backends.aot_inductor import loader
 from trtcache.backends.aot_inductor.build import without_paths
-from trtcache.backends.aot_inductor.loader import Package, _memory_file
-from trtcache.backends.aot_inductor.mapped import Mapped, engine_libraries, unpacked_folder
+from trtcache.backends.aot_inductor.loader import Mapped, Package, _memory_file, engine_libraries, unpacked_folder
 from trtcache.backends.aot_inductor.scratch import PREFIX, TORCH_PREFIX, UNCLAIMED_S, claim, reclaim, scratch
 from trtcache.cache import Cache
 from trtcache.errors import IncompatibleEngineError

@@ -20,7 +20,7 @@ def point(name: str, value: str) -> EntryPoint:
 def test_another_distributions_backend_is_found_by_its_entry_point(interpreter: str) -> None:
     """A backend that an installed distribution offers is as good as ours."""
     assert isinstance(registry.find(interpreter, "cpu"), Interpreter)
-    assert registry.known()[interpreter] == "tests.backends.interpreter:Interpreter"
+    assert registry.backend_table()[interpreter] == "tests.backends.interpreter:Interpreter"
 
 
 def test_auto_takes_ours_whatever_is_installed(interpreter: str) -> None:
@@ -46,6 +46,6 @@ def test_a_backend_that_cannot_run_here_says_why_and_none_takes_its_place() -> N
 
 def test_a_backend_whose_module_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broken distribution offers is told by the import's own words."""
-    monkeypatch.setattr(registry, "known", lambda: {"broken": "no_such_module:Backend"})
+    monkeypatch.setattr(registry, "backend_table", lambda: {"broken": "no_such_module:Backend"})
     with pytest.raises(BackendUnavailableError, match="cannot be imported: No module named 'no_such_module'"):
         registry.find("broken", "cpu")

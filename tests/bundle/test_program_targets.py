@@ -17,8 +17,8 @@ import trtcache
 from tests.bundle.archives import resealed
 from tests.bundle.programs import forms, same
 from tests.partition.parts import Twice
+from trtcache.bundle import engines as payloads
 from trtcache.bundle import export as exporting
-from trtcache.bundle import payload as parcels
 from trtcache.bundle import save as saving
 from trtcache.bundle import target_choice as fitness
 from trtcache.bundle.header import PROGRAM
@@ -84,7 +84,7 @@ def test_large_engines_are_constants(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Path
 ) -> None:
     """An engine above the limit is a constant of bytes, which torch opens as such."""
-    monkeypatch.setattr(parcels, "TEXT_BYTES", 4)
+    monkeypatch.setattr(payloads, "TEXT_BYTES", 4)
     form = forms()[name]
     shapes = {"dynamic_shapes": form.shapes} if form.shapes else {}
     module = trtcache.compile(
@@ -295,7 +295,7 @@ def test_an_operator_whose_library_is_not_here_is_named(interpreter: str, tmp_pa
         content = archive.read(f"program/{PROGRAM}").replace(b"trtcache_parts.double", b"trtcache_parts.triple")
     resealed(path, PROGRAM, content)
     with pytest.raises(
-        NoFittingEngineError, match=r"operator trtcache_parts::triple is not here\); import the library"
+        NoFittingEngineError, match=r"operator trtcache_parts::triple is not registered\); import the library"
     ):
         trtcache.load(path, trust="local-file")
 

@@ -13,7 +13,7 @@ import torch
 
 import trtcache
 from tests.bundle.archives import header_of, rewritten
-from trtcache.bundle.header import HEADER, Header
+from trtcache.bundle.header import HEADER, ProgramHeader
 from trtcache.config.signing_keys import SecretKey
 from trtcache.errors import (
     ExportError,
@@ -197,5 +197,5 @@ def test_files_beside_programs_of_different_names_are_different(
 
 def test_headers_are_what_they_say() -> None:
     """A header that was written is read as it was."""
-    written = Header("name", {}, {}).write()
-    assert Header.read(written, "path") == Header("name", {}, {})
+    written = ProgramHeader("name", {}, {}).write()
+    assert ProgramHeader.read(written, "path") == ProgramHeader("name", {}, {})

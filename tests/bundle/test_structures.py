@@ -202,7 +202,7 @@ OPERATORS = {
 def test_only_operators_are_called(name: str) -> None:
     """Nothing else can be named; what has the form of an operator has to be one."""
     written = {"takes": 0, "nodes": [[OPERATORS[name], ["x"], {}]], "gives": []}
-    with pytest.raises((ValueError, torch_graph.MissingOperator), match=r"is no operator|is not here"):
+    with pytest.raises((ValueError, torch_graph.MissingOperator), match=r"is not an operator|is not registered"):
         torch_graph.read(written)
 
 

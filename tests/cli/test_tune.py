@@ -66,7 +66,7 @@ def test_tune_measures_each_cell_and_names_the_best(
     ]
     assert 0 < found["best_latency"]["median_s"] <= found["best_latency"]["p95_s"]
     if cores() > 1:
-        assert "has no way for it" in found["why_not"]
+        assert "does not support it" in found["why_not"]
         assert "runners do not run side by side" in done.err
 
 
@@ -175,7 +175,7 @@ def test_calls_of_runners_are_measured_side_by_side(engines: Path) -> None:
     module = trtcache.compile(Affine(1.0), (X,), cache=engines)
     before, told = torch.get_num_threads(), []
     cells = [Cell(1, 1), Cell(1, 2), Cell(9, 9, "too many")]
-    measure(module, (X,), {}, cells, effort=Effort(calls=12), told=told.append)
+    measure(module, (X,), {}, cells, effort=Effort(calls=12), on_turn=told.append)
     assert [len(cell.latencies_s) >= 12 for cell in cells] == [True, True, False]
     assert told == [cells[0], cells[1]] * 3
     seconds = Cell(1, 1)

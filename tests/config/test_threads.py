@@ -78,8 +78,8 @@ def test_a_module_runs_with_the_number_of_its_settings(interpreter: str) -> None
     module = trtcache.compile(
         torch.nn.Linear(2, 2), (torch.ones(1, 2),), backend=interpreter, settings={"threads": {"intra": 3}}
     )
-    run = module._gate.run
-    module._gate.run = lambda inputs: [seen.append(torch.get_num_threads()), *run(inputs)][1:]  # type: ignore[func-returns-value, method-assign]
+    run = module._swap.run
+    module._swap.run = lambda inputs: [seen.append(torch.get_num_threads()), *run(inputs)][1:]  # type: ignore[func-returns-value, method-assign]
     torch.set_num_threads(2)
     module(torch.ones(1, 2))
     assert (seen, torch.get_num_threads()) == ([3], 2)

@@ -164,7 +164,7 @@ def test_symbols_of_a_guard() -> None:
     """A message says the sizes of those symbols that are in a guard, each once."""
     assert guard_symbols(read("L['x'].size()[1]*L['x'].size()[0] + L['x'].size()[1] > 4")) == [0, 1]
     assert compile_guards([]) is None
-    with pytest.raises(ValueError, match="is no guard"):
+    with pytest.raises(ValueError, match="is not a guard"):
         compile_guards([["Sinh", {"sym": 0}]])
 
 

@@ -22,9 +22,9 @@ from tests.integrations import stand_in
 from tests.integrations.partitions import partition
 from trtcache.digests import CacheKey
 from trtcache.errors import BackendUnavailableError, SettingsError
-from trtcache.integrations.torch_tensorrt import codec, installation
+from trtcache.integrations.torch_tensorrt import installation, results
 from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS, breach, contract_for, known_versions
-from trtcache.integrations.torch_tensorrt.tally import Tally
+from trtcache.integrations.torch_tensorrt.counters import ConversionTally
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_a_program_that_was_run_for_nothing_is_told_why(
     init = tmp_path / "2.14.0" / "torch_tensorrt" / "__init__.py"
     init.write_text(init.read_text().replace('"2.14.0"', f'"{version}"'))
     monkeypatch.setenv(installation.RUN, str(os.getpid()))
-    one = installation.Installation(always_tells=True)
+    one = installation.Installation(always_reports=True)
     one.begin()
     one._tell()
     import_module("torch_tensorrt")
@@ -252,7 +252,7 @@ def _entry(outcome: Any, build_s: float) -> Entry:
 
 def test_the_line_says_what_was_done() -> None:
     """Hits with their time and what they saved, builds, and what went past the cache; nothing for nothing."""
-    tally = Tally()
+    tally = ConversionTally()
     assert tally.line() == ""
     for _ in range(14):
         tally.add(_entry("hit", 22.2786), 0.0643)
@@ -264,7 +264,7 @@ def test_the_line_says_what_was_done() -> None:
 
 def test_a_forked_child_speaks_of_itself_only() -> None:
     """What the parent did is the parent's to tell."""
-    tally = Tally()
+    tally = ConversionTally()
     tally.add(_entry("built", 40.1), 41)
     tally.pid = -1
     assert tally.line() == ""
@@ -295,7 +295,7 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     """Written as JSON and read again, with their types."""
     import json
 
-    back = codec.read(json.loads(json.dumps(codec.written(value))))
+    back = results.read(json.loads(json.dumps(results.to_json(value))))
     assert back == value
     assert type(back) is type(value)
 
@@ -311,13 +311,13 @@ def test_values_come_back_as_they_were(value: Any) -> None:
 def test_what_nobody_wrote_is_refused(written: Any) -> None:
     """As a value error, whatever it is."""
     with pytest.raises((ValueError, TypeError)):
-        codec.read(written)
+        results.read(written)
 
 
 def test_a_value_of_another_type_has_no_stored_form() -> None:
     """Rather than a representation that cannot be read again."""
     with pytest.raises(TypeError, match="no stored form"):
-        codec.written({"a": [object()]})
+        results.to_json({"a": [object()]})
 
 
 def test_the_documentation_runs(provide: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
 from trtcache.integrations.torch_tensorrt import settings as settings_of
-from trtcache.integrations.torch_tensorrt.library import Library
+from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.partition import describe
-from trtcache.integrations.torch_tensorrt.request import Conversion, request_for
-from trtcache.integrations.torch_tensorrt.target import memory_gib
+from trtcache.integrations.torch_tensorrt.request import Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records
 from trtcache.keys.stored_graph import StoredGraph
 from trtcache.lowering.capture import quiet
@@ -46,7 +45,7 @@ def keyed(provide: Callable[..., None]) -> Callable[..., str]:
     """Return the key of a partition with settings and inputs of the stand-in."""
     provide("2.14.0")
     package = import_module("torch_tensorrt")
-    library = Library.of(package)
+    library = TorchTensorrt.of(package)
 
     def keyed(module: torch.fx.GraphModule | None = None, **changed: Any) -> str:
         settings = import_module("torch_tensorrt.dynamo._settings").CompilationSettings()

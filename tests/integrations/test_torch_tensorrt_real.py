@@ -35,9 +35,9 @@ from tests.keys.pairs.pair import drawn, made
 from trtcache.cache import Cache
 from trtcache.integrations.torch_tensorrt import EngineCache
 from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS, breach, contract_for
-from trtcache.integrations.torch_tensorrt.library import Library
+from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.request import Conversion, request_for
-from trtcache.integrations.torch_tensorrt.settings import unknown
+from trtcache.integrations.torch_tensorrt.settings import unknown_settings
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_the_contract_is_kept() -> None:
     assert contract is not None
     assert contract.version in CONTRACTS
     assert breach(contract, _conversion) is None
-    assert unknown(CompilationSettings()) == []
+    assert unknown_settings(CompilationSettings()) == []
     assert {field.name for field in dataclasses.fields(CompilationSettings)} == set(vars(CompilationSettings()))
 
 
@@ -233,7 +233,7 @@ def test_no_pair_of_the_key_suite_collides(monkeypatch: pytest.MonkeyPatch, immu
     Partitions of two programs are equal only where the programs differ in what stays in torch, or in how the call's
     arguments and results are nested.
     """
-    library, fingerprints = Library.of(torch_tensorrt), Fingerprints()
+    library, fingerprints = TorchTensorrt.of(torch_tensorrt), Fingerprints()
     keys: list[str] = []
 
     def convert(module: Any, inputs: Any, settings: Any, name: str = "", **_: Any) -> Any:

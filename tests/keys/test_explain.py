@@ -154,5 +154,5 @@ def test_any_documents_can_be_compared(one: dict[str, Any], other: dict[str, Any
 @given(st.dictionaries(st.just("nodes"), st.recursive(leaves, lambda inner: st.lists(inner, max_size=4))) | parts)
 def test_what_is_no_graph_is_a_value_error(document: dict[str, Any]) -> None:
     """An odd graph.json never gets further than its reader."""
-    with pytest.raises(ValueError, match="no lowered graph"):
+    with pytest.raises(ValueError, match="not a lowered graph"):
         StoredGraph.of(document)

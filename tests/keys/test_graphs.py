@@ -8,7 +8,7 @@ import pytest
 
 from trtcache.keys.explain import explain
 from trtcache.keys.graph_diff import graph_differences
-from trtcache.keys.stored_graph import StoredGraph, in_words
+from trtcache.keys.stored_graph import StoredGraph, format_value
 
 F = ["torch.float32", [2, 4], "cpu"]
 IN0, IN1 = ["input", [0], F, [4, 1], []], ["input", [1], F, [4, 1], []]
@@ -148,12 +148,12 @@ def test_graphs_are_told_apart_by_one_thing(a: StoredGraph, b: StoredGraph, diff
 
 def test_every_kind_of_value_has_words() -> None:
     """As people write it, not as it is encoded."""
-    assert in_words({"$complex": [(1.0).hex(), (-2.0).hex()]}) == "(1-2j)"
-    assert in_words({"$slice": [None, 3, 1]}) == "slice[none, 3, 1]"
-    assert in_words({"$size": ["Mul", 2, {"sym": 1}]}) == "Mul(2, s1)"
-    assert in_words({"$device": "cuda"}) == "cuda"
-    assert in_words({"$digest": "b3:" + "a" * 64, "$size": 3}) == "b3:" + "a" * 12
-    assert in_words({"a": {"$use": 0}}) == "{a: %0}"
+    assert format_value({"$complex": [(1.0).hex(), (-2.0).hex()]}) == "(1-2j)"
+    assert format_value({"$slice": [None, 3, 1]}) == "slice[none, 3, 1]"
+    assert format_value({"$size": ["Mul", 2, {"sym": 1}]}) == "Mul(2, s1)"
+    assert format_value({"$device": "cuda"}) == "cuda"
+    assert format_value({"$digest": "b3:" + "a" * 64, "$size": 3}) == "b3:" + "a" * 12
+    assert format_value({"a": {"$use": 0}}) == "{a: %0}"
 
 
 def test_records_of_another_form_are_told_by_digest() -> None:

@@ -14,7 +14,7 @@ from tests.prepare import prepare
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
 
 BATCH = Dim("batch", min=2, max=9)
 SOFTMAX = {"torch_executed_ops": ["aten.softmax.int"]}
@@ -88,11 +88,11 @@ def dynamic() -> dict[str, Any]:
 
 def division(
     model: nn.Module, args: tuple[Any, ...], backend: str, settings: Mapping[str, Any], **more: Any
-) -> Division:
+) -> PartitionedProgram:
     """Return how a model is divided."""
     return prepare(model, args, backend=backend, settings=trtcache.Settings.of(settings), **more).division
 
 
-def kinds(found: Division) -> list[str]:
+def kinds(found: PartitionedProgram) -> list[str]:
     """Return ``engine`` or ``torch`` for each part, in order."""
     return ["engine" if place in found.engines else "torch" for place in range(len(found.parts))]

@@ -14,7 +14,7 @@ import trtcache
 from tests.backends.interpreter import Interpretation
 from tests.partition.parts import Towers, double
 from trtcache.errors import InputError
-from trtcache.runtime.executor import Schedule
+from trtcache.runtime.executor import PartitionedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +36,10 @@ def module(interpreter: str, tmp_path: Path) -> trtcache.CompiledModule:
     return trtcache.compile(Towers(TOWERS), given(), backend=interpreter, cache=tmp_path, settings=settings)
 
 
-def schedule(module: trtcache.CompiledModule) -> Schedule:
+def schedule(module: trtcache.CompiledModule) -> PartitionedEngine:
     """Return what runs a module's parts."""
-    found = module._gate.engine
-    assert isinstance(found, Schedule)
+    found = module._swap.engine
+    assert isinstance(found, PartitionedEngine)
     return found
 
 
@@ -198,7 +198,7 @@ def test_parts_of_one_engine_that_has_no_room_for_two_run_in_turn(module: trtcac
     """Nobody promises that it can be entered twice."""
     parts = schedule(module)
     engine = next(iter(parts._engines.values()))
-    one = Schedule(parts._plan, dict.fromkeys(parts._engines, engine), parts._weights, parts._constants)
+    one = PartitionedEngine(parts._plan, dict.fromkeys(parts._engines, engine), parts._weights, parts._constants)
     assert (parts.at_once, one.at_once) == (TOWERS, 1)
 
 

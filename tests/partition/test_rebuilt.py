@@ -12,8 +12,8 @@ from torch.export import Dim
 from tests.keys.architectures import called
 from tests.partition.parts import Attention, dynamic, inputs
 from tests.prepare import prepare
-from trtcache.backends.aot_inductor.build import unlifted
-from trtcache.backends.members import members_of
+from trtcache.backends.aot_inductor.build import unlift
+from trtcache.backends.members import make_members
 from trtcache.compiler.stored_program import rebuilt
 from trtcache.frontends.request import make_request
 
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...], Any]] = {
 
 
 def _operators(program: LoweredProgram) -> list[str]:
-    return [str(node.target) for node in unlifted(program)[0].graph.nodes if node.op == "call_function"]
+    return [str(node.target) for node in unlift(program)[0].graph.nodes if node.op == "call_function"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -65,7 +65,7 @@ def test_the_key_is_the_same(name: str, tmp_path: Path) -> None:
     model, args, shapes = CASES[name]
     given = prepare(model, args, dynamic_shapes=shapes, backend="aot_inductor")
     program = given.program
-    members = members_of(program, given.records, tmp_path)
+    members = make_members(program, given.records, tmp_path)
     kept = {name: content for name, content in members.items() if isinstance(content, bytes)}
     how: Any = {"pipeline": program.pipeline, "hints": [None] * len(program.symbols.order), "device": program.device}
     again = rebuilt(kept, name="again", **how)

@@ -343,7 +343,7 @@ def install_interpreter(site: Path) -> None:
         "[trtcache.backends]\ninterpreter = tests.backends.interpreter:Interpreter\n"
     )
     sys.path.append(str(site))
-    registry.known.cache_clear()
+    registry.backend_table.cache_clear()
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trtcache.runtime.aliasing import overlap, shared
+from trtcache.runtime.memory import find_overlap, overlap
 
 WHOLE = torch.zeros(8, 6)
 
@@ -40,4 +40,4 @@ def test_overlap_is_exact(one: torch.Tensor, other: torch.Tensor, expected: bool
 def test_only_what_is_changed_must_lie_apart(changed: set[int], expected: tuple[int, int] | None) -> None:
     """Of several tensors a pair is found that shares memory, one of the two changed; the rest may overlap."""
     tensors = {0: WHOLE[0], 1: WHOLE[:5], 2: WHOLE[6:], 3: WHOLE[4, 2:], 4: WHOLE[:0], 5: torch.zeros(3)}
-    assert shared(changed, tensors) == expected
+    assert find_overlap(changed, tensors) == expected

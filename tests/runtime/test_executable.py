@@ -13,8 +13,7 @@ from tests import models
 from trtcache import lowering
 from trtcache.frontends.checkpoint import DTYPES
 from trtcache.lowering.contents import Content
-from trtcache.runtime.constants import read_constants
-from trtcache.runtime.executable import Executable
+from trtcache.runtime.executable import Executable, read_constants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,7 @@ def test_an_entry_and_the_models_names_give_what_lowering_gave(interpreter: str,
     assert entry is not None
     keep = {"aten.scaled_dot_product_attention"}
     lowered = Executable.of(lowering.lower(case.model, case.args, case.kwargs, keep=keep))
-    stored = Executable.stored(
+    stored = Executable.from_entry(
         entry,
         names=[slot.names for slot in lowered.interface.slots],
         known=lowered.known,
@@ -63,5 +62,5 @@ def test_constants_are_those_that_safetensors_wrote() -> None:
 
 def test_a_constant_that_is_another_is_refused() -> None:
     """Its digest is compared."""
-    with pytest.raises(ValueError, match="c0 is not the one of the key"):
+    with pytest.raises(ValueError, match="c0 does not match the key"):
         read_constants(save({"c0": torch.ones(2)}), {"c0": (Content.of(torch.zeros(2)).digest, "cpu")}, CPU)

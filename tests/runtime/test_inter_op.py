@@ -18,8 +18,7 @@ import torch
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import InForce, Threads
 from trtcache.runtime import parallel as inter_op
-from trtcache.runtime.parallel import Call, Crew, InterOp, TorchState
-from trtcache.runtime.precedence import Precedence
+from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,15 +29,15 @@ WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
+def pool() -> Iterator[WorkerPool]:
     """Three threads that help a caller."""
-    made = Crew(3, 4, 1)
+    made = WorkerPool(3, 4, 1)
     yield made
     made.close()
 
 
 def finish(
-    crew: Crew,
+    pool: WorkerPool,
     order: Precedence,
     run: Callable[[int], None],
     state: TorchState = PLAIN,
@@ -46,7 +45,7 @@ def finish(
 ) -> list[int]:
     """Run a call and return its parts in the order in which they were done."""
     done: list[int] = []
-    Call(order, run, done.append, state, took_s or {}).finish(crew)
+    Call(order, run, done.append, state, took_s or {}).finish(pool)
     return done
 
 
@@ -71,38 +70,38 @@ def test_parts_wait_for_those_that_they_take_from_and_for_their_turn() -> None:
     assert Precedence.of([], []).at_once == 1
 
 
-def test_parts_that_need_nothing_of_each_other_run_at_once(crew: Crew) -> None:
+def test_parts_that_need_nothing_of_each_other_run_at_once(pool: WorkerPool) -> None:
     """Four parts of which each waits for the other three; after them the one that takes from all."""
     order = Precedence.of([(), (), (), (), (0, 1, 2, 3)], [])
     meet = side_by_side(4)
-    assert finish(crew, order, lambda number: meet(number) if number < 4 else None)[-1] == 4
+    assert finish(pool, order, lambda number: meet(number) if number < 4 else None)[-1] == 4
 
 
 def test_the_callers_thread_runs_parts_too() -> None:
     """One helper and the caller make two."""
-    crew = Crew(1, 2, 1)
-    assert sorted(finish(crew, Precedence.of([(), ()], []), side_by_side(2))) == [0, 1]
-    crew.close()
-    assert finish(crew, Precedence.of([(), (), (0, 1)], []), lambda _: None) == [0, 1, 2]  # nobody helps any more
+    pool = WorkerPool(1, 2, 1)
+    assert sorted(finish(pool, Precedence.of([(), ()], []), side_by_side(2))) == [0, 1]
+    pool.close()
+    assert finish(pool, Precedence.of([(), (), (0, 1)], []), lambda _: None) == [0, 1, 2]  # nobody helps any more
 
 
 def test_the_longest_way_comes_first() -> None:
     """By what parts have taken, with what comes after them; in their order as long as that is not known."""
-    crew = Crew(1, 2, 1)
-    crew.close()
+    pool = WorkerPool(1, 2, 1)
+    pool.close()
     order = Precedence.of([(), (), (), (1,)], [])
-    assert finish(crew, order, lambda _: None) == [0, 1, 2, 3]
-    assert order.ways_s({0: 1, 1: 2, 2: 4, 3: 3}) == [1, 5, 4, 3]
-    assert finish(crew, order, lambda _: None, PLAIN, {0: 1, 1: 2, 2: 4, 3: 3}) == [1, 2, 3, 0]
+    assert finish(pool, order, lambda _: None) == [0, 1, 2, 3]
+    assert order.remaining_s({0: 1, 1: 2, 2: 4, 3: 3}) == [1, 5, 4, 3]
+    assert finish(pool, order, lambda _: None, PLAIN, {0: 1, 1: 2, 2: 4, 3: 3}) == [1, 2, 3, 0]
 
 
-def test_every_part_runs_once_and_after_what_it_needs(crew: Crew) -> None:
+def test_every_part_runs_once_and_after_what_it_needs(pool: WorkerPool) -> None:
     """In graphs of all kinds, with callers that share the helpers."""
     draw = random.Random(0)
 
     def call(size: int) -> bool:
         needs = [draw.sample(range(number), draw.randint(0, min(number, 3))) for number in range(size)]
-        done = finish(crew, Precedence.of(needs, []), lambda _: None)
+        done = finish(pool, Precedence.of(needs, []), lambda _: None)
         places = {number: place for place, number in enumerate(done)}
         ordered = all(places[other] < places[number] for number, one in enumerate(needs) for other in one)
         return ordered and sorted(done) == list(range(size))
@@ -112,7 +111,7 @@ def test_every_part_runs_once_and_after_what_it_needs(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("failing", [{0}, {2}, {1, 2}, {4}], ids=["first", "third", "two", "last"])
-def test_an_error_of_a_part_is_the_calls_once_nothing_is_under_way(crew: Crew, failing: set[int]) -> None:
+def test_an_error_of_a_part_is_the_calls_once_nothing_is_under_way(pool: WorkerPool, failing: set[int]) -> None:
     """That of the first part, if several raise; what comes after it is not begun, and the next call is as ever."""
     order = Precedence.of([(), (), (), (), (0, 1, 2, 3)], [])
     meet, begun, under_way = side_by_side(4), list[int](), set[int]()
@@ -127,15 +126,15 @@ def test_an_error_of_a_part_is_the_calls_once_nothing_is_under_way(crew: Crew, f
             raise ValueError(number)
 
     with pytest.raises(ValueError, match=f"^{min(failing)}$"):
-        finish(crew, order, run)
+        finish(pool, order, run)
     assert not under_way
     assert sorted(begun) == ([0, 1, 2, 3, 4] if failing == {4} else [0, 1, 2, 3])
-    assert finish(crew, order, lambda _: None)[-1] == 4
+    assert finish(pool, order, lambda _: None)[-1] == 4
 
 
 def test_an_interrupt_of_the_caller_waits_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it raised while it waited is raised, and no part goes on behind its back."""
-    crew, begun, leave, ended = Crew(1, 2, 1), threading.Event(), threading.Event(), list[int]()
+    pool, begun, leave, ended = WorkerPool(1, 2, 1), threading.Event(), threading.Event(), list[int]()
 
     def run(number: int) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -156,9 +155,9 @@ def test_an_interrupt_of_the_caller_waits_for_helpers(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(call._change, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        call.finish(crew)
+        call.finish(pool)
     assert len(ended) == 1
-    crew.close()
+    pool.close()
 
 
 class Interrupt:
@@ -197,7 +196,7 @@ class Interrupt:
 
 def test_no_interrupt_of_the_caller_is_waited_for_for_ever() -> None:
     """Before whichever line it comes, helpers end their parts and the call ends."""
-    crew, order = Crew(1, 2, 1), Precedence.of([(), (), (0, 1), (2,), (2,)], [])
+    pool, order = WorkerPool(1, 2, 1), Precedence.of([(), (), (0, 1), (2,), (2,)], [])
 
     def call() -> None:
         helped = threading.Event()
@@ -209,19 +208,19 @@ def test_no_interrupt_of_the_caller_is_waited_for_for_ever() -> None:
             else:
                 assert helped.wait(WAIT_S)
 
-        finish(crew, order, run)
+        finish(pool, order, run)
 
     interrupts = [Interrupt(line) for line in range(1, 100)]
     assert all(interrupt.during(call) for interrupt in interrupts)
     assert not interrupts[70].left
-    crew.close()
+    pool.close()
 
 
 def test_an_interrupt_while_threads_begin_lets_them_end() -> None:
     """The end of the interpreter would wait for them."""
     before = set(threading.enumerate())
     interrupts = [Interrupt(line) for line in range(1, 20)]
-    assert all(interrupt.during(lambda: Crew(2, 3, 1).close()) for interrupt in interrupts)
+    assert all(interrupt.during(lambda: WorkerPool(2, 3, 1).close()) for interrupt in interrupts)
     begun = set(threading.enumerate()) - before
     for thread in begun:
         thread.join(WAIT_S)
@@ -236,7 +235,7 @@ def _state() -> tuple[object, ...]:
 
 @pytest.mark.parametrize("inference", [False, True], ids=["no_grad", "inference"])
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16], ids=["off", "bf16", "fp16"])
-def test_every_thread_is_in_the_callers_state(crew: Crew, inference: bool, autocast: torch.dtype | None) -> None:
+def test_every_thread_is_in_the_callers_state(pool: WorkerPool, inference: bool, autocast: torch.dtype | None) -> None:
     """No gradients, inference mode, autocast, what ``trtcache.threads`` says; and a number of intra-op threads."""
     found, meet = list[object](), side_by_side(4)
 
@@ -249,7 +248,7 @@ def test_every_thread_is_in_the_callers_state(crew: Crew, inference: bool, autoc
         here = _state()
         state = TorchState.here()
         assert state is not None
-        finish(crew, Precedence.of([()] * 4, []), run, state)
+        finish(pool, Precedence.of([()] * 4, []), run, state)
     assert found == [(here, Threads(None, 4))] * 4
 
 
@@ -268,13 +267,13 @@ def test_helpers_have_the_callers_number_of_threads_or_a_share_of_the_cores(monk
     """A share where nobody chose; the process's own number, with which new threads begin, stays what it was."""
     before = torch.get_num_threads()
     inter_op = InterOp(Threads())
-    assert inter_op.crew(4) is None
+    assert inter_op.pool(4) is None
     with thread_counts.threads(intra=2, inter=3):
-        made = inter_op.crew(4)
+        made = inter_op.pool(4)
         assert made is not None
         assert (made.inter, made.intra) == (3, 2)
-        assert inter_op.crew(9) is made
-        assert inter_op.crew(1) is None
+        assert inter_op.pool(9) is made
+        assert inter_op.pool(1) is None
         found, meet = list[int](), side_by_side(3)
 
         def run(number: int) -> None:
@@ -289,7 +288,7 @@ def test_helpers_have_the_callers_number_of_threads_or_a_share_of_the_cores(monk
     thread.join()
     assert [torch.get_num_threads(), *new] == [before, before]
     monkeypatch.setattr(thread_counts, "in_force", lambda _: InForce(8, "cores", 2, "settings.threads", 8))
-    shared = InterOp(Threads(inter=2), calls=2).crew(4)
+    shared = InterOp(Threads(inter=2), calls=2).pool(4)
     assert shared is not None
     assert (shared.inter, shared.intra) == (2, 2)
 
@@ -302,12 +301,12 @@ def test_more_threads_than_cores_are_a_warning_with_numbers(
     inter_op = InterOp(Threads())
     with caplog.at_level(logging.WARNING):
         with thread_counts.threads(intra=2, inter=2):
-            inter_op.crew(4)
+            inter_op.pool(4)
         with thread_counts.threads(intra=2, inter=3):
-            inter_op.crew(4)
-            inter_op.crew(4)
-    said = "3 parts at once with 2 threads each (trtcache.threads) are 6 threads on 4 cores; "
-    assert caplog.messages == [f"{said}trtcache.threads(intra=1, inter=3) fits"]
+            inter_op.pool(4)
+            inter_op.pool(4)
+    expected = "3 parts at once with 2 threads each (trtcache.threads) are 6 threads on 4 cores; "
+    assert caplog.messages == [f"{expected}trtcache.threads(intra=1, inter=3) fits"]
 
 
 def test_parts_run_in_turn_where_there_can_be_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,4 +316,4 @@ def test_parts_run_in_turn_where_there_can_be_no_more_threads(monkeypatch: pytes
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
-    assert InterOp(Threads(inter=2)).crew(2) is None
+    assert InterOp(Threads(inter=2)).pool(2) is None

@@ -17,7 +17,7 @@ from tests.models import Affine, KeyValue
 from tests.runtime.refit_contract import Network, RefitContract, image, in_place
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
-from trtcache.runtime.engine_swap import Gate
+from trtcache.runtime.refit import EngineSwap
 from trtcache.weights.slots import Sources
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_the_model_that_was_compiled_verifies_a_state_dict(
     assert torch.equal(model.fc.bias, before)
     del model
     gc.collect()
-    with pytest.raises(VerifyError, match="the model that was compiled is gone; give the module"):
+    with pytest.raises(VerifyError, match="the compiled model no longer exists; give the module"):
         module.refit(Network(1).state_dict(), verify=True)
 
 
@@ -219,7 +219,7 @@ def test_a_gate_waits_for_those_inside_and_holds_others() -> None:
     """A call that began before goes on undisturbed; one that comes while it is closed has the new engine's answer."""
     old, new = Slow(), Slow()
     new.let_go.set()
-    gate, answers = Gate(old), []
+    gate, answers = EngineSwap(old), []
     threads = [threading.Thread(target=lambda: answers.append(gate.run([X]))) for _ in "12"]
     threads[0].start()
     assert old.begun.wait(10)
@@ -247,7 +247,7 @@ def test_calls_that_never_end_are_not_waited_for(
     """Weights are then made beside the old ones, and later calls have them."""
     module = compile_with(Network(0), image("cpu"))
     in_place(monkeypatch)
-    monkeypatch.setattr(Gate, "close", lambda *_: False)
+    monkeypatch.setattr(EngineSwap, "close", lambda *_: False)
     assert not module.refit(Network(1)).in_place
     with torch.no_grad():
         assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None

@@ -123,15 +123,15 @@ def test_map_takes_items_as_outputs_are_taken(module: trtcache.CompiledModule) -
 def test_more_runners_make_room_in_the_same_engine(module: trtcache.CompiledModule) -> None:
     """Its library is loaded once, and an engine that has room stays as it is."""
     module.runners(1)
-    one = module._gate.engine
+    one = module._swap.engine
     assert isinstance(one, ParallelEngine)
     module.runners(3)
-    three = module._gate.engine
+    three = module._swap.engine
     assert isinstance(three, ParallelEngine)
     assert three is not one
     assert three._package.library is one._package.library
     module.runners(2)
-    assert module._gate.engine is three
+    assert module._swap.engine is three
 
 
 def test_an_engine_that_cannot_says_why_and_its_calls_run_in_turn(
@@ -140,9 +140,9 @@ def test_an_engine_that_cannot_says_why_and_its_calls_run_in_turn(
     """Other backends' engines, and programs that change their own weights."""
     other = trtcache.compile(Affine(1.0), (X,), cache=engines, backend=interpreter)
     with other.runners(2) as runners:
-        assert "has no way for it" in str(runners.report)
+        assert "does not support it" in str(runners.report)
         assert torch.equal(runners.submit(X).result(60)[0], other(X)[0])
-    engine = module._gate.engine
+    engine = module._swap.engine
     assert side_by_side(engine, 2, changes_weights=True) == (engine, "calls change the module's buffers")
 
 
@@ -150,7 +150,7 @@ def test_a_package_that_needs_torchs_loader_says_so(module: trtcache.CompiledMod
     """By the description of operators beside its library, and so does one with no library."""
     import zipfile
 
-    engine = module._gate.engine
+    engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
     for names, why in ((["model/a.so", "model/a.json"], "only torch's loader"), ([], "it has 0 libraries")):
         with zipfile.ZipFile(tmp_path / "package", "w") as archive:
@@ -167,9 +167,9 @@ def test_a_package_that_needs_torchs_loader_says_so(module: trtcache.CompiledMod
 
 def test_what_a_container_refuses_is_an_error_with_its_words(module: trtcache.CompiledModule) -> None:
     """A constant that nobody has, and a failure of a C function."""
-    engine = module._gate.engine
+    engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
-    with pytest.raises(IncompatibleEngineError, match=r"wants constants that nobody has: \['w0'"):
+    with pytest.raises(IncompatibleEngineError, match=r"needs constants that are missing: \['w0'"):
         Container(engine._package.library, {}, 1)
     container = Container(engine._package.library, engine._shared, 1)
     with pytest.raises(RunError, match=r"running aot_inductor: GetConstantName: \S"):
@@ -178,7 +178,7 @@ def test_what_a_container_refuses_is_an_error_with_its_words(module: trtcache.Co
 
 def test_a_fork_has_a_container_of_its_own(module: trtcache.CompiledModule, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known by the number of its process."""
-    engine = module._gate.engine
+    engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
     here = ContainerHere(lambda: Container(engine._package.library, engine._shared, 1))
     first = here()

@@ -76,4 +76,4 @@ def test_copies_are_told_from_shared_weights(engines: Path, interpreter: str) ->
     ]
     for model, x, copied in calls:
         compiled = trtcache.compile(model, (x,), backend=interpreter, cache=engines)
-        assert compiled.copied(model.state_dict()) == copied
+        assert compiled.find_copied(model.state_dict()) == copied

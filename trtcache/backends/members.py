@@ -1,4 +1,4 @@
-"""The members of an artifact beside the engine: all that is needed to run and refit it without its model."""
+"""The members of an artifact besides the engine: what running and refitting it needs without its model."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ INTERFACE_FORMAT = 2
 """Version of the interface member. Version 1 had no weights."""
 
 
-def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
-    """Return what is stored for a program: its engine, constants, weight map, interface and lowered graph."""
+def make_members(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
+    """Return the members of a program's entry: engine, constants, weight map, interface and lowered graph."""
     from safetensors.torch import save  # only a build needs these two
 
     from trtcache.keys.graph_digest import graph_document
 
-    # safetensors refuses tensors that share memory, as a buffer and a slice of it do.
+    # safetensors rejects tensors that share memory, such as a buffer and a slice of it.
     constants = {name: tensor.detach().cpu().clone() for name, tensor in program.constants.items()}
     return {
         ENGINE: engine,
@@ -48,7 +48,7 @@ def members_of(program: LoweredProgram, records: list[Json], engine: Path) -> di
 
 
 def interface_document(interface: Interface, constants: Mapping[str, torch.Tensor]) -> dict[str, Json]:
-    """Return the interface as an artifact keeps it; ``constants`` are the tensors behind its constants, in order."""
+    """Return the interface as stored in an artifact; ``constants`` are its constants' tensors, in order."""
     devices = {name: tensor.device.type for name, tensor in constants.items()}
     document: dict[str, Json] = {
         "format": INTERFACE_FORMAT,

@@ -1,4 +1,4 @@
-"""What an engine builder must offer, and what a live engine is."""
+"""The contract of engine builders and of live engines."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend can do.
+    """The abilities of a backend.
 
     Attributes:
-        devices: kinds of device that its engines run on.
-        keep: operators that lowering leaves whole because the backend has better code for them.
+        devices: device types that its engines run on.
+        keep: operators that lowering does not decompose because the backend has better code for them.
         refit: whether an engine takes other weights without a rebuild.
-        unpack: operators that lowering takes apart (``trtcache.lowering.rewrites.unpack``).
-        bakes_weights: whether an artifact may have values of weights in it (``Backend.frozen``).
-        builds_elsewhere: whether another process can build, which has the program and no values of weights.
-        small_sizes: whether an engine takes sizes of 0 and 1 where torch's range begins at 2.
+        unpack: operators that lowering decomposes further (the pass ``unpack``).
+        bakes_weights: whether an artifact may contain values of weights (``Backend.frozen_slots``).
+        builds_elsewhere: whether a process with the program but without values of weights can build.
+        small_sizes: whether an engine accepts sizes of 0 and 1 where torch's range starts at 2.
     """
 
     devices: frozenset[str]
@@ -46,11 +46,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a build made.
+    """The result of a build.
 
     Attributes:
         engine: the file of the plan or package.
-        members: what else is to be stored with it, by name.
+        members: further members of the entry, by name.
     """
 
     engine: Path
@@ -58,20 +58,20 @@ class Artifact:
 
 
 class Engine(Protocol):
-    """A loaded artifact with weights in it.
+    """A loaded artifact with weights.
 
     Attributes:
-        shares_weights: whether it reads weights where they lie, so that what is written there is what it reads.
+        shares_weights: whether it reads the given weights' memory, so that in-place changes apply.
     """
 
     shares_weights: ClassVar[bool]
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> Engine:
-        """Return an engine of the same artifact with these weights; MUST leave this one as it is.
+        """Return an engine of the same artifact with these weights; MUST NOT modify this one.
 
         Args:
-            weights: all engine weights by name, in the dtype, shape, strides and device that the program says. They are
-                shared, not copied, where the engine can.
+            weights: all engine weights by name, with the program's dtype, shape, strides and device. They are shared,
+                not copied, if the engine can.
         """
         ...
 
@@ -79,73 +79,72 @@ class Engine(Protocol):
         """Return the engine's outputs.
 
         Args:
-            inputs: tensors that were checked against the interface; the engine MUST NOT keep them.
+            inputs: tensors checked against the interface; the engine MUST NOT keep references to them.
         """
         ...
 
 
 @runtime_checkable
 class Parallel(Protocol):
-    """What an engine has beside the rest if calls can run side by side in it."""
+    """An engine that can accept concurrent calls."""
 
     def parallel(self, calls: int) -> Engine:
-        """Return an engine of the same artifact and weights that this many calls can be in at once.
+        """Return an engine of the same artifact and weights that accepts this many concurrent calls.
 
-        It MUST answer each call as this one does, MUST NOT hold the interpreter's lock while it computes, and MUST NOT
-        have the weights in memory once more.
+        It MUST return the same results, MUST NOT hold the GIL while it computes, and MUST NOT duplicate the weights.
 
         Raises:
-            IncompatibleEngineError: not this artifact; it says why.
+            IncompatibleEngineError: this artifact does not support it; the message says why.
         """
         ...
 
 
 class Backend(Protocol):
-    """Builds artifacts of one kind, and loads them.
+    """Builds and loads artifacts of one kind.
 
-    A backend MUST be importable without its builder being installed; ``unavailable`` tells.
+    A backend MUST be importable without its builder; ``unavailable`` reports that it is missing.
     """
 
     name: ClassVar[str]
     capabilities: ClassVar[Capabilities]
 
     def unavailable(self, device: str) -> str | None:
-        """Return why this backend cannot run on this kind of device here, in a sentence that says what to do."""
+        """Return why this backend cannot run on this device type here, and what to do, or None."""
         ...
 
     def target(self, requested: str | None, device: torch.device) -> Target:
-        """Return the target that a caller means. Raises SettingsError for one that this backend does not know."""
+        """Return the requested target. Raises SettingsError if this backend does not know it."""
         ...
 
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the versions that decide whether an artifact fits this process, as a part of the key."""
+        """Return the versions that decide whether an artifact fits this process, as part of the key."""
         ...
 
     def ambient(self) -> Mapping[str, object]:
-        """Return process-wide settings, outside ``Settings``, that change what is built, as a part of the key."""
+        """Return process-wide settings, outside ``Settings``, that affect builds, as part of the key."""
         ...
 
     def check(self, settings: Settings) -> None:
-        """Raise SettingsError for a setting that this backend lacks; by default it has all but TensorRT's."""
+        """Raise SettingsError for an unsupported setting; by default TensorRT's settings are unsupported."""
         if given := settings.tensorrt.given:
             names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
             raise SettingsError(names, f"backend {self.name!r} has no such settings")
 
     def why_not(self, node: fx.Node) -> str | None:  # noqa: ARG002  # a default
-        """Return why no engine can have a node of a lowered program, or None; by default it can have all."""
+        """Return why an engine cannot contain a node of a lowered program, or None; by default it can contain all."""
         return None
 
-    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
-        """Return the slots whose values an artifact has in it. Their fingerprints are then part of the key."""
+    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:  # noqa: ARG002  # a default
+        """Return the slots whose values an artifact contains. Their fingerprints are part of the key."""
         return ()
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
         """Build an artifact into ``folder``.
 
-        What the artifact does MUST NOT depend on the values of weights that are not ``frozen``: a load sets them anew.
+        Its behaviour MUST NOT depend on values of weights other than ``frozen_slots``: each load sets those.
 
         Raises:
-            FrozenWeightsError: weights that are not ``frozen`` would be in the artifact for good.
+            FrozenWeightsError: weights other than ``frozen_slots`` would be frozen into the artifact.
             BuildError: the builder failed.
         """
         ...
@@ -173,15 +172,15 @@ class Backend(Protocol):
         constants: Mapping[str, torch.Tensor],
         weights: Mapping[str, torch.Tensor],
     ) -> Engine:
-        """Return a live engine of a verified entry; by default ``load`` of its engine, and no other member is read.
+        """Return a live engine of a verified entry; by default it loads the engine member and reads no other.
 
         Args:
-            read: returns a member by name, those of ``Artifact.members`` too.
-            device: as of ``load``.
-            constants: as of ``load``.
-            weights: as of ``load``.
+            read: returns a member by name, including those of ``Artifact.members``.
+            device: see ``load``.
+            constants: see ``load``.
+            weights: see ``load``.
 
         Raises:
-            IncompatibleEngineError: the entry cannot be loaded here. It is put aside, and built again.
+            IncompatibleEngineError: the entry cannot be loaded here. It is quarantined and rebuilt.
         """
         return self.load(read(ENGINE), device=device, constants=constants, weights=weights)

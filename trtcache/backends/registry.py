@@ -1,4 +1,4 @@
-"""Backends by name: ours in one table, others by the entry point ``trtcache.backends``."""
+"""Backends by name: built-in ones from a table, others from the entry point ``trtcache.backends``."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _OURS: Mapping[str, str] = {
 }
 
 _AUTOMATIC = ("aot_inductor",)
-"""What ``backend="auto"`` tries, in order."""
+"""Backends tried by ``backend="auto"``, in order."""
 
 
 @cache
-def known() -> Mapping[str, str]:
+def backend_table() -> Mapping[str, str]:
     """Return every backend's ``module:attribute`` by name.
 
     Raises:
-        BackendUnavailableError: two distributions offer a backend of one name; the message names both.
+        BackendUnavailableError: two distributions provide a backend of one name; the message names both.
     """
-    return _merged(_OURS, entry_points(group="trtcache.backends"))
+    return _merge(_OURS, entry_points(group="trtcache.backends"))
 
 
-def _merged(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, str]:
+def _merge(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, str]:
     table = dict(ours)
     owners = dict.fromkeys(ours, "trtcache")
     for point in theirs:
@@ -49,11 +49,11 @@ def _merged(ours: Mapping[str, str], theirs: Iterable[EntryPoint]) -> dict[str, 
 
 
 def find(name: str, device: str) -> Backend:
-    """Return a backend by name, or for ``auto`` the first that can run on this kind of device.
+    """Return a backend by name, or for ``auto`` the first that can run on this device type.
 
     Raises:
-        BackendUnavailableError: the name is unknown, or the backend cannot run here. A backend asked for by name is
-            never replaced by another.
+        BackendUnavailableError: the name is unknown, or the backend cannot run here. A backend
+            requested by name is never replaced by another.
     """
     if name != "auto":
         return _usable(name, device)
@@ -70,7 +70,7 @@ def find(name: str, device: str) -> Backend:
 
 
 def _usable(name: str, device: str) -> Backend:
-    module, _, attribute = _place(name).partition(":")
+    module, _, attribute = _reference(name).partition(":")
     try:
         backend: Backend = getattr(import_module(module), attribute)()
     except ImportError as error:
@@ -80,9 +80,9 @@ def _usable(name: str, device: str) -> Backend:
     return backend
 
 
-def _place(name: str) -> str:
-    if name in _OURS:  # without looking at what is installed, which takes milliseconds
+def _reference(name: str) -> str:
+    if name in _OURS:  # without reading entry points, which takes milliseconds
         return _OURS[name]
-    if name not in known():
-        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *known()]))
-    return known()[name]
+    if name not in backend_table():
+        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *backend_table()]))
+    return backend_table()[name]

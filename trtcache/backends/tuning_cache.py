@@ -1,6 +1,6 @@
-"""What builders and engines learn on the way, kept for the next: timing caches, runtime caches.
+"""Tuning caches: timing caches and runtime caches, kept for later builds and processes.
 
-It saves time and decides nothing about what is built, so it is in no key and may be lost at any time.
+They save time and do not affect what is built, so they are in no key and may be lost at any time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-class Learned(Protocol):
-    """Keeps what was learned, by kind and by what it is true for. A ``Cache`` is one."""
+class TuningStore(Protocol):
+    """Stores tuning caches by kind and by key parts. A ``Cache`` is one."""
 
     def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
-        """Return what was learned so far, None where nothing was. MUST NOT raise because of what is stored."""
+        """Return the stored cache, or None. MUST NOT raise because of its content."""
         ...
 
     def merge(
@@ -29,20 +29,20 @@ class Learned(Protocol):
         name: str,
         saves_s: float,
     ) -> None:
-        """Keep what ``combine`` makes of what is kept now, or leave that where it returns None.
+        """Replace the stored cache by the result of ``combine``, unless that is None.
 
-        ``saves_s`` is about how long it would take to learn it again, by which a full store chooses what to drop.
-        It MUST let no other process do so meanwhile, and trouble with the store MUST NOT become the caller's.
+        ``saves_s`` estimates the time to measure it again; eviction uses it. Implementations MUST exclude other
+        processes meanwhile, and MUST NOT raise because of the store.
         """
         ...
 
 
-_LEARNED: ContextVar[Learned | None] = ContextVar("trtcache.backends.tuning_cache", default=None)
+_LEARNED: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.tuning_cache", default=None)
 
 
 @contextmanager
-def learning(where: Learned) -> Iterator[None]:
-    """Let what is learned meanwhile, in this thread, be kept there."""
+def use_tuning_store(where: TuningStore) -> Iterator[None]:
+    """Use a store for tuning caches in this thread for the duration of the block."""
     token = _LEARNED.set(where)
     try:
         yield
@@ -50,6 +50,6 @@ def learning(where: Learned) -> Iterator[None]:
         _LEARNED.reset(token)
 
 
-def learned() -> Learned | None:
-    """Return where what is learned is kept; None for nowhere."""
+def current_tuning_store() -> TuningStore | None:
+    """Return the current store for tuning caches, or None."""
     return _LEARNED.get()

@@ -1,1 +1,1 @@
-"""Programs that carry their engines: written by ``trtcache.export``, read by ``trtcache.load``."""
+"""Program files with their engines: written by ``trtcache.export``, read by ``trtcache.load``."""

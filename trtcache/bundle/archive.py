@@ -1,28 +1,32 @@
-"""The file of a program, open for reading: nothing of it is used before its size and digest are those of its header."""
+"""A program file open for reading: every member is checked against the header's size and digest before use."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
 import stat
+import struct
 import time
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trtcache.bundle.header import HEADER, SIGNATURES, Header, admit
-from trtcache.bundle.zip_directory import directory
+from trtcache.bundle.header import HEADER, SIGNATURES, ProgramHeader, verify_trust
 from trtcache.digests import hash_bytes
 from trtcache.errors import (
     DamagedProgramError,
     NotAProgramError,
     ProgramFileError,
+    ProgramNamesError,
     ProgramSizesError,
     TamperedProgramError,
+    TruncatedProgramError,
 )
 from trtcache.store.format import MAX_HEADER_BYTES, MAX_SIGNATURES_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from trtcache.config.trust import PublicKey
@@ -31,29 +35,29 @@ _IGNORED = (HEADER, SIGNATURES)
 
 
 class ProgramArchive:
-    """An open program.
+    """An open program file.
 
     Attributes:
-        path: where it is.
-        header: what it says of itself, admitted.
+        path: its path.
+        header: its verified header.
 
-    The file is mapped where nobody else can write to it, and its weights and engines are then the file's own memory: so
-    it is to be replaced by renaming a new one over it. A file that another user can write to is read once into memory.
+    If no other user can write to the file it is mapped, and its weights and engines are the file's own memory: replace
+    it only by renaming a new file over it. Otherwise it is read into memory once.
     """
 
     def __init__(self, path: Path, *, keys: Sequence[PublicKey], local: bool) -> None:
-        """Open a file, and see that somebody vouches for it.
+        """Open a file and verify that it is trusted.
 
         Args:
             path: the file.
-            keys: whose signatures count.
-            local: whether the caller vouches for it.
+            keys: the trusted keys.
+            local: whether the caller trusts the file itself.
 
         Raises:
-            NotAProgramError: it is none.
-            DamagedProgramError: it is not as it was written.
-            ProgramVersionError: it is of a later format.
-            UntrustedProgramError: nobody vouches for it.
+            NotAProgramError: it is not a program file.
+            DamagedProgramError: it is damaged.
+            ProgramVersionError: it has a later format.
+            UntrustedProgramError: it is not trusted.
             ProgramFileError: it cannot be read.
         """
         self.path = path
@@ -61,23 +65,23 @@ class ProgramArchive:
         self._data = content_of(path)
         self._places = directory(self._data, str(path))
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
-        admit(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
-        self.header = Header.read(raw, str(path))
+        verify_trust(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
+        self.header = ProgramHeader.read(raw, str(path))
         self._check_members()
 
     def read(self, name: str) -> memoryview:
-        """Return the bytes of a member, after comparing them with its digest once.
+        """Return the bytes of a member, verified against its digest on first use.
 
         Raises:
-            DamagedProgramError: they are others, or there is no such member.
+            DamagedProgramError: they do not match, or the member does not exist.
         """
-        said = self.header.members.get(name)
-        if said is None:
+        declared = self.header.members.get(name)
+        if declared is None:
             raise DamagedProgramError(str(self.path), f"it has no member {name}")
         content = self._raw(name)
         if name not in self._checked:
-            if f"b3:{hash_bytes(content).hex()}" != said.digest:
-                raise TamperedProgramError(str(self.path), f"its member {name} is not the one of its digest")
+            if f"b3:{hash_bytes(content).hex()}" != declared.digest:
+                raise TamperedProgramError(str(self.path), f"its member {name} does not match its digest")
             self._checked.add(name)
         return content
 
@@ -86,40 +90,42 @@ class ProgramArchive:
         return self._data[place.start : place.start + place.size_bytes]
 
     def _small(self, name: str, most: int) -> bytes:
-        """Return the bytes of a member that no digest covers, by its checksum."""
+        """Return the bytes of a member without a digest, verified by its checksum."""
         place = self._places.get(name)
         if place is None:
             what = (
                 "it is an archive without engines" if "models/model.json" in self._places else "it is another archive"
             )
-            remedy = "give what trtcache.export wrote; a program of torch.export.save is compiled: trtcache.compile"
+            remedy = (
+                "use a file written by trtcache.export; compile a program of torch.export.save with trtcache.compile"
+            )
             raise NotAProgramError(str(self.path), f"{what}; {remedy}")
         if place.size_bytes > most:
             raise ProgramSizesError(str(self.path), f"its member {name} has {place.size_bytes} bytes")
         content = bytes(self._raw(name))
         if zlib.crc32(content) != place.crc:
-            raise TamperedProgramError(str(self.path), f"its member {name} is not the one of its checksum")
+            raise TamperedProgramError(str(self.path), f"its member {name} does not match its checksum")
         return content
 
     def _check_members(self) -> None:
-        """Compare names and sizes with those of the header."""
+        """Compare names and sizes with the header."""
         found = {name: place.size_bytes for name, place in self._places.items() if name not in _IGNORED}
-        said = {name: one.size_bytes for name, one in self.header.members.items()}
-        if found.keys() != said.keys():
-            names = ", ".join(sorted(found.keys() ^ said.keys())[:4])
-            raise TamperedProgramError(str(self.path), f"its members are not those of its header: {names}")
-        if wrong := sorted(name for name, size in found.items() if size != said[name]):
-            raise ProgramSizesError(str(self.path), f"its member {wrong[0]} is of another size than its header says")
+        declared = {name: one.size_bytes for name, one in self.header.members.items()}
+        if found.keys() != declared.keys():
+            names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
+            raise TamperedProgramError(str(self.path), f"its members do not match its header: {names}")
+        if wrong := sorted(name for name, size in found.items() if size != declared[name]):
+            raise ProgramSizesError(str(self.path), f"its member {wrong[0]} has another size than its header says")
 
 
 def content_of(path: Path) -> memoryview:
-    """Return a file's bytes, in memory that nobody else can write to.
+    """Return a file's bytes in memory that no other user can write to.
 
     Raises:
         ProgramFileError: it cannot be read.
     """
     try:
-        # O_NONBLOCK: a pipe of this name must not wait for its writer.
+        # O_NONBLOCK: opening a pipe must not wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         why = getattr(error, "strerror", None) or error
@@ -127,10 +133,10 @@ def content_of(path: Path) -> memoryview:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            raise NotAProgramError(str(path), "it is no file, or an empty one")
+            raise NotAProgramError(str(path), "it is not a regular file, or it is empty")
         if is_private(found):
             return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE))
-        return _copied(descriptor, found.st_size, path)
+        return _read_all(descriptor, found.st_size, path)
     except (OSError, ValueError) as error:
         raise ProgramFileError(str(path), f"it cannot be read: {error}") from error
     finally:
@@ -138,11 +144,11 @@ def content_of(path: Path) -> memoryview:
 
 
 def is_private(found: os.stat_result) -> bool:
-    """Say whether nobody else but root can write to a file, so that it may be mapped."""
+    """Return whether only this user and root can write to a file, so that it may be mapped."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
 
 
-def _copied(descriptor: int, size_bytes: int, path: Path) -> memoryview:
+def _read_all(descriptor: int, size_bytes: int, path: Path) -> memoryview:
     view, done = memoryview(mmap.mmap(-1, size_bytes)), 0
     while done < size_bytes:
         count = os.preadv(descriptor, [view[done:]], done)
@@ -150,3 +156,137 @@ def _copied(descriptor: int, size_bytes: int, path: Path) -> memoryview:
             raise ProgramSizesError(str(path), "it became shorter while it was read")
         done += count
     return view
+
+
+MAX_MEMBERS = 1 << 16
+MAX_DIRECTORY_BYTES = 16 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR = struct.Struct("<4sLQL")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_LOCAL = struct.Struct("<4s5H3L2H")
+_FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
+_COMMENT_BYTES = 1 << 16
+_BEGINS = b"PK\x03\x04"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpan:
+    """The location of a member's bytes, and their checksum."""
+
+    start: int
+    size_bytes: int
+    crc: int
+
+
+def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
+    """Return the members of an archive by name, without their common folder.
+
+    Raises:
+        NotAProgramError: it is not a zip archive with one folder.
+        TruncatedProgramError: it is truncated.
+        ProgramSizesError: sizes in it do not match the file.
+        ProgramNamesError: a name is a path, or occurs twice.
+        DamagedProgramError: it is damaged.
+    """
+    if bytes(data[:4]) != _BEGINS:
+        raise NotAProgramError(path, "it is not a program of trtcache.export: not even a zip archive")
+    start, size, count = _end(data, path)
+    if count > MAX_MEMBERS or size > MAX_DIRECTORY_BYTES or count * _ENTRY.size > size:
+        raise ProgramSizesError(path, f"a directory of {count} members in {size} bytes")
+    if start + size > len(data):
+        raise ProgramSizesError(path, "its directory is not within the file")
+    found: dict[str, MemberSpan] = {}
+    roots = set()
+    for name, place in _entries(data, start, size, count, path):
+        root, _, inside = name.partition("/")
+        if inside in found:
+            raise ProgramNamesError(path, f"two of its members have the name {inside!r}")
+        roots.add(root)
+        found[inside] = place
+    if len(roots) != 1 or "" in found:
+        raise NotAProgramError(path, "it is a zip archive, but not from trtcache.export")
+    return found
+
+
+def _end(data: memoryview, path: str) -> tuple[int, int, int]:
+    """Return the directory's offset, its size, and the number of members."""
+    tail = bytes(data[-(_END.size + _COMMENT_BYTES) :])
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < _END.size:
+        raise TruncatedProgramError(path, "it is cut off: the directory at its end is missing")
+    _, disk, first, here, count, size, start, comment = _END.unpack_from(tail, at)
+    if disk or first or here != count or at + _END.size + comment != len(tail):
+        raise DamagedProgramError(path, "the end of its directory is not as it was written")
+    if _FULL16 in {count} or _FULL32 in {size, start}:
+        return _end64(data, len(data) - len(tail) + at, path)
+    return start, size, count
+
+
+def _end64(data: memoryview, at: int, path: str) -> tuple[int, int, int]:
+    if at < _LOCATOR.size:
+        raise TruncatedProgramError(path, "it is cut off: the directory at its end is missing")
+    mark, _, end, _ = _LOCATOR.unpack_from(data, at - _LOCATOR.size)
+    if mark != b"PK\x06\x07" or end + _END64.size > at:
+        raise ProgramSizesError(path, "the end of its directory is not where it should be")
+    mark, _, _, _, _, _, here, count, size, start = _END64.unpack_from(data, end)
+    if mark != b"PK\x06\x06" or here != count:
+        raise DamagedProgramError(path, "the end of its directory is not as it was written")
+    return start, size, count
+
+
+def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> Iterator[tuple[str, MemberSpan]]:
+    at, end = start, start + size
+    for _ in range(count):
+        if at + _ENTRY.size > end:
+            raise ProgramSizesError(path, "its directory is shorter than it says")
+        fields = _ENTRY.unpack_from(data, at)
+        mark, flags, method, crc, packed, plain = fields[0], fields[3], fields[4], *fields[7:10]
+        names, extra, comment, offset = *fields[10:13], fields[16]
+        after = at + _ENTRY.size + names + extra + comment
+        if mark != b"PK\x01\x02" or after > end:
+            raise DamagedProgramError(path, "its directory is not as it was written")
+        name = _check_name(bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]), path)
+        more = bytes(data[at + _ENTRY.size + names : at + _ENTRY.size + names + extra])
+        plain, packed, offset = _wide(more, (plain, packed, offset), path)
+        if method or flags & 1 or packed != plain:
+            raise DamagedProgramError(path, f"its member {name} is compressed or encrypted")
+        yield name, _place(data, offset, plain, crc, path)
+        at = after
+
+
+def _wide(extra: bytes, sizes: tuple[int, int, int], path: str) -> list[int]:
+    """Return sizes, with 64-bit ones taken from the extra field."""
+    found = list(sizes)
+    wanted = [place for place, size in enumerate(sizes) if size == _FULL32]
+    while wanted and len(extra) >= 4:
+        kind, length = struct.unpack_from("<2H", extra)
+        body, extra = extra[4 : 4 + length], extra[4 + length :]
+        if kind == 1 and len(body) >= 8 * len(wanted):
+            for place, (size,) in zip(wanted, struct.iter_unpack("<Q", body[: 8 * len(wanted)]), strict=True):
+                found[place] = size
+            wanted = []
+    if wanted:
+        raise ProgramSizesError(path, "a member has no size")
+    return found
+
+
+def _place(data: memoryview, offset: int, size: int, crc: int, path: str) -> MemberSpan:
+    if offset + _LOCAL.size > len(data):
+        raise ProgramSizesError(path, "a member is not within the file")
+    fields = _LOCAL.unpack_from(data, offset)
+    start = offset + _LOCAL.size + fields[9] + fields[10]
+    if fields[0] != _BEGINS:
+        raise DamagedProgramError(path, "the start of a member is damaged")
+    if start + size > len(data):
+        raise ProgramSizesError(path, "a member is not within the file")
+    return MemberSpan(start, size, crc)
+
+
+def _check_name(raw: bytes, path: str) -> str:
+    name = raw.decode("ascii", "replace")
+    if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
+        raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")
+    return name

@@ -1,4 +1,4 @@
-"""A program that is about to be written to a file: one border, one set of weights, and engines for each target."""
+"""The contents of a program to export: one interface, one set of weights, and engines for each target."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.frontends.request import Request
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.executable import Executable
-    from trtcache.runtime.provenance import Origin
+    from trtcache.runtime.provenance import Provenance
     from trtcache.runtime.signature import CallSignature
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """What a file is written from.
+class ProgramContents:
+    """The contents of a program file.
 
     Attributes:
-        name: what people call the program.
-        executable: its border, constants, and the model's names.
-        call: how arguments and outputs are nested.
-        division: its parts, the same for all targets.
-        weights: the value of each slot, by its number.
-        parameters: which names are those of parameters.
-        origins: the engines, once for each target; the first is the one that the caller compiled.
+        name: the program's name.
+        executable: its interface, constants, and the model's names.
+        call: the structure of arguments and outputs.
+        division: its partitions, the same for all targets.
+        weights: the value of each slot, by number.
+        parameters: the names of parameters.
+        origins: the engines of each target; the first one is the compiled module's.
     """
 
     name: str
     executable: Executable
     call: CallSignature
-    division: Division
+    division: PartitionedProgram
     weights: Mapping[int, torch.Tensor]
     parameters: frozenset[str]
-    origins: tuple[Origin, ...]
+    origins: tuple[Provenance, ...]
 
     @property
     def backend(self) -> str:
-        """Whose engines they are."""
+        """The backend of the engines."""
         return self.origins[0].backend
 
 
-def of_module(module: CompiledModule, path: str) -> Outgoing:
-    """Return what a compiled module is written from, with the weights that it has now.
+def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
+    """Return the contents of a compiled module, with its current weights.
 
     Raises:
-        ProgramFileError: it was not made by ``compile``, or an engine of it runs in torch.
-        RefitError: weights that an engine's were made from are gone.
+        ProgramFileError: it does not come from ``compile``, or one of its engines runs in torch.
+        RefitError: model weights that an engine weight is computed from no longer exist.
     """
-    origin = getattr(module, "origin", None)  # what an ONNX file became has none
+    origin = getattr(module, "origin", None)  # a module of an ONNX file has none
     if origin is None:
         what = f"a {type(module).__name__} has no stored engines of a program"
         raise ProgramFileError(
-            path, f"{what}; give what trtcache.compile made of a model (an ONNX file's plan is a file)"
+            path, f"{what}; give a model compiled by trtcache.compile (an ONNX file's plan is a file)"
         )
     if missing := set(origin.division.engines or ({0} if origin.division.is_whole else ())) - set(origin.entries):
         why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
         raise ProgramFileError(path, f"{why}; compile it again when they are built")
     executable, call, weights = module.stored_form()
     values = slot_values(executable.interface, weights)
-    return Outgoing(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
+    return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 
-def of_request(request: Request, origin: Origin) -> Outgoing:
-    """Return what a lowered program is written from."""
+def contents_of_request(request: Request, origin: Provenance) -> ProgramContents:
+    """Return the contents of a lowered program."""
     from trtcache.runtime.executable import Executable
     from trtcache.runtime.signature import CallSignature
 
@@ -79,4 +79,4 @@ def of_request(request: Request, origin: Origin) -> Outgoing:
     values = {slot.index: program.state[slot.names[0]].detach() for slot in program.interface.slots}
     call = CallSignature(program.in_spec, program.out_spec, None)
     parameters = parameters_of(program.state)
-    return Outgoing(program.name, Executable.of(program), call, request.division, values, parameters, (origin,))
+    return ProgramContents(program.name, Executable.of(program), call, request.division, values, parameters, (origin,))

@@ -1,68 +1,74 @@
-"""The engines of a program that is being loaded: from its graph, its constants, a file beside it, or a store."""
+"""Engines of a program file: from its graph, its constants, a sidecar file, or a store."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from trtcache.backends.members import ENGINE
 from trtcache.bundle.archive import is_private
-from trtcache.bundle.payload import SIDECAR
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
     MissingEngineError,
     ProgramNamesError,
+    SettingsError,
     TamperedProgramError,
 )
 from trtcache.store.entry import Entry
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from trtcache.bundle.archive import ProgramArchive
+    from trtcache.bundle.contents import ProgramContents
     from trtcache.cache import Cache
+    from trtcache.store.reader import Buffer
 
 _MODEL = "models/model.json"
 _CONSTANTS = "data/constants/"
 _PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
 
 
-class CarriedEngines:
-    """The engines of one program. What breaks a document's grammar is an error of Python's, which the caller has."""
+class EngineReader:
+    """The engines of one program. Malformed documents raise Python's own errors, which the caller converts."""
 
     def __init__(self, archive: ProgramArchive, targets: Any, cache: Cache | None) -> None:
-        """Keep where they are; nothing is read.
+        """Store where the engines are; nothing is read.
 
         Args:
-            archive: the program's file.
-            targets: what it says of its targets.
-            cache: where those are that it only refers to; None for the one that the environment says.
+            archive: the program file.
+            targets: the targets in its document.
+            cache: the cache with referenced engines; None for the environment's.
         """
         self._archive, self._targets, self._cache = archive, targets, cache
         self._path = str(archive.path)
         self._texts: list[str] | None = None
 
-    def entry(self, said: Any) -> Entry:
-        """Return a stored engine with all that is beside it."""
-        if said["way"] == "file":
-            return self._beside(str(said["file"]), CacheKey.of_document(said["key"]))
-        key = CacheKey.of_document(said["key"])
-        if said["way"] == "store":
-            return self._referred(key)
-        contents: dict[str, Any] = {name: self._archive.read(member) for name, member in said["members"].items()}
-        contents[ENGINE] = self._embedded(said)
+    def entry(self, record: Any) -> Entry:
+        """Return a stored engine with its other members."""
+        if record["way"] == "file":
+            return self._read_sidecar(str(record["file"]), CacheKey.of_document(record["key"]))
+        key = CacheKey.of_document(record["key"])
+        if record["way"] == "store":
+            return self._read_from_store(key)
+        contents: dict[str, Any] = {name: self._archive.read(member) for name, member in record["members"].items()}
+        contents[ENGINE] = self._read_embedded(record)
         return Entry(
             key=key,
-            kind=str(said["kind"]),
-            name=None if said["name"] is None else str(said["name"]),
-            build_s=float(said["build_s"]),
-            created_ns=int(said["created_ns"]),
-            provenance={str(name): str(text) for name, text in said["provenance"].items()},
+            kind=str(record["kind"]),
+            name=None if record["name"] is None else str(record["name"]),
+            build_s=float(record["build_s"]),
+            created_ns=int(record["created_ns"]),
+            provenance={str(name): str(text) for name, text in record["provenance"].items()},
             outcome="hit",
             reason=None,
             path=None,
@@ -70,30 +76,30 @@ class CarriedEngines:
             contents=contents,
         )
 
-    def _embedded(self, said: Any) -> bytes | memoryview:
-        """Return an engine that is in the file, compared with its digest."""
+    def _read_embedded(self, record: Any) -> bytes | memoryview:
+        """Return an engine from the file, verified by its digest."""
         content: bytes | memoryview
-        if said["way"] == "text":
-            content = self._text(int(said["node"]), self._place_of(said))
-        elif said["way"] == "constant":
-            whole = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(said['part'])}")
-            begin, size = int(said["offset"]), int(said["size_bytes"])
+        if record["way"] == "text":
+            content = self._decode_text(int(record["node"]), self._place_of(record))
+        elif record["way"] == "constant":
+            whole = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(record['part'])}")
+            begin, size = int(record["offset"]), int(record["size_bytes"])
             content = whole[begin : begin + size]
         else:
-            raise ValueError(f"an engine that travels as {said['way']!r:.20}")
-        if f"b3:{hash_bytes(content).hex()}" != said["digest"]:
-            raise TamperedProgramError(self._path, f"the engine of part {said['part']} is not the one of its digest")
+            raise ValueError(f"an engine with the unknown storage {record['way']!r:.20}")
+        if f"b3:{hash_bytes(content).hex()}" != record["digest"]:
+            raise TamperedProgramError(self._path, f"the engine of part {record['part']} does not match its digest")
         return content
 
-    def _place_of(self, said: Any) -> int:
-        """Return which of the targets an engine is of: in the graph they are in that order."""
+    def _place_of(self, record: Any) -> int:
+        """Return the index of an engine's target: engines in the graph are in that order."""
         for place, target in enumerate(self._targets):
-            if any(one is said for one in target["engines"]):
+            if any(one is record for one in target["engines"]):
                 return place
         raise ValueError("an engine of no target")
 
-    def _text(self, node: int, place: int) -> bytes:
-        """Return an engine that is text in the graph."""
+    def _decode_text(self, node: int, place: int) -> bytes:
+        """Return an engine that is stored as text in the graph."""
         if self._texts is None:
             model = json.loads(bytes(self._archive.read(_MODEL)).decode())
             nodes = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
@@ -101,29 +107,29 @@ class CarriedEngines:
         try:
             return base64.b64decode(self._texts[node].split(",")[place], validate=True)
         except binascii.Error as error:
-            raise ValueError(f"an engine that is no text: {error}") from error
+            raise ValueError(f"an engine that is not base64: {error}") from error
 
-    def _beside(self, name: str, key: CacheKey) -> Entry:
-        """Return the entry in a file beside the program.
+    def _read_sidecar(self, name: str, key: CacheKey) -> Entry:
+        """Return the entry in a sidecar file.
 
         Raises:
-            ProgramNamesError: its name would be a path.
-            MissingEngineError: it is not there, or cannot be used.
-            TamperedProgramError: it is another.
+            ProgramNamesError: its name is a path.
+            MissingEngineError: it does not exist or cannot be used.
+            TamperedProgramError: it is another file.
         """
         if not SIDECAR.fullmatch(name):
-            raise ProgramNamesError(self._path, f"a file beside it is called {name!r:.80}, which none is")
-        said, beside = self._archive.header.beside.get(name), _place_beside(self._archive.path, name)
+            raise ProgramNamesError(self._path, f"a sidecar file has the invalid name {name!r:.80}")
+        record, beside = self._archive.header.beside.get(name), _sidecar_path(self._archive.path, name)
         try:
-            file = ArtifactFile(beside, shared=True)  # whose it is does not matter: its digest is in the header
+            file = ArtifactFile(beside, shared=True)  # its owner does not matter: its digest is in the header
             contents: Any = file.load(mapped=is_private(file.stat))
         except FileNotFoundError as error:
-            why = f"its engines are in {name}, which has to lie beside it"
+            why = f"its engines are in {name}, which must be in the same folder"
             raise MissingEngineError(self._path, f"{why}; copy that file as well") from error
         except (CorruptBlobError, FormatVersionError, OSError) as error:
             raise MissingEngineError(self._path, f"the file of its engines cannot be used: {error}") from error
         header, digest = file.header, f"b3:{file.prelude.digest.hex()}"
-        if said is None or (header.file_bytes, digest) != (said.size_bytes, said.digest) or header.key != key:
+        if record is None or (header.file_bytes, digest) != (record.size_bytes, record.digest) or header.key != key:
             raise TamperedProgramError(self._path, f"{name} is not the file that was written with it")
         found = Entry(
             key, header.kind, header.name, header.build_s, header.created_ns, header.provenance,
@@ -132,11 +138,11 @@ class CarriedEngines:
         file.close()
         return found
 
-    def _referred(self, key: CacheKey) -> Entry:
+    def _read_from_store(self, key: CacheKey) -> Entry:
         """Return the entry of a key from a store.
 
         Raises:
-            MissingEngineError: there is none.
+            MissingEngineError: it is not there.
         """
         from trtcache.cache import Cache
 
@@ -149,8 +155,8 @@ class CarriedEngines:
         return found
 
 
-def _place_beside(path: Path, name: str) -> Path:
-    """Return where a file beside a program is: beside its name, or beside what that name is a link to."""
+def _sidecar_path(path: Path, name: str) -> Path:
+    """Return the path of a sidecar file: next to the program, or next to the target of a symbolic link."""
     beside = path.with_name(name)
     return (beside if beside.exists() else path.resolve().with_name(name)).resolve()
 
@@ -160,3 +166,139 @@ def _argument(node: Any, name: str) -> str:
         if one["name"] == name:
             return str(one["arg"]["as_string"])
     raise ValueError(f"a call of an engine without {name}")
+
+
+Way: TypeAlias = Literal["embed", "sidecar", "reference"]
+
+WAYS = ("embed", "sidecar", "reference")
+TEXT_BYTES = 16 << 20
+"""The largest engine stored as text: torch needs 15 times its size in memory to open it."""
+
+ALL_TEXT_BYTES = 64 << 20
+SIDECAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.trtc")
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePayload:
+    """One engine of one partition for one target.
+
+    Attributes:
+        part, target: the partition's number and the target's index.
+        entry: the entry.
+        way: ``text``, ``constant``, ``file`` or ``store``.
+        size_bytes: the engine's size.
+        digest: the engine's digest, ``b3:...``.
+        offset: its offset in the partition's constant.
+        file: the name of the sidecar file.
+    """
+
+    part: int
+    target: int
+    entry: Entry
+    way: Literal["text", "constant", "file", "store"]
+    size_bytes: int
+    digest: str
+    offset: int = 0
+    file: str = ""
+
+    @property
+    def constant_bytes(self) -> int:
+        """Its size within a constant; 0 if it is stored elsewhere."""
+        return self.size_bytes if self.way == "constant" else 0
+
+    @property
+    def content(self) -> Buffer:
+        """The engine."""
+        return self.entry.read(ENGINE)
+
+    @property
+    def text(self) -> str:
+        """The engine's text in the graph, without commas."""
+        match self.way:
+            case "text":
+                return base64.b64encode(self.content).decode("ascii")
+            case "constant":
+                return f"constant:{self.offset}:{self.size_bytes}:{self.digest}"
+            case "file":
+                return f"file:{self.file}:{self.digest}"
+            case _:
+                return f"store:{self.digest}"
+
+
+def check_way(way: str) -> None:
+    """Check a value of ``engines``.
+
+    Raises:
+        SettingsError: it is unknown.
+    """
+    if way not in WAYS:
+        raise SettingsError("engines", f"{way!r} is not one of {', '.join(WAYS)}")
+
+
+def make_payloads(outgoing: ProgramContents, way: str, stem: str) -> dict[int, list[EnginePayload]]:
+    """Decide how to store each engine; return one payload for each target, by partition number.
+
+    Raises:
+        SettingsError: ``way`` is unknown.
+    """
+    check_way(way)
+    left = ALL_TEXT_BYTES
+    found: dict[int, list[EnginePayload]] = {}
+    for target, origin in enumerate(outgoing.origins):
+        for number, entry in sorted(origin.entries.items()):
+            before = found.setdefault(number, [])
+            offset = sum(one.constant_bytes for one in before)
+            payload = _make_payload(number, target, entry, way=way, left=left, offset=offset, stem=stem)
+            left -= payload.size_bytes if payload.way == "text" else 0
+            before.append(payload)
+    return found
+
+
+def _make_payload(
+    part: int, target: int, entry: Entry, *, way: str, left: int, offset: int, stem: str
+) -> EnginePayload:
+    content = entry.read(ENGINE)
+    size, digest = len(content), f"b3:{hash_bytes(content).hex()}"
+    if way == "reference":
+        return EnginePayload(part, target, entry, "store", size, digest)
+    if way == "sidecar":
+        return EnginePayload(
+            part, target, entry, "file", size, digest, file=f"{_safe_name(stem)}.{entry.key.digest[:16]}.trtc"
+        )
+    if size <= min(TEXT_BYTES, left):
+        return EnginePayload(part, target, entry, "text", size, digest)
+    return EnginePayload(part, target, entry, "constant", size, digest, offset=offset)
+
+
+def _safe_name(stem: str) -> str:
+    """Return a file name of portable characters that is different for different programs."""
+    plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
+    return plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
+
+
+def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> dict[str, object]:
+    """Return an engine's record in the program file.
+
+    Args:
+        payload: the engine.
+        members: the archive members of its entry's other members, by name.
+        node: the index of its call in the graph.
+    """
+    entry = payload.entry
+    return {
+        "part": payload.part,
+        "way": payload.way,
+        "node": node,
+        "offset": payload.offset,
+        "file": payload.file,
+        "size_bytes": payload.size_bytes,
+        "digest": payload.digest,
+        "key": entry.key.document,
+        "kind": entry.kind,
+        "name": entry.name,
+        "build_s": entry.build_s,
+        "created_ns": entry.created_ns,
+        "provenance": {name: text for name, text in entry.provenance.items() if name != "host"},
+        "members": dict(members),
+    }

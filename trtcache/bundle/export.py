@@ -1,50 +1,60 @@
-"""What ``trtcache.export`` and ``trtcache export`` do: from a module or a program to a file for some targets."""
+"""Implementation of ``trtcache.export`` and the command: from a module or a program to a file."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trtcache.bundle.contents import of_module, of_request
-from trtcache.bundle.payload import check_way
-from trtcache.bundle.retarget import retargeted
+from trtcache.backends import registry
+from trtcache.backends.members import ENGINE, GRAPH
+from trtcache.bundle.contents import contents_of_module, contents_of_request
+from trtcache.bundle.engines import check_way
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
 from trtcache.compiler.compile import provenance_of
-from trtcache.compiler.entries import entries_for, report_request
+from trtcache.compiler.entries import entries_for, entry_for, report_request
+from trtcache.compiler.stored_program import Outside, rebuilt
 from trtcache.config.atomic_write import require_file
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import SecretKey
+from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource
+from trtcache.frontends.request import Request, make_request
 from trtcache.frontends.source import CompileOptions
+from trtcache.lowering.capture import Role
+from trtcache.runtime.provenance import load_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
-    from trtcache.bundle.contents import Outgoing
+    from trtcache.bundle.contents import ProgramContents
+    from trtcache.lowering import LoweredProgram
     from trtcache.runtime import CompiledModule
+    from trtcache.runtime.provenance import Provenance
     from trtcache.settings import Settings
+    from trtcache.store.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What an export wrote. Printing it gives a line or two.
+class ExportReport:
+    """The result of an export. Printing it gives a line or two.
 
     Attributes:
-        name: what the program is called.
-        backend: whose engines they are.
-        targets: what they are for.
-        engines: how many there are for each target.
-        files: the program's file, and those that go beside it.
-        size_bytes: of all of them.
-        signer: by whose key it is signed; empty if it is not.
-        export_s: seconds of all of it.
+        name: the program's name.
+        backend: the backend of the engines.
+        targets: the targets of the engines.
+        engines: the number of engines for each target.
+        files: the program file and its sidecar files.
+        size_bytes: the total size of all files.
+        signer: the name of the key that signed it; empty if unsigned.
+        export_s: seconds of the whole export.
     """
 
     name: str
@@ -70,12 +80,12 @@ def export_module(
     engines: str,
     targets: Sequence[str],
     cache: Cache | str | os.PathLike[str] | None,
-) -> Exported:
-    """Write a compiled module, for its own target or for others.
+) -> ExportReport:
+    """Export a compiled module, for its own target or for others.
 
     Raises:
         ProgramFileError: it has no stored engines, or something in it cannot be written.
-        RefitError: weights that an engine's were made from are gone.
+        RefitError: model weights that an engine weight is computed from no longer exist.
         SettingsError: ``engines`` or a target is unknown, or the signing key cannot be read.
         BuildError: an engine for another target could not be built.
         OSError: the file cannot be written.
@@ -83,13 +93,13 @@ def export_module(
     start = time.perf_counter()
     check_way(engines)
     require_file(path)
-    outgoing = of_module(compiled, str(path))
+    outgoing = contents_of_module(compiled, str(path))
     if targets:
         store = cache if isinstance(cache, Cache) else Cache(cache)
         outgoing = replace(
-            outgoing, origins=tuple(retargeted(outgoing, one, store, path) for one in dict.fromkeys(targets))
+            outgoing, origins=tuple(build_for_target(outgoing, one, store, path) for one in dict.fromkeys(targets))
         )
-    return _written(outgoing, path, engines, start)
+    return _write(outgoing, path, engines, start)
 
 
 def export_program(
@@ -102,8 +112,8 @@ def export_program(
     settings: Settings,
     cache: Cache,
     name: str | None,
-) -> Exported:
-    """Build a program's engines for each target, or take them from the cache, and write it; nothing is loaded.
+) -> ExportReport:
+    """Build a program's engines for each target, or take them from the cache, and export it; nothing is loaded.
 
     Raises:
         ExportError: an operator cannot be decomposed.
@@ -118,7 +128,7 @@ def export_program(
     check_way(engines)
     require_file(path)
     source = ExportedSource(program, name or type(program).__name__)
-    outgoing: Outgoing | None = None
+    outgoing: ProgramContents | None = None
     for target in dict.fromkeys(targets or (None,)):
         request = source.request(CompileOptions(backend, settings, target))
         with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
@@ -126,18 +136,18 @@ def export_program(
             numbers = [0] if request.division.is_whole else sorted(request.division.engines)
             origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
         if outgoing is None:
-            outgoing = of_request(request, origin)
+            outgoing = contents_of_request(request, origin)
         else:
             outgoing = replace(outgoing, origins=(*outgoing.origins, origin))
-    assert outgoing is not None  # noqa: S101  # there is one target at least
-    return _written(outgoing, path, engines, start)
+    assert outgoing is not None  # noqa: S101  # there is at least one target
+    return _write(outgoing, path, engines, start)
 
 
-def _written(outgoing: Outgoing, path: Path, engines: str, start: float) -> Exported:
+def _write(outgoing: ProgramContents, path: Path, engines: str, start: float) -> ExportReport:
     signing = Config.from_environ(os.environ).trust.signing_key
     key = SecretKey.read(signing) if signing is not None else None
     files = save(outgoing, path, engines=engines, key=key)
-    return Exported(
+    return ExportReport(
         name=outgoing.name,
         backend=outgoing.backend,
         targets=tuple(one.label for one in outgoing.origins),
@@ -147,3 +157,75 @@ def _written(outgoing: Outgoing, path: Path, engines: str, start: float) -> Expo
         signer=key.name if key else "",
         export_s=time.perf_counter() - start,
     )
+
+
+def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path: Path) -> Provenance:
+    """Return a program's engines for another target, from the cache or built.
+
+    Raises:
+        SettingsError: the target is unknown.
+        ProgramFileError: the stored entries are not enough to rebuild the program.
+        BuildError: a build failed.
+    """
+    origin = outgoing.origins[0]
+    device = outgoing.executable.device
+    backend = registry.find(origin.backend, device.type)
+    if origin.settings is None:
+        raise ProgramFileError(str(path), "it was loaded from a file; export the module that trtcache.compile returned")
+    resolved = backend.target(target, device)
+    if resolved.document() == dict(origin.target):
+        return origin
+    requests: dict[int, Request] = {}
+    for number, entry in origin.entries.items():
+        program = _program(outgoing, number, entry, path)
+        requests[number] = make_request(program, backend, origin.settings, resolved)
+    with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
+        entries = {
+            number: load_members(entry_for(request, cache, Path(folder) / str(number))[0])
+            for number, request in requests.items()
+        }
+        first = next(iter(requests.values()), None)
+        if first is None:
+            raise SettingsError(f"target {target!r}", "the program has no engine")
+        made = provenance_of(first, outgoing.division, entries)
+    return replace(made, parameters=origin.parameters, settings=origin.settings)
+
+
+def _call_interface(outgoing: ProgramContents, outputs: Any) -> Outside:
+    """Return the call interface of a program that is one engine; ``outputs`` are those of its stored graph."""
+    interface = outgoing.executable.interface
+    results = iter(interface.results)
+    roles = []
+    for kind, target, _ in outputs:
+        if kind == "weight":
+            roles.append(Role("weight", f"s{target}"))
+        else:
+            one = next(results)
+            roles.append(Role(one.kind, one.target, one.value, one.layout))
+    values = {one.leaf: one.value for one in interface.values}
+    return Outside(outgoing.call.in_spec, outgoing.call.out_spec, tuple(roles), values)
+
+
+def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
+    """Return the lowered program of an engine, with current weights."""
+    if not outgoing.division.is_whole:
+        return outgoing.division.engines[number].program
+    if GRAPH not in entry.members:
+        raise ProgramFileError(str(path), "its engine has no stored graph; compile the model for that target instead")
+    parts: Any = entry.key.document["parts"]
+    members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
+    graph = json.loads(members[GRAPH])
+    try:
+        program = rebuilt(
+            members,
+            name=outgoing.name,
+            pipeline=[str(one) for one in parts["pipeline"]],
+            hints=[None] * len(graph["sizes"]),
+            device=outgoing.executable.device,
+            outside=_call_interface(outgoing, graph["nodes"][-1][1]),
+        )
+    except ValueError as error:
+        why = f"its stored graph cannot be rebuilt ({error})"
+        raise ProgramFileError(str(path), f"{why}; compile the model for that target instead") from error
+    state: dict[str, torch.Tensor] = {f"s{index}": tensor for index, tensor in outgoing.weights.items()}
+    return replace(program, state={**program.state, **state})

@@ -1,4 +1,4 @@
-"""Programs that carry their engines: written and loaded."""
+"""Export and loading of programs with their engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trtcache.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.bundle.export import Exported
+    from trtcache.bundle.export import ExportReport
     from trtcache.runtime import CompiledModule
 
 
@@ -25,27 +25,27 @@ def export(
     engines: str = "embed",
     target: str | Sequence[str] | None = None,
     cache: Cache | str | os.PathLike[str] | None = None,
-) -> Exported:
-    """Write a compiled module to a file that carries its engines, weights and call signature.
+) -> ExportReport:
+    """Write a compiled module to a file with its engines, weights and call signature.
 
     ``torch.export.load`` opens it as a program with an operator for each engine, once that operator's schema is
-    declared; ``load`` runs it. The file is signed where a signing key is set (``TRTCACHE_SIGNING_KEY``).
+    declared; ``load`` runs it. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
 
     Args:
-        compiled: what ``compile`` returned, with the weights that it has now.
-        path: the file, ``NAME.pt2``; it appears complete or not at all.
-        engines: ``embed``; ``sidecar`` for files beside it, which are mapped when it is loaded; ``reference`` for
-            engines that are taken from a cache when it is loaded.
-        target: what else it is to run on, such as ``x86-64-v3``, or several; the engines for those are built, or taken
-            from the cache. With one or more targets those alone are in the file.
-        cache: where engines for other targets are kept; by default what the ``TRTCACHE_*`` variables say.
+        compiled: the result of ``compile``; its current weights are written.
+        path: the file, ``NAME.pt2``, written atomically.
+        engines: ``embed``; ``sidecar`` for files in the same folder, which are mapped on load; ``reference`` for
+            engines taken from a cache on load.
+        target: other targets to run on, such as ``x86-64-v3``, one or several; their engines are built, or taken from
+            the cache. If given, the file contains these targets only.
+        cache: the cache for engines of other targets; by default that of the ``TRTCACHE_*`` variables.
 
     Returns:
-        What was written: ``targets`` and ``files``.
+        A report with ``targets`` and ``files``.
 
     Raises:
         ProgramFileError: the module has no stored engines, or something in it cannot be written.
-        RefitError: weights that an engine's were made from are gone: refit the module with the model.
+        RefitError: model weights that an engine weight is computed from no longer exist: refit with the model.
         SettingsError: ``engines`` or a target is unknown, or the signing key cannot be read.
         BuildError: an engine for another target could not be built.
         OSError: the file cannot be written.
@@ -63,31 +63,31 @@ def load(
     trust: str | None = None,
     on_guard: str = "error",
 ) -> CompiledModule:
-    """Return the compiled module in a file that ``export`` wrote, after verifying it. Nothing of it is unpickled.
+    """Load a compiled module from a file written by ``export``, after verifying it. Nothing is unpickled.
 
-    It needs neither the model's code nor a cache, and takes other weights by ``refit``. Its weights are the file's own
-    memory: replace the file by renaming a new one over it.
+    It needs neither the model's code nor a cache, and accepts other weights through ``refit``. Its weights are the
+    file's own memory: replace the file only by renaming a new one over it.
 
     Args:
         path: the file.
-        cache: where its engines are stored as well, and where those that it only refers to are looked for.
-        trust: None where it is signed by a key of ``TRTCACHE_TRUSTED_KEYS``; ``local-file`` if you made it or know who
-            did, for an engine runs code; or public keys that count, as ``NAME:HEX``.
+        cache: a cache to store its engines in, and to look up referenced engines.
+        trust: None if it is signed by a key of ``TRTCACHE_TRUSTED_KEYS``; ``local-file`` if you wrote it or know who
+            did, since an engine runs code; or public keys to trust, as ``NAME:HEX``.
         on_guard: ``error``: a call with sizes that the program was not exported for raises GuardError. The other
             policies of ``compile`` need the model, which is not in the file.
 
     Returns:
-        The module; ``.report.target`` says which of the file's targets was taken.
+        The module; ``.report.target`` is the target chosen from the file.
 
     Raises:
-        NotAProgramError: it is no such file.
-        DamagedProgramError: it is not as it was written; its class says in what way.
-        ProgramVersionError: it is of a later format.
-        UntrustedProgramError: nobody whose signature counts has signed it.
-        NoFittingEngineError: none of its engines can run here; the message says why, and what is the least to do.
-        MissingEngineError: an engine that it refers to, or the file of one, is not there.
+        NotAProgramError: it is not a program file.
+        DamagedProgramError: it is damaged; the class says how.
+        ProgramVersionError: it has a later format.
+        UntrustedProgramError: it has no trusted signature.
+        NoFittingEngineError: none of its engines can run here; the message says why, and the simplest remedy.
+        MissingEngineError: a referenced engine or sidecar file is missing.
         ProgramFileError: it cannot be read.
-        SettingsError: ``trust`` is none of those, or ``on_guard`` is not ``error``.
+        SettingsError: ``trust`` is invalid, or ``on_guard`` is not ``error``.
         IncompatibleEngineError: an engine that fits cannot be loaded.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """

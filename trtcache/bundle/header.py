@@ -1,6 +1,6 @@
-"""The header of a program's file: the names, sizes and digests of all that is in it and beside it, and who vouches.
+"""The header of a program file: names, sizes and digests of its members and sidecar files, and its signatures.
 
-A signature covers the header's bytes, so it covers everything. Whoever says ``trust="local-file"`` vouches himself.
+A signature covers the header's bytes, and so everything. With ``trust="local-file"`` the caller trusts the file itself.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _DIGEST = re.compile(r"b3:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """How many bytes something has, and their digest, ``b3:...``."""
+class Checksum:
+    """A size and a digest, ``b3:...``."""
 
     size_bytes: int
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What a file says of itself.
+class ProgramHeader:
+    """The header of a program file.
 
     Attributes:
-        name: what people call the program.
-        members: every member of the archive but the header and its signatures.
-        beside: files that go with it, by name.
+        name: the program's name.
+        members: every member of the archive except the header and its signatures.
+        beside: sidecar files by name.
     """
 
     name: str
-    members: Mapping[str, Sum]
-    beside: Mapping[str, Sum]
+    members: Mapping[str, Checksum]
+    beside: Mapping[str, Checksum]
 
     def write(self) -> bytes:
-        """Return the header's bytes."""
+        """Return the header as bytes."""
         document = {
             "format": FORMAT,
             "name": self.name,
@@ -65,67 +65,69 @@ class Header:
         return json_bytes(document)
 
     @classmethod
-    def read(cls, raw: bytes, path: str) -> Header:
-        """Return the header that ``write`` wrote.
+    def read(cls, raw: bytes, path: str) -> ProgramHeader:
+        """Parse a header.
 
         Raises:
-            NotAProgramError: it is none.
-            ProgramVersionError: it is of a later format.
-            ProgramContentError: it breaks the grammar.
+            NotAProgramError: it is not a header.
+            ProgramVersionError: it has a later format.
+            ProgramContentError: it is malformed.
         """
         try:
             document = parse(raw)
             version = document["format"]
         except (ValueError, LookupError, TypeError) as error:
-            raise NotAProgramError(path, f"its header is none of a program with engines ({error})") from error
+            raise NotAProgramError(path, f"it is not the header of a program with engines ({error})") from error
         if type(version) is int and version > FORMAT:
             raise ProgramVersionError(path, "", version, FORMAT)
         if type(version) is not int or version != FORMAT:
-            raise ProgramContentError(path, f"its header is of format {version!r:.20}")
+            raise ProgramContentError(path, f"its header has the format {version!r:.20}")
         try:
             return cls(str(document["name"]), _sums(document["members"]), _sums(document["beside"]))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ProgramContentError(path, f"its header breaks the grammar: {error}") from error
+            raise ProgramContentError(path, f"its header is malformed: {error}") from error
 
 
 def parse(raw: bytes | memoryview) -> Any:
-    """Return a JSON document of bounded size.
+    """Parse a JSON document of bounded size.
 
     Raises:
-        ValueError: it is none, or has more values than any that is written.
+        ValueError: it is not JSON, or has more values than any valid document.
     """
     data = bytes(raw)
     if len(data) > MAX_HEADER_BYTES or sum(map(data.count, (b"[", b"{", b","))) > MAX_VALUES:
-        raise ValueError("a document that is larger than any that is written")
+        raise ValueError("a document that is larger than any valid one")
     try:
         return json.loads(data.decode())
     except RecursionError as error:
         raise ValueError("a document that is nested too deeply") from error
 
 
-def signed(raw: bytes, key: SecretKey | None) -> bytes:
-    """Return a header's signatures; none without a key."""
+def sign_header(raw: bytes, key: SecretKey | None) -> bytes:
+    """Return a header's signatures; empty without a key."""
     return sign(key, FORMAT, raw, _CONTEXT) if key is not None else b""
 
 
-def admit(raw: bytes, signatures: bytes, path: str, *, keys: Sequence[PublicKey], local: bool, now_ns: int) -> None:
-    """Refuse a header that nobody vouches for.
+def verify_trust(
+    raw: bytes, signatures: bytes, path: str, *, keys: Sequence[PublicKey], local: bool, now_ns: int
+) -> None:
+    """Check that a header is trusted.
 
     Raises:
-        UntrustedProgramError: no signature of it counts, and the caller has not said that the file is his own.
+        UntrustedProgramError: it has no trusted signature, and the caller does not trust the file itself.
     """
     if local:
         return
     verdict = judge(signatures, FORMAT, raw, keys=keys, now_ns=now_ns, context=_CONTEXT)
     if verdict.reason is not None:
-        whose = f"the signature of {verdict.signer} does not count" if verdict.signer else "no signature of it counts"
+        whose = f"the signature of {verdict.signer} is not trusted" if verdict.signer else "it has no trusted signature"
         raise UntrustedProgramError(path, whose, verdict.reason)
 
 
-def _sums(written: Any) -> dict[str, Sum]:
+def _sums(written: Any) -> dict[str, Checksum]:
     found = {}
     for name, (size, digest) in written.items():
         if type(size) is not int or size < 0 or not _DIGEST.fullmatch(digest):
             raise ValueError(f"a size or digest of {name!r:.60}")
-        found[name] = Sum(size, digest)
+        found[name] = Checksum(size, digest)
     return found

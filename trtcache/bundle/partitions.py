@@ -1,4 +1,4 @@
-"""The parts of a program as JSON, and back."""
+"""JSON format of a partitioned program."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trtcache.bundle import torch_program as torch_graph
-from trtcache.partition.partitions import Cluster, Division, EnginePart, LeftInTorch, TorchPart
-from trtcache.partition.wires import Carrier, Constant, Input, Made, Size, Weight, size_of
+from trtcache.partition.partitions import Cluster, EnginePartition, LeftInTorch, PartitionedProgram, TorchPartition
+from trtcache.partition.wires import (
+    ConstantWire,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    WeightWire,
+    make_size_wire,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,109 +30,111 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
-    """All that a schedule asks of the program of an engine's part."""
+class EngineInterface:
+    """The part of an engine's program that running it needs."""
 
     interface: Interface
     device: torch.device
 
 
-def write(division: Division) -> dict[str, Json]:
-    """Return the parts as JSON; engines are by their numbers, and their own entries say the rest of them.
+def write(division: PartitionedProgram) -> dict[str, Json]:
+    """Return the partitions as JSON; engines are stored by number, and described by their own entries.
 
     Raises:
-        ValueError: torch computes something that has no name.
+        ValueError: torch computes something that cannot be named.
     """
     return {
-        "parts": [_written(part) for part in division.parts],
+        "parts": [_write_part(part) for part in division.parts],
         "results": [_wire(one) for one in division.results],
         "stores": [[name, _wire(one)] for name, one in division.stores],
         "left": [asdict(one) for one in division.left],
     }
 
 
-def read(written: Any, borders: Mapping[int, Border]) -> Division:
-    """Return the parts that ``write`` wrote.
+def read(written: Any, interfaces: Mapping[int, EngineInterface]) -> PartitionedProgram:
+    """Parse partitions.
 
     Args:
         written: the JSON.
-        borders: what the entries of engines say of them, by the numbers of the parts.
+        interfaces: the interfaces from the engines' entries, by partition number.
 
     Raises:
-        ValueError: they do not fit each other.
-        MissingOperator: torch is to compute what it does not know here.
+        ValueError: they are inconsistent.
+        MissingOperator: an operator is not registered in this process.
     """
-    parts: list[EnginePart | TorchPart] = []
+    parts: list[EnginePartition | TorchPartition] = []
     for number, one in enumerate(written["parts"]):
         takes = tuple(_read(wire) for wire in one["takes"])
-        part = _engine(one, takes, borders[number]) if one["kind"] == "engine" else _torch(one, takes)
+        part = _engine(one, takes, interfaces[number]) if one["kind"] == "engine" else _torch(one, takes)
         _check(part.takes, parts)
         parts.append(part)
     results, stores = [_read(one) for one in written["results"]], [(str(n), _read(one)) for n, one in written["stores"]]
     _check([*results, *(wire for _, wire in stores)], parts)
     left = tuple(LeftInTorch(**{name: str(text) for name, text in one.items()}) for one in written["left"])
-    return Division(tuple(parts), tuple(results), tuple(stores), left)
+    return PartitionedProgram(tuple(parts), tuple(results), tuple(stores), left)
 
 
-def _written(part: EnginePart | TorchPart) -> dict[str, Json]:
+def _write_part(part: EnginePartition | TorchPartition) -> dict[str, Json]:
     takes: list[Json] = [_wire(one) for one in part.takes]
-    if isinstance(part, EnginePart):
+    if isinstance(part, EnginePartition):
         slots: list[Json] = [list(slot.names) for slot in part.program.interface.slots]
         return {"kind": "engine", "takes": takes, "gives": part.gives, "weights": dict(part.weights), "slots": slots}
     return {"kind": "torch", "takes": takes, "gives": part.gives, "graph": torch_graph.write(part.call)}
 
 
-def _engine(written: Any, takes: tuple[Wire, ...], border: Border) -> EnginePart:
+def _engine(written: Any, takes: tuple[Wire, ...], engine: EngineInterface) -> EnginePartition:
     weights = {str(own): str(name) for own, name in written["weights"].items()}
-    if len(border.interface.inputs) != len(takes) or len(border.interface.outputs) != written["gives"]:
-        raise ValueError("an engine takes or gives other values than its part")
-    return EnginePart(
-        cast("LoweredProgram", border), takes, int(written["gives"]), weights, Cluster((), in_torch=False)
+    if len(engine.interface.inputs) != len(takes) or len(engine.interface.outputs) != written["gives"]:
+        raise ValueError("an engine has other inputs or outputs than its partition")
+    return EnginePartition(
+        cast("LoweredProgram", engine), takes, int(written["gives"]), weights, Cluster((), in_torch=False)
     )
 
 
-def _torch(written: Any, takes: tuple[Wire, ...]) -> TorchPart:
+def _torch(written: Any, takes: tuple[Wire, ...]) -> TorchPartition:
     call = torch_graph.read(written["graph"])
     if written["graph"]["takes"] != len(takes) or len(written["graph"]["gives"]) != written["gives"]:
-        raise ValueError("a part in torch takes or gives other values than it says")
-    nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # they tell what keeps its turn
-    return TorchPart(call, takes, int(written["gives"]), Cluster(nodes, in_torch=True))
+        raise ValueError("a torch partition has other inputs or outputs than declared")
+    nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # needed for is_sequential
+    return TorchPartition(call, takes, int(written["gives"]), Cluster(nodes, in_torch=True))
 
 
-def _check(wires: Any, parts: list[EnginePart | TorchPart]) -> None:
+def _check(wires: Any, parts: list[EnginePartition | TorchPartition]) -> None:
     for wire in wires:
-        if isinstance(wire, Made) and not (0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives):
-            raise ValueError("a part takes what no part before it makes")
+        if isinstance(wire, PartitionOutput) and not (
+            0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives
+        ):
+            raise ValueError("a partition uses a value that no earlier partition computes")
 
 
 def _wire(wire: Wire) -> list[Json]:
     match wire:
-        case Input(place):
+        case InputWire(place):
             return ["input", place]
-        case Weight(name):
+        case WeightWire(name):
             return ["weight", name]
-        case Constant(name):
+        case ConstantWire(name):
             return ["constant", name]
-        case Made(part, place):
+        case PartitionOutput(part, place):
             return ["made", part, place]
-        case Size(text):
+        case SizeWire(text):
             return ["size", json.loads(text)]
-        case Carrier(size):
+        case SizeTensor(size):
             return ["carrier", json.loads(size.text)]
 
 
 def _read(written: Any) -> Wire:
     match written:
         case ["input", int(place)]:
-            return Input(place)
+            return InputWire(place)
         case ["weight", str(name)]:
-            return Weight(name)
+            return WeightWire(name)
         case ["constant", str(name)]:
-            return Constant(name)
+            return ConstantWire(name)
         case ["made", int(part), int(place)]:
-            return Made(part, place)
+            return PartitionOutput(part, place)
         case ["size", size]:
-            return size_of(size)
+            return make_size_wire(size)
         case ["carrier", size]:
-            return Carrier(size_of(size))
+            return SizeTensor(make_size_wire(size))
     raise ValueError(f"a wire {written!r:.40}")

@@ -1,8 +1,8 @@
-"""How arguments and outputs are nested, as JSON that needs none of a model's classes.
+"""JSON format of pytree structures that does not need a model's classes.
 
-``torch.utils._pytree`` writes a structure by the names of classes, and reads it only where those are registered, which
-imports the model's library. Here each node has the names of its parts as well, so that where a class cannot be had a
-mapping with those names takes its place. A class is only looked for among what this process has imported already.
+``torch.utils._pytree`` stores class names, and reads a structure only if those classes are registered, which needs the
+model's library. Here each node also has the names of its children, so that a mapping with these names can replace a
+missing class. Classes are looked up only among modules that are already imported.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _DEPTH = 64
 
 
 class Output(OrderedDict[str, Any]):
-    """Stands for an output of a class that is not here: its parts by name, as attributes, and by place.
+    """Replace an output of a class that is not available: its children by name, as attributes, and by index.
 
-    Attributes of the class that the output had not are None, as they are there.
+    Fields of the class that the output did not have are None, as in the original.
     """
 
     kind: str = ""
@@ -43,38 +43,38 @@ class Output(OrderedDict[str, Any]):
         raise AttributeError(f"{self.kind or 'the output'} has no {name}; it has {', '.join(self)}")
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a part by its name, by its place, or several as a tuple."""
+        """Return a child by name or index, or several as a tuple."""
         return super().__getitem__(key) if isinstance(key, str) else self.to_tuple()[key]
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """Return the parts in order."""
+        """Return the children in order."""
         return tuple(self.values())
 
 
 _Context = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
-def _flattened(output: Output) -> tuple[list[Any], _Context]:
+def _flatten(output: Output) -> tuple[list[Any], _Context]:
     return list(output.values()), (output.kind, tuple(output), output.names)
 
 
-def _unflattened(values: Any, context: _Context) -> Output:
+def _unflatten(values: Any, context: _Context) -> Output:
     kind, keys, names = context
     made = Output(zip(keys, values, strict=True))
     made.kind, made.names = kind, names
     return made
 
 
-def _flattened_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], _Context]:
-    values, context = _flattened(output)
+def _flatten_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], _Context]:
+    values, context = _flatten(output)
     return [(pytree.MappingKey(key), value) for key, value in zip(output, values, strict=True)], context
 
 
 pytree.register_pytree_node(
     Output,
-    _flattened,
-    _unflattened,
-    flatten_with_keys_fn=_flattened_with_keys,
+    _flatten,
+    _unflatten,
+    flatten_with_keys_fn=_flatten_with_keys,
     serialized_type_name="trtcache.Output",
 )
 
@@ -83,7 +83,7 @@ def write(spec: pytree.TreeSpec) -> Json:
     """Return a structure as JSON: None for a leaf.
 
     Raises:
-        ValueError: a key of a mapping, or what a class keeps beside its parts, is nothing that JSON has.
+        ValueError: a mapping's key or a class's context cannot be represented in JSON.
     """
     if spec.is_leaf():
         return None
@@ -101,19 +101,19 @@ def write(spec: pytree.TreeSpec) -> Json:
         return {"kind": "torch", "name": kind.__name__, "parts": children}
     if kind is namedtuple:
         return {"kind": "named", "name": _name(context), "keys": list(_fields(context)), "parts": children}
-    return {**_other(spec), "parts": children}
+    return {**_class_node(spec), "parts": children}
 
 
 def read(written: Any, depth: int = 0) -> pytree.TreeSpec:
-    """Return the structure that ``write`` wrote.
+    """Parse a structure.
 
     Raises:
-        ValueError: it is none, or is nested more than 64 deep.
+        ValueError: it is malformed, or nested more than 64 deep.
     """
     if written is None:
         return _leaf()
     if depth > _DEPTH or not isinstance(written, dict):
-        raise ValueError("no structure of arguments")
+        raise ValueError("not a structure of arguments")
     parts, keys = [read(one, depth + 1) for one in written["parts"]], written.get("keys")
     if keys is not None and len(keys) != len(parts):
         raise ValueError("a structure with more names than parts")
@@ -129,12 +129,12 @@ def read(written: Any, depth: int = 0) -> pytree.TreeSpec:
         case "named":
             return _spec(namedtuple, _namedtuple(written["name"], keys), parts)
         case "torch" | "class":
-            return _spec(*_registered(written), parts)
+            return _spec(*_find_node_type(written), parts)
     raise ValueError(f"a structure of the kind {written['kind']!r:.40}")
 
 
 def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
-    """Return a structure with tuples for those classes that ``torch.export.save`` cannot write."""
+    """Return a structure with tuples in place of classes that ``torch.export.save`` cannot write."""
     if spec.is_leaf():
         return spec
     parts = [without_classes(child) for child in children_of(spec)]
@@ -144,7 +144,7 @@ def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
 
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    """Return the parts of a structure."""
+    """Return the children of a structure."""
     children = spec.children
     return list(children() if callable(children) else children)
 
@@ -160,7 +160,7 @@ def _leaf() -> pytree.TreeSpec:
 def _is_known_to_torch(spec: pytree.TreeSpec) -> bool:
     try:
         pytree.treespec_dumps(_spec(spec.type, spec.context, [_leaf() for _ in children_of(spec)]))
-    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict of nothing
+    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict without a factory
         return False
     return True
 
@@ -168,7 +168,7 @@ def _is_known_to_torch(spec: pytree.TreeSpec) -> bool:
 def _key(key: Any) -> Json:
     if key is None or isinstance(key, (bool, int, str)):
         return key
-    raise ValueError(f"a mapping among arguments or outputs has the key {key!r:.40}, which JSON has not")
+    raise ValueError(f"a mapping among arguments or outputs has the key {key!r:.40}, which JSON does not support")
 
 
 def _distinct(keys: Any) -> list[Any]:
@@ -178,14 +178,14 @@ def _distinct(keys: Any) -> list[Any]:
 
 
 def _factory(factory: Any) -> str | None:
-    """Return the name of what makes the missing values of a ``defaultdict``; it may have nothing for that.
+    """Return the name of a ``defaultdict``'s factory, or None.
 
     Raises:
-        ValueError: it is none of the classes that a file can name.
+        ValueError: it is not one of the classes that a file can name.
     """
     found = [name for name, one in _FACTORIES.items() if one is factory]
     if not found:
-        raise ValueError(f"a defaultdict's missing values are made by {factory!r:.60}, which a file cannot name")
+        raise ValueError(f"a defaultdict has the factory {factory!r:.60}, which a file cannot name")
     return found[0]
 
 
@@ -199,34 +199,34 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 def _namedtuple(name: str, keys: Any) -> type:
     fields = _distinct(keys)
-    found = _imported(name)
+    found = _find_class(name)
     if found is not None and issubclass(found, tuple) and _fields(found) == tuple(fields):
         return found
     made: type = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
     return made
 
 
-def _returned(name: str) -> type:
-    """Return a class of torch's own for several results (``torch.max``)."""
+def _return_type(name: str) -> type:
+    """Return one of torch's classes for several results (``torch.max``)."""
     found = vars(torch.return_types).get(name)
     if not isinstance(found, type) or found not in pytree.SUPPORTED_NODES:
-        raise ValueError(f"torch returns no {name!r:.40}")
+        raise ValueError(f"torch has no return type {name!r:.40}")
     return found
 
 
-def _imported(name: str) -> type | None:
-    """Return a class by its whole name, if its module is here already; nothing is imported."""
+def _find_class(name: str) -> type | None:
+    """Return a class by its qualified name if its module is already imported."""
     steps = name.split(".")
     for count in range(len(steps) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(steps[:count]))
         for step in steps[count:]:
-            found = getattr(found, "__dict__", {}).get(step)  # getattr would have lazy modules import
+            found = getattr(found, "__dict__", {}).get(step)  # getattr would make lazy modules import
         if isinstance(found, type):
             return found
     return None
 
 
-def _other(spec: pytree.TreeSpec) -> dict[str, Json]:
+def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
     kind = spec.type
     if kind is Output:
         name, keys, names = spec.context
@@ -253,7 +253,7 @@ def _context(spec: pytree.TreeSpec, known: Any) -> Json:
 
 
 def _lists(context: Any) -> list[Any]:
-    """Return lists within what a class keeps: those of a dataclass's fields."""
+    """Return the lists in a class's context: names of a dataclass's fields."""
     return [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
 
 
@@ -262,7 +262,7 @@ def _are_names(found: Any, count: int) -> bool:
 
 
 def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
-    """Yield the names of the parts of a node, or their places where they have none."""
+    """Yield the names of a node's children, or their indices."""
     node, count = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec))
     keys: list[Any] = []
     known = [one for one in (spec.context, *_lists(spec.context)) if _are_names(one, count)]
@@ -277,13 +277,13 @@ def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
         yield str(place) if name is None else str(name)
 
 
-def _registered(written: Any) -> tuple[type, Any]:
-    """Return a class that this process has made known to torch with what it keeps beside its parts, or ``Output``."""
+def _find_node_type(written: Any) -> tuple[type, Any]:
+    """Return a class registered with torch and its context, or ``Output``."""
     name = written["name"]
     if written["kind"] == "torch":
-        return _returned(name), None
+        return _return_type(name), None
     context = written["context"]
-    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _imported(name)
+    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _find_class(name)
     if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
         read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
         return kind, read_context(context) if read_context else context

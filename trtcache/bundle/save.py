@@ -1,4 +1,4 @@
-"""Writes a program with its engines to a file."""
+"""Writing of program files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from blake3 import blake3
 from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.bundle import partitions as division
 from trtcache.bundle import pytree as structure
-from trtcache.bundle.graph import exported, torchs_members
-from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Header, Sum, signed
-from trtcache.bundle.payload import document, parcels_of
+from trtcache.bundle.engines import document, make_payloads
+from trtcache.bundle.graph import export_graph, torch_members
+from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
 from trtcache.bundle.signature import write as write_signature
 from trtcache.bundle.tensors import config, runs
-from trtcache.bundle.traced_module import Carrier, parcel_name
+from trtcache.bundle.traced_module import TracedProgram, payload_name
 from trtcache.config.atomic_write import appearing, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.bundle.contents import Outgoing
-    from trtcache.bundle.payload import Parcel
+    from trtcache.bundle.contents import ProgramContents
+    from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.tensors import Run
     from trtcache.config.signing_keys import SecretKey
     from trtcache.lowering.interface import Interface
@@ -53,16 +53,16 @@ _NOT_OURS = (
 )
 
 
-def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
-    """Write a program, and the files that go beside it; return all of them.
+def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey | None) -> list[Path]:
+    """Write a program and its sidecar files; return all paths.
 
-    The program appears complete or not at all, and after the files beside it, which appear when all is written.
+    The program is written atomically, and gets its name after the sidecar files, when all are complete.
 
     Args:
         outgoing: the program.
         path: the file.
-        engines: how they travel: ``embed``, ``sidecar`` or ``reference``.
-        key: signs it.
+        engines: how to store engines: ``embed``, ``sidecar`` or ``reference``.
+        key: the signing key, or None.
 
     Raises:
         SettingsError: ``engines`` is unknown.
@@ -70,39 +70,39 @@ def save(outgoing: Outgoing, path: Path, *, engines: str, key: SecretKey | None)
         OSError: a file cannot be written, or a folder, device or pipe has its name.
     """
     require_file(path)
-    parcels = parcels_of(outgoing, engines, path.stem)
+    payloads = make_payloads(outgoing, engines, path.stem)
     try:
-        program, calls = exported(outgoing, parcels, str(path))
-        described = _described(outgoing)
+        program, calls = export_graph(outgoing, payloads, str(path))
+        program_document = _program_document(outgoing)
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
-    beside = {one.file: one for each in parcels.values() for one in each if one.way == "file"}
-    with appearing(path) as temporary, ExitStack() as stack:  # those of the stack get their names first
+    beside = {one.file: one for each in payloads.values() for one in each if one.way == "file"}
+    with appearing(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
         files = {name: stack.enter_context(appearing(path.with_name(name))) for name in beside}
         sums = {name: _write_beside(file, beside[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
-            writer.add_torchs(torchs_members(program, str(path)))
+            writer.add_torch_members(torch_members(program, str(path)))
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
-            writer.add_constants(program.constants, parcels)
-            targets = [writer.add_engines(outgoing, parcels, target, calls) for target in range(len(outgoing.origins))]
-            writer.add(PROGRAM, [json_bytes({**described, "targets": targets})])
-            header = Header(outgoing.name, writer.sums, sums).write()
+            writer.add_constants(program.constants, payloads)
+            targets = [writer.add_engines(outgoing, payloads, target, calls) for target in range(len(outgoing.origins))]
+            writer.add(PROGRAM, [json_bytes({**program_document, "targets": targets})])
+            header = ProgramHeader(outgoing.name, writer.sums, sums).write()
             writer.add(HEADER, [header])
-            writer.add(SIGNATURES, [signed(header, key)])
+            writer.add(SIGNATURES, [sign_header(header, key)])
         _flush(temporary)
     return [path, *(path.with_name(name) for name in beside)]
 
 
 class _Writer:
-    """Adds members to an archive, and keeps their sizes and digests."""
+    """Add members to an archive, and record their sizes and digests."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self.sums: dict[str, Sum] = {}
+        self.sums: dict[str, Checksum] = {}
 
     def add(self, name: str, chunks: Iterable[bytes | memoryview], size_bytes: int | None = None) -> None:
-        """Add a member; ``size_bytes`` is needed of one that comes in pieces."""
+        """Add a member; ``size_bytes`` is required if it comes in chunks."""
         if size_bytes is None:
             chunks = list(chunks)
             size_bytes = sum(map(len, chunks))
@@ -111,10 +111,10 @@ class _Writer:
             for chunk in chunks:
                 hasher.update(chunk)
                 member.write(chunk)
-        self.sums[name] = Sum(size_bytes, f"b3:{hasher.hexdigest()}")
+        self.sums[name] = Checksum(size_bytes, f"b3:{hasher.hexdigest()}")
 
-    def add_torchs(self, members: Mapping[str, bytes]) -> None:
-        """Add what torch wrote, but weights, constants and example inputs, of which there are none."""
+    def add_torch_members(self, members: Mapping[str, bytes]) -> None:
+        """Add torch's members except weights and constants; example inputs are empty."""
         for name, content in members.items():
             if not name.startswith(_NOT_OURS):
                 self.add(name, [content])
@@ -123,18 +123,20 @@ class _Writer:
     def add_tensors(
         self, what: str, tensors: Mapping[str, torch.Tensor], parameters: frozenset[str], more: Any = None
     ) -> None:
-        """Add weights or constants, and torch's document of them."""
+        """Add weights or constants, and torch's document for them."""
         folder, prefix = _FOLDERS[what]
         members: dict[str, Run] = {f"{prefix}{number}": run for number, run in enumerate(runs(tensors))}
         for name, run in members.items():
             self.add(f"{folder}{name}", run.chunks() if run.size_bytes else [], run.size_bytes)
-        said: Any = config(members, parameters)
-        document = {"config": {**said["config"], **(more or {})}}
+        document_: Any = config(members, parameters)
+        document = {"config": {**document_["config"], **(more or {})}}
         self.add(f"{folder}model_{what}_config.json", [json_bytes(document)])
 
-    def add_constants(self, tensors: Mapping[str, torch.Tensor], parcels: Mapping[int, Sequence[Parcel]]) -> None:
-        """Add constants, among which engines may be."""
-        engines, more = {parcel_name(number): each for number, each in parcels.items()}, {}
+    def add_constants(
+        self, tensors: Mapping[str, torch.Tensor], payloads: Mapping[int, Sequence[EnginePayload]]
+    ) -> None:
+        """Add constants, some of which may be engines."""
+        engines, more = {payload_name(number): each for number, each in payloads.items()}, {}
         plain = {name: one for name, one in tensors.items() if name not in engines}
         for name in set(tensors) - set(plain):
             sent = [one for one in engines[name] if one.way == "constant"]
@@ -144,15 +146,19 @@ class _Writer:
         self.add_tensors("constants", plain, frozenset(), more)
 
     def add_engines(
-        self, outgoing: Outgoing, parcels: Mapping[int, Sequence[Parcel]], target: int, calls: Sequence[int]
+        self,
+        outgoing: ProgramContents,
+        payloads: Mapping[int, Sequence[EnginePayload]],
+        target: int,
+        calls: Sequence[int],
     ) -> dict[str, object]:
-        """Add what is stored beside a target's engines; return what a file says of the target."""
+        """Add the other members of a target's engines; return the target's record."""
         origin = outgoing.origins[target]
         engines = []
-        for number in sorted(parcels):
-            parcel = parcels[number][target]
-            members = {} if parcel.way == "file" else self._members(outgoing, parcel)
-            engines.append(document(parcel, members, calls.index(number)))
+        for number in sorted(payloads):
+            payload = payloads[number][target]
+            members = {} if payload.way == "file" else self._members(outgoing, payload)
+            engines.append(document(payload, members, calls.index(number)))
         return {
             "backend": origin.backend,
             "label": origin.label,
@@ -161,23 +167,23 @@ class _Writer:
             "engines": engines,
         }
 
-    def _members(self, outgoing: Outgoing, parcel: Parcel) -> dict[str, str]:
-        folder, names = f"{FOLDER}engines/{parcel.target}.{parcel.part}/", {}
-        for name, content in _contents(outgoing, parcel).items():
+    def _members(self, outgoing: ProgramContents, payload: EnginePayload) -> dict[str, str]:
+        folder, names = f"{FOLDER}engines/{payload.target}.{payload.part}/", {}
+        for name, content in _contents(outgoing, payload).items():
             names[name] = f"{folder}{name}"
             self.add(names[name], [content])
         return names
 
 
-def _contents(outgoing: Outgoing, parcel: Parcel) -> dict[str, bytes]:
-    """Return the members beside an engine; those of a program that could not be cached are made here."""
-    entry = parcel.entry
+def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
+    """Return an entry's members except the engine; they are created here if the program could not be cached."""
+    entry = payload.entry
     found = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     if INTERFACE in found:
         return found
     from safetensors.torch import save as save_tensors
 
-    part = outgoing.division.engines[parcel.part].program if outgoing.division.parts else None
+    part = outgoing.division.engines[payload.part].program if outgoing.division.parts else None
     interface: Interface = part.interface if part else outgoing.executable.interface
     constants = part.constants if part else outgoing.executable.constants
     return {
@@ -188,12 +194,8 @@ def _contents(outgoing: Outgoing, parcel: Parcel) -> dict[str, bytes]:
     }
 
 
-def _described(outgoing: Outgoing) -> dict[str, object]:
-    """Return what a file says of a program beside its engines.
-
-    Raises:
-        ValueError: something has no name in JSON.
-    """
+def _program_document(outgoing: ProgramContents) -> dict[str, object]:
+    """Return the document of a program without its engines."""
     executable, call = outgoing.executable, outgoing.call
     return {
         "name": outgoing.name,
@@ -212,13 +214,13 @@ def _described(outgoing: Outgoing) -> dict[str, object]:
     }
 
 
-def _constant_names(outgoing: Outgoing) -> dict[str, str]:
-    """Return where the constants of what stays in torch are, by the program's names for them."""
-    return {} if outgoing.division.is_whole else dict(Carrier(outgoing, {}).constants)
+def _constant_names(outgoing: ProgramContents) -> dict[str, str]:
+    """Return the torch names of constants that stay in torch, by the program's names."""
+    return {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants)
 
 
 def _constant(member: str, size_bytes: int) -> dict[str, object]:
-    """Return what torch keeps beside a member of plain bytes."""
+    """Return torch's record of a member of plain bytes."""
     return {
         "path_name": member,
         "is_param": False,
@@ -236,14 +238,14 @@ def _constant(member: str, size_bytes: int) -> dict[str, object]:
 
 
 def pieces(content: bytes | memoryview) -> Iterator[memoryview]:
-    """Yield bytes a few MiB at a time."""
+    """Yield bytes in chunks of a few MiB."""
     view = memoryview(content)
     for at in range(0, len(view), CHUNK_BYTES):
         yield view[at : at + CHUNK_BYTES]
 
 
-def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Sum:
-    """Write an entry to a file of its own, as a store keeps it."""
+def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
+    """Write an entry to its own file, in the store's format."""
     draft = Draft(
         entry.key, entry.kind, entry.name, entry.created_ns, entry.build_s, dict(entry.provenance), entry.contents
     )
@@ -256,11 +258,11 @@ def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Sum:
         os.close(descriptor)
 
 
-def _sum(descriptor: int, path: str) -> Sum:
-    """Return the size of an entry's file, and the digest at its beginning, which covers the digests of its members."""
+def _sum(descriptor: int, path: str) -> Checksum:
+    """Return the size of an entry's file and the digest in its prelude, which covers the members' digests."""
     size_bytes = os.fstat(descriptor).st_size
     prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, path)
-    return Sum(size_bytes, f"b3:{prelude.digest.hex()}")
+    return Checksum(size_bytes, f"b3:{prelude.digest.hex()}")
 
 
 def _flush(path: Path) -> None:

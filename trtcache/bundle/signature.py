@@ -1,4 +1,4 @@
-"""A model's call signature as JSON: names, kinds and plain defaults; no annotation, and no code."""
+"""JSON format of a model's call signature: names, kinds and plain defaults; no annotations, and no code."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _PLAIN = (bool, int, float, str)
 
 
 class Default:
-    """A default that has no JSON: an argument that is left out has it, and nothing that a caller gives is it."""
+    """A default that JSON cannot represent: it equals no value that a caller passes."""
 
     def __repr__(self) -> str:
         return "the model's own default"
 
 
 def write(signature: inspect.Signature | None) -> Json:
-    """Return a signature as JSON; None where there is none."""
+    """Return a signature as JSON; None without one."""
     if signature is None:
         return None
     return [[one.name, one.kind.name, _default(one.default)] for one in signature.parameters.values()]
 
 
 def read(written: Any) -> inspect.Signature | None:
-    """Return the signature that ``write`` wrote.
+    """Parse a signature.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     if written is None:
         return None

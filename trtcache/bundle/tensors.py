@@ -1,4 +1,4 @@
-"""Weights and constants as torch's archives have them: members of plain bytes, and JSON that says what lies where."""
+"""Weights and constants in torch's archive format: members of plain bytes, and JSON that describes their layout."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CHUNK_BYTES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of one storage that some tensors of one dtype lie in, without gaps between them.
+    """A range of one storage that tensors of one dtype cover without gaps.
 
     Attributes:
-        tensors: those tensors by name.
-        start, stop: in elements.
+        tensors: the tensors by name.
+        start, stop: the range in elements.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -37,63 +37,63 @@ class Run:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes they are."""
-        one = next(iter(self.tensors.values()))
-        return (self.stop - self.start) * one.itemsize
+        """Its size in bytes."""
+        tensor = next(iter(self.tensors.values()))
+        return (self.stop - self.start) * tensor.itemsize
 
     def chunks(self) -> Iterator[memoryview]:
-        """Yield the bytes, a few MiB at a time."""
-        one = next(iter(self.tensors.values()))
-        flat = torch.empty(0, dtype=one.dtype, device=one.device)
-        flat.set_(one.untyped_storage(), self.start, (self.stop - self.start,), (1,))
-        step = max(1, _CHUNK_BYTES // one.itemsize)
+        """Yield the bytes in chunks of a few MiB."""
+        tensor = next(iter(self.tensors.values()))
+        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        flat.set_(tensor.untyped_storage(), self.start, (self.stop - self.start,), (1,))
+        step = max(1, _CHUNK_BYTES // tensor.itemsize)
         for at in range(0, len(flat), step):
             yield _bytes_of(flat[at : at + step])
 
 
 def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
-    """Return what has to be written of tensors: memory that several share is written once."""
+    """Return the ranges to write for tensors: shared memory is written once."""
     storages: dict[tuple[int, torch.dtype], list[tuple[int, int, str]]] = defaultdict(list)
-    plain = {name: one.detach().resolve_conj().resolve_neg() for name, one in tensors.items()}
+    plain = {name: tensor.detach().resolve_conj().resolve_neg() for name, tensor in tensors.items()}
     empty = []
-    for name, one in plain.items():
-        if one.numel() == 0:
-            empty.append(Run({name: one}, 0, 0))
+    for name, tensor in plain.items():
+        if tensor.numel() == 0:
+            empty.append(Run({name: tensor}, 0, 0))
             continue
-        start = int(one.storage_offset())
-        last = start + sum((size - 1) * step for size, step in zip(one.shape, one.stride(), strict=True))
-        storages[one.untyped_storage().data_ptr(), one.dtype].append((start, last + 1, name))
-    found = [run for places in storages.values() for run in _merged(sorted(places), plain)]
+        start = int(tensor.storage_offset())
+        last = start + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        storages[tensor.untyped_storage().data_ptr(), tensor.dtype].append((start, last + 1, name))
+    found = [run for places in storages.values() for run in _merge(sorted(places), plain)]
     return [*found, *empty]
 
 
 def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
-    """Return what torch keeps beside members: of each name the member, and how its tensor lies in it."""
-    said: dict[str, Json] = {}
+    """Return torch's document for members: each name's member, and its tensor's layout in it."""
+    records: dict[str, Json] = {}
     for member, run in runs_by_member.items():
         for name, tensor in run.tensors.items():
-            said[name] = {
+            records[name] = {
                 "path_name": member,
                 "is_param": name in parameters,
                 "use_pickle": False,
                 "tensor_meta": _meta(tensor, int(tensor.storage_offset()) - run.start if tensor.numel() else 0),
             }
-    return {"config": said}
+    return {"config": records}
 
 
 def read(config_document: Any, folder: str, content: Callable[[str], memoryview]) -> dict[str, torch.Tensor]:
-    """Return the tensors of a folder by their names; those that share memory there do so here.
+    """Return the tensors of a folder by name; tensors that share memory in the file do so here.
 
     Raises:
-        ValueError: one is pickled, or does not lie in its member.
+        ValueError: one is pickled, or exceeds its member.
     """
     flats: dict[tuple[str, torch.dtype], torch.Tensor] = {}
     found = {}
-    for name, said in config_document["config"].items():
-        meta = said["tensor_meta"]
-        if said["use_pickle"] is not False or meta["layout"] != _STRIDED:
-            raise ValueError(f"weight {name} is pickled, or no dense tensor")
-        place = (str(said["path_name"]), DTYPES[meta["dtype"]])
+    for name, records in config_document["config"].items():
+        meta = records["tensor_meta"]
+        if records["use_pickle"] is not False or meta["layout"] != _STRIDED:
+            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
+        place = (str(records["path_name"]), DTYPES[meta["dtype"]])
         if place not in flats:
             flats[place] = _flat(content(f"{folder}{place[0]}"), place[1])
         found[str(name)] = _view(flats[place], meta)
@@ -101,7 +101,7 @@ def read(config_document: Any, folder: str, content: Callable[[str], memoryview]
 
 
 def _view(flat: torch.Tensor, meta: Any) -> torch.Tensor:
-    shape, stride = ([_size(one["as_int"]) for one in meta[what]] for what in ("sizes", "strides"))
+    shape, stride = ([_size(tensor["as_int"]) for tensor in meta[what]] for what in ("sizes", "strides"))
     offset = _size(meta["storage_offset"]["as_int"])
     if len(shape) != len(stride):
         raise ValueError("a weight with more sizes than strides")
@@ -120,7 +120,7 @@ def _size(number: Any) -> int:
 
 def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     if len(content) % dtype.itemsize:
-        raise ValueError("a weight that ends in the midst of a number")
+        raise ValueError("a weight whose size is not a multiple of its dtype's")
     if not len(content):
         return torch.empty(0, dtype=dtype)
     tensor = torch.frombuffer(content, dtype=torch.uint8)
@@ -129,23 +129,23 @@ def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     return tensor.view(dtype)
 
 
-def _merged(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
-    """Join what overlaps."""
+def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
+    """Join overlapping ranges."""
     start, stop, names = places[0][0], 0, list[str]()
     for begin, end, name in places:
         if begin >= stop and names:
-            yield Run({one: tensors[one] for one in names}, start, stop)
+            yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
             start, stop, names = begin, 0, []
         stop = max(stop, end)
         names.append(name)
-    yield Run({one: tensors[one] for one in names}, start, stop)
+    yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
 
 
 def _bytes_of(flat: torch.Tensor) -> memoryview:
-    brought = flat.cpu().view(torch.uint8)
-    made = (ctypes.c_ubyte * len(brought)).from_address(brought.data_ptr())
-    made._tensor = brought  # type: ignore[attr-defined]  # its memory has to live as long
-    return memoryview(made).cast("B")
+    on_cpu = flat.cpu().view(torch.uint8)
+    buffer = (ctypes.c_ubyte * len(on_cpu)).from_address(on_cpu.data_ptr())
+    buffer._tensor = on_cpu  # type: ignore[attr-defined]  # keeps its memory alive
+    return memoryview(buffer).cast("B")
 
 
 def _meta(tensor: torch.Tensor, offset: int) -> dict[str, Json]:

@@ -1,7 +1,7 @@
-"""What torch computes between engines, as JSON: a list of operators, and nothing that is code.
+"""JSON format of torch partitions: a list of operators, without code.
 
 A graph is ``{"takes": n, "nodes": [[operator, arguments, named], ...], "gives": [...]}``. Among arguments a node is
-``{"$node": place}``, where the first ``n`` places are what the part takes. Only operators that torch knows by name
+``{"$node": place}``, where the first ``n`` places are the partition's inputs. Only operators that torch knows by name
 can be read, and a few functions on numbers.
 """
 
@@ -41,26 +41,26 @@ _TORCHS = (torch.dtype, torch.layout, torch.memory_format)
 _DEPTH = 16
 
 
-class MissingOperator(Exception):  # noqa: N818  # it is no failure of this module: who reads says what to do
-    """An operator that this process does not know: its library has not been imported."""
+class MissingOperator(Exception):  # noqa: N818  # the caller handles it: it is not an error of this module
+    """An operator that is not registered in this process: its library has not been imported."""
 
 
 def write(call: fx.GraphModule) -> dict[str, Json]:
-    """Return the graph of a part as JSON.
+    """Return a partition's graph as JSON.
 
     Raises:
-        ValueError: it has an operator or an argument that has no name.
+        ValueError: an operator or argument cannot be represented.
     """
     places: dict[fx.Node, int] = {}
     nodes: list[Json] = []
     gives: Json = []
     for node in call.graph.nodes:
         if node.op == "output":
-            gives = [_written(one, places) for one in node.args[0]]
+            gives = [_write_argument(one, places) for one in node.args[0]]
             continue
         if node.op == "call_function":
-            named: dict[str, Json] = {name: _written(one, places) for name, one in node.kwargs.items()}
-            nodes.append([_target_name(node), [_written(one, places) for one in node.args], named])
+            named: dict[str, Json] = {name: _write_argument(one, places) for name, one in node.kwargs.items()}
+            nodes.append([_target_name(node), [_write_argument(one, places) for one in node.args], named])
         elif node.op != "placeholder":
             raise ValueError(f"{node.name} is a {node.op}, and a file has operators only")
         places[node] = len(places)
@@ -68,19 +68,21 @@ def write(call: fx.GraphModule) -> dict[str, Json]:
 
 
 def read(written: Any) -> fx.GraphModule:
-    """Return the part that ``write`` wrote.
+    """Parse a partition's graph.
 
     Raises:
-        ValueError: it is none.
-        MissingOperator: it has an operator that this process has not; the message names it.
+        ValueError: it is malformed.
+        MissingOperator: an operator is not registered in this process; the message names it.
     """
     graph = fx.Graph()
     nodes = [graph.placeholder(f"a{place}") for place in range(_count(written["takes"]))]
     for name, arguments, named in written["nodes"]:
         target = _target(name)
-        args = tuple(_read(one, nodes) for one in arguments)
-        nodes.append(graph.call_function(target, args, {str(key): _read(one, nodes) for key, one in named.items()}))
-    graph.output(tuple(_read(one, nodes) for one in written["gives"]))
+        args = tuple(_read_argument(one, nodes) for one in arguments)
+        nodes.append(
+            graph.call_function(target, args, {str(key): _read_argument(one, nodes) for key, one in named.items()})
+        )
+    graph.output(tuple(_read_argument(one, nodes) for one in written["gives"]))
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
@@ -96,7 +98,7 @@ def _target_name(node: fx.Node) -> str:
         return f"{target.namespace}.{target._opname}.{target._overloadname}"
     if target in _NAMES:
         return _NAMES[target]
-    raise ValueError(f"{operator_name(target)} ({node.name}) is no operator that a file can name")
+    raise ValueError(f"{operator_name(target)} ({node.name}) is not an operator that a file can name")
 
 
 def _target(name: Any) -> Callable[..., Any]:
@@ -104,17 +106,17 @@ def _target(name: Any) -> Callable[..., Any]:
         return _FUNCTIONS[name]
     match = _OPERATOR.fullmatch(name) if isinstance(name, str) else None
     if match is None:
-        raise ValueError(f"{name!r:.60} is no operator")
+        raise ValueError(f"{name!r:.60} is not an operator")
     try:
         found = getattr(getattr(getattr(torch.ops, match[1]), match[2]), match[3])
     except (AttributeError, RuntimeError):
         found = None
     if not isinstance(found, torch._ops.OpOverload):
-        raise MissingOperator(f"operator {match[1]}::{match[2]} is not here")
+        raise MissingOperator(f"operator {match[1]}::{match[2]} is not registered")
     return found
 
 
-def _written(value: Any, places: dict[fx.Node, int]) -> Json:
+def _write_argument(value: Any, places: dict[fx.Node, int]) -> Json:
     match value:
         case fx.Node():
             return {"$node": places[value]}
@@ -127,30 +129,30 @@ def _written(value: Any, places: dict[fx.Node, int]) -> Json:
         case torch.device():
             return {"$device": str(value)}
         case slice():
-            return {"$slice": [_written(one, places) for one in (value.start, value.stop, value.step)]}
+            return {"$slice": [_write_argument(one, places) for one in (value.start, value.stop, value.step)]}
         case tuple():
-            return {"$tuple": [_written(one, places) for one in value]}
+            return {"$tuple": [_write_argument(one, places) for one in value]}
         case list():
-            return [_written(one, places) for one in value]
+            return [_write_argument(one, places) for one in value]
     if isinstance(value, _TORCHS):
         return {"$torch": str(value)}
     raise ValueError(f"an argument of {type(value).__name__} cannot be written to a file")
 
 
-def _read(written: Any, nodes: Sequence[fx.Node], depth: int = 0) -> Any:
+def _read_argument(written: Any, nodes: Sequence[fx.Node], depth: int = 0) -> Any:
     if depth > _DEPTH:
         raise ValueError("arguments that are nested too deeply")
     if written is None or isinstance(written, (bool, int, str)):
         return written
     if isinstance(written, list):
-        return [_read(one, nodes, depth + 1) for one in written]
+        return [_read_argument(one, nodes, depth + 1) for one in written]
     ((kind, value),) = written.items()
     if kind == "$node":
         if type(value) is not int or not 0 <= value < len(nodes):
-            raise ValueError("an operator takes what is not made yet")
+            raise ValueError("an operator uses a value that is not computed yet")
         return nodes[value]
     if kind in {"$slice", "$tuple"}:
-        values = [_read(one, nodes, depth + 1) for one in value]
+        values = [_read_argument(one, nodes, depth + 1) for one in value]
         return slice(*values) if kind == "$slice" else tuple(values)
     return _scalar(kind, value)
 

@@ -1,8 +1,8 @@
-"""Reads the programs that ``torch_tensorrt.save`` writes after cross-compiling: their engines, and what those take.
+"""Reader of programs that ``torch_tensorrt.save`` writes after cross-compiling.
 
-Such a program has a call of ``tensorrt::no_op_placeholder_for_execute_engine`` for each engine, whose arguments are the
-engine and a dozen texts. One of these, the metadata, is a pickle in base64: it is counted and never opened. What an
-engine takes and gives is told by the graph around the call.
+Such a program calls ``tensorrt::no_op_placeholder_for_execute_engine`` for each engine, with the engine and a dozen
+strings as arguments. One of these, the metadata, is a pickle in base64: its length is taken, it is never opened. The
+engine's inputs and outputs are taken from the graph around the call.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.bundle.archive import content_of
-from trtcache.bundle.zip_directory import directory
+from trtcache.bundle.archive import content_of, directory
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
 from trtcache.frontends.pt2 import DTYPES
 from trtcache.weights.slots import dtype_name
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trtcache.bundle.zip_directory import Place
+    from trtcache.bundle.archive import Place
 
 OPERATOR = "torch.ops.tensorrt.no_op_placeholder_for_execute_engine.default"
 
@@ -34,8 +33,8 @@ _BROKEN = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
-    """A tensor that an engine takes or gives: what the engine calls it, dtype, and sizes, words where they vary."""
+class TensorSpec:
+    """An input or output of an engine: its name, dtype, and sizes, strings if dynamic."""
 
     name: str
     dtype: str
@@ -44,25 +43,25 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEngine:
-    """An engine of a program that torch_tensorrt wrote.
+    """An engine of a program written by torch_tensorrt.
 
     Attributes:
-        name: what the program calls it.
-        plan: the plan of TensorRT.
-        abi: the version of torch_tensorrt's layout.
-        inputs, outputs: what it takes and gives.
-        device: of the GPU it was built on: index, capability, name.
-        platform: what it is for, ``windows_x86_64``.
+        name: its name in the program.
+        plan: the TensorRT plan.
+        abi: the version of torch_tensorrt's format.
+        inputs, outputs: its inputs and outputs.
+        device: index, capability and name of the GPU that it was built on.
+        platform: its target platform, ``windows_x86_64``.
         hardware_compatible: whether it runs on Ampere and later.
-        metadata_bytes: how long its pickled metadata is, which is not read.
-        other: the arguments of later versions, by name.
+        metadata_bytes: the length of its pickled metadata, which is not read.
+        other: arguments of later versions, by name.
     """
 
     name: str
     plan: bytes | memoryview = field(repr=False)
     abi: str
-    inputs: tuple[Border, ...]
-    outputs: tuple[Border, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     device: Mapping[str, str]
     platform: str
     hardware_compatible: bool
@@ -71,32 +70,32 @@ class ForeignEngine:
 
 
 def engines_in(path: Path) -> tuple[ForeignEngine, ...]:
-    """Return the engines of a program that torch_tensorrt cross-compiled. Nothing is unpickled, loaded or run.
+    """Return the engines of a program cross-compiled by torch_tensorrt. Nothing is unpickled, loaded or run.
 
     Raises:
-        NotAProgramError: it is no such program.
-        ProgramContentError: a call of an engine is not as torch_tensorrt writes it.
+        NotAProgramError: it is not such a program.
+        ProgramContentError: a call of an engine has an unknown form.
         DamagedProgramError: the file is damaged.
         ProgramFileError: it cannot be read.
     """
-    reading = _Reading(path)
+    reading = _ProgramFile(path)
     try:
         graph = json.loads(bytes(reading.member(_MODEL)).decode())["graph_module"]
         found = tuple(_engine(node, graph, reading) for node in graph["graph"]["nodes"] if node["target"] == OPERATOR)
     except _BROKEN as error:
-        raise ProgramContentError(str(path), f"its graph is not as torch_tensorrt writes it: {error!r:.200}") from error
+        raise ProgramContentError(str(path), f"its graph has an unknown form: {error!r:.200}") from error
     if not found:
         raise NotAProgramError(str(path), f"it calls no {OPERATOR.removeprefix('torch.ops.').removesuffix('.default')}")
     return found
 
 
-class _Reading:
+class _ProgramFile:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self._data = content_of(path)
         self._places: dict[str, Place] = directory(self._data, self._path)
         if _MODEL not in self._places:
-            raise NotAProgramError(self._path, "it is no exported program")
+            raise NotAProgramError(self._path, "it is not an exported program")
 
     def member(self, name: str) -> memoryview:
         place = self._places[name]
@@ -105,7 +104,7 @@ class _Reading:
         return self._data[place.start : place.start + place.size_bytes]
 
     def constant(self, name: str) -> memoryview:
-        """Return the bytes of a constant or weight, by the program's name for it."""
+        """Return the bytes of a constant or weight by its name in the program."""
         for folder in ("constants", "weights"):
             config = json.loads(bytes(self.member(f"data/{folder}/model_{folder}_config.json")))["config"]
             if name in config and config[name]["use_pickle"] is False:
@@ -113,18 +112,20 @@ class _Reading:
         raise ValueError(f"no constant of bytes is called {name!r:.60}")
 
 
-def _engine(node: Any, graph: Any, reading: _Reading) -> ForeignEngine:
+def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
     given = {one["name"]: one["arg"] for one in node["inputs"]}
     texts = {name: str(arg["as_string"]) for name, arg in given.items() if "as_string" in arg}
     taken = [one["name"] for one in given["inputs"]["as_tensors"]]
     made = [one["name"] for output in node["outputs"] for one in output.get("as_tensors", [output.get("as_tensor")])]
     names = (_names(texts.pop(f"serialized_{side}_binding_names", "")) for side in ("in", "out"))
     values = graph["graph"]["tensor_values"]
-    inputs, outputs = (_borders(called, places, values) for called, places in zip(names, (taken, made), strict=True))
+    inputs, outputs = (
+        _tensor_specs(names_, places, values) for names_, places in zip(names, (taken, made), strict=True)
+    )
     engine = texts.pop("serialized_engine", None)
     return ForeignEngine(
         name=texts.pop("name", ""),
-        plan=_decoded(engine) if engine is not None else reading.constant(_fqn(given["serialized_engine"], graph)),
+        plan=_decode(engine) if engine is not None else reading.constant(_fqn(given["serialized_engine"], graph)),
         abi=texts.pop("abi_version", ""),
         inputs=inputs,
         outputs=outputs,
@@ -140,8 +141,8 @@ def _names(written: str) -> list[str]:
     return written.split(_BETWEEN) if written else []
 
 
-def _borders(names: list[str], places: list[str], values: Any) -> tuple[Border, ...]:
-    """Return what the graph says of the values of a call; an engine's own names go with them in order."""
+def _tensor_specs(names: list[str], places: list[str], values: Any) -> tuple[TensorSpec, ...]:
+    """Return the specs of a call's values from the graph, with the engine's own names in order."""
     made = []
     for at, place in enumerate(places):
         meta = values[place]
@@ -149,25 +150,25 @@ def _borders(names: list[str], places: list[str], values: Any) -> tuple[Border, 
             size["as_int"] if "as_int" in size else str(size["as_expr"]["expr_str"]) for size in meta["sizes"]
         )
         name = names[at] if at < len(names) else place
-        made.append(Border(name, dtype_name(DTYPES[meta["dtype"]]), shape))
+        made.append(TensorSpec(name, dtype_name(DTYPES[meta["dtype"]]), shape))
     return tuple(made)
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"an engine that is no base64: {error}") from error
+        raise ValueError(f"an engine that is not base64: {error}") from error
 
 
 def _fqn(argument: Any, graph: Any) -> str:
-    """Return the name of the constant that an argument is: later versions have the engine as a tensor of bytes."""
+    """Return the name of an argument's constant: later versions store the engine as a tensor of bytes."""
     name = argument["as_tensor"]["name"]
     for spec in graph["signature"]["input_specs"]:
         for kind, key in (("tensor_constant", "tensor_constant_name"), ("buffer", "buffer_name")):
             if kind in spec and spec[kind]["arg"]["name"] == name:
                 return str(spec[kind][key])
-    raise ValueError(f"an engine that is no constant: {name!r:.60}")
+    raise ValueError(f"an engine that is not a constant: {name!r:.60}")
 
 
 def _device(written: str) -> dict[str, str]:

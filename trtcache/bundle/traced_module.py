@@ -1,8 +1,8 @@
-"""A program as a module that ``torch.export`` can trace: engines as placeholder operators, all else as torch has it.
+"""A program as a module that ``torch.export`` can trace: engines as placeholder operators, everything else as in torch.
 
-What torch then writes has the model's names, signature and structure, lifted weights, mutations and ranges, as of any
-program that it exported. An engine is a call of ``trtcache::execute_engine``, whose arguments are short words while it
-is traced: texts of megabytes would be part of the code that torch makes of a graph.
+The exported program then has the model's names, signature and structure, lifted weights, mutations and ranges like any
+other. An engine is a call of ``trtcache::execute_engine``, with short tokens as arguments during tracing: strings of
+megabytes would become part of the code that torch generates for a graph.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering.expressions import evaluate
-from trtcache.partition.partitions import EnginePart
-from trtcache.partition.wires import Carrier as SizeCarrier
-from trtcache.partition.wires import Constant, Input, Made, Size, Weight
+from trtcache.partition.partitions import EnginePartition
+from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe
@@ -25,29 +24,29 @@ from trtcache.weights.recipes import evaluate as evaluate_recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.bundle.contents import Outgoing
+    from trtcache.bundle.contents import ProgramContents
     from trtcache.lowering.interface import Interface
     from trtcache.partition.wires import Wire
 
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
-TOKEN = "engine:"  # noqa: S105  # what an engine's text is while a program is traced
+TOKEN = "engine:"  # noqa: S105  # prefix of an engine's placeholder text during tracing
 
 
-class Carrier:
-    """A program of engines and torch's own operators, with the model's weights under the model's names.
+class TracedProgram:
+    """A program of engines and torch operators, with the model's weights under the model's names.
 
     Attributes:
-        module: what torch traces. It has no attributes but the model's: any name may be that of a weight.
-        constants: which name the program has for each constant (``c0``).
+        module: the module to trace. It has only the model's attributes: any name may be a weight's.
+        constants: the name in the module of each constant (``c0``).
     """
 
-    def __init__(self, outgoing: Outgoing, parcels: Mapping[int, torch.Tensor]) -> None:
-        """Put weights and constants in their places.
+    def __init__(self, outgoing: ProgramContents, payloads: Mapping[int, torch.Tensor]) -> None:
+        """Register weights and constants.
 
         Args:
             outgoing: the program.
-            parcels: engines that go as constants, by the numbers of their parts: tensors of their sizes.
+            payloads: placeholders of engines stored as constants, by partition number: tensors of their sizes.
         """
         self.module = torch.nn.Module()
         self._outgoing = outgoing
@@ -58,24 +57,24 @@ class Carrier:
             is_parameter = bool(outgoing.parameters & set(slot.names)) and not slot.mutated
             made = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
             for name in slot.names:
-                put(self.module, name, made, persistent=not slot.transient)
+                register_tensor(self.module, name, made, persistent=not slot.transient)
         for name in sorted(_constants_used(outgoing)):
             self.constants[name] = self._constant(name, outgoing)
-        for number, parcel in parcels.items():
-            self.module.register_buffer(parcel_name(number), parcel, persistent=False)
-        self._parcels = frozenset(parcels)
-        self.module.forward = self._signed()  # with the model's own signature
+        for number, payload in payloads.items():
+            self.module.register_buffer(payload_name(number), payload, persistent=False)
+        self._payloads = frozenset(payloads)
+        self.module.forward = self._make_forward()  # with the model's own signature
 
-    def _constant(self, name: str, outgoing: Outgoing) -> str:
-        """Keep a constant under the model's own name for it, if it has one."""
+    def _constant(self, name: str, outgoing: ProgramContents) -> str:
+        """Register a constant, under the model's own name if it has one."""
         place = list(outgoing.executable.constants).index(name)
         digest = self._interface.constants[place]
         own = [one for one, content in outgoing.executable.sources.items() if content.digest == digest]
         chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
-        put(self.module, chosen, outgoing.executable.constants[name], persistent=False)
+        register_tensor(self.module, chosen, outgoing.executable.constants[name], persistent=False)
         return chosen
 
-    def _signed(self) -> Any:
+    def _make_forward(self) -> Any:
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._answer(args, kwargs)
 
@@ -91,12 +90,12 @@ class Carrier:
             outputs, stores = self._whole(inputs)
         else:
             outputs, stores = _Run(self, self._outgoing, inputs).outputs()
-        results = self._completed(outputs, leaves)
+        results = self._collect_results(outputs, leaves)
         for name, value in stores:
             self.tensor(name).copy_(value)
         return pytree.tree_unflatten(results, call.out_spec)
 
-    def _completed(self, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
+    def _collect_results(self, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
         results: list[Any] = []
         remaining = iter(outputs)
         for one in self._interface.results:
@@ -115,7 +114,7 @@ class Carrier:
         return results
 
     def _whole(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
-        """Call the one engine; the new contents of weights that it changes follow its results."""
+        """Call the only engine; new contents of modified weights follow its results."""
         outputs = self.engine(0, self._interface, inputs)
         changed = [slot for slot in self._interface.slots if slot.mutated]
         count = len(outputs) - len(changed)
@@ -124,8 +123,8 @@ class Carrier:
     def engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Call the placeholder of an engine."""
         weights = [self.tensor(slot.names[0]) for slot in interface.slots]
-        if number in self._parcels:
-            weights.append(self.tensor(parcel_name(number)))
+        if number in self._payloads:
+            weights.append(self.tensor(payload_name(number)))
         input_spec, output_spec = specs_of(interface, changed=True)
         made: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
             list(inputs), weights, f"{TOKEN}{number}", "", "", input_spec, output_spec
@@ -133,19 +132,19 @@ class Carrier:
         return made
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return a weight or constant by its name."""
+        """Return a weight or constant by name."""
         path, _, last = name.rpartition(".")
         found: torch.Tensor = getattr(self.module.get_submodule(path), last)
         return found
 
 
 class _Run:
-    """One call of a program in parts, value by value."""
+    """One call of a partitioned program, value by value."""
 
-    def __init__(self, carrier: Carrier, outgoing: Outgoing, inputs: Sequence[torch.Tensor]) -> None:
-        self._carrier, self._outgoing = carrier, outgoing
+    def __init__(self, traced: TracedProgram, outgoing: ProgramContents, inputs: Sequence[torch.Tensor]) -> None:
+        self._traced, self._outgoing = traced, outgoing
         self._interface = outgoing.executable.interface
-        self._values: dict[Wire, Any] = {Input(place): one for place, one in enumerate(inputs)}
+        self._values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
         self._sizes = bind_sizes(self._interface.inputs, inputs)
         self._weights = {one.name: one for one in self._interface.weights}
 
@@ -154,39 +153,39 @@ class _Run:
         division = self._outgoing.division
         for number, part in enumerate(division.parts):
             taken = [self._value(wire) for wire in part.takes]
-            if isinstance(part, EnginePart):
-                made: Sequence[Any] = self._carrier.engine(number, part.program.interface, taken)
+            if isinstance(part, EnginePartition):
+                made: Sequence[Any] = self._traced.engine(number, part.program.interface, taken)
             else:
                 made = part.call(*taken)
             for place, value in enumerate(made):
-                self._values[Made(number, place)] = value
+                self._values[PartitionOutput(number, place)] = value
         stores = [(self._weights[name].slots[0].names[0], self._value(wire)) for name, wire in division.stores]
         return [self._value(wire) for wire in division.results], stores
 
     def _value(self, wire: Wire) -> Any:
         if wire not in self._values:
-            self._values[wire] = self._found(wire)
+            self._values[wire] = self._compute(wire)
         return self._values[wire]
 
-    def _found(self, wire: Wire) -> Any:
+    def _compute(self, wire: Wire) -> Any:
         match wire:
-            case Weight(name):
+            case WeightWire(name):
                 weight = self._weights[name]
                 return evaluate_recipe(
-                    weight.recipe, {slot.index: self._carrier.tensor(slot.names[0]) for slot in weight.slots}
+                    weight.recipe, {slot.index: self._traced.tensor(slot.names[0]) for slot in weight.slots}
                 )
-            case Constant(name):
-                return self._carrier.tensor(self._carrier.constants[name])
-            case Size(text):
+            case ConstantWire(name):
+                return self._traced.tensor(self._traced.constants[name])
+            case SizeWire(text):
                 return evaluate(json.loads(text), self._sizes)
-            case SizeCarrier(size):
+            case SizeTensor(size):
                 count = evaluate(json.loads(size.text), self._sizes)
                 return torch.empty((count, 0), device=self._outgoing.executable.device)
         raise AssertionError(wire)
 
 
-def signature_of(outgoing: Outgoing) -> inspect.Signature:
-    """Return the signature of the model, or one that has the same arguments where it is not known."""
+def signature_of(outgoing: ProgramContents) -> inspect.Signature:
+    """Return the model's signature, or one with the same arguments if it is unknown."""
     known = outgoing.call.signature
     if known is not None and not any(one.kind in _VARIABLE for one in known.parameters.values()):
         return known
@@ -196,16 +195,16 @@ def signature_of(outgoing: Outgoing) -> inspect.Signature:
     return inspect.Signature([*parameters, *(inspect.Parameter(name, keyword) for name in named)])
 
 
-def parcel_name(number: int) -> str:
-    """Return the name of the constant that an engine is."""
+def payload_name(number: int) -> str:
+    """Return the name of the constant that contains an engine."""
     return f"trtcache_engine_{number}"
 
 
-def put(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:
-    """Give a module a parameter or buffer by its whole name.
+def register_tensor(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:
+    """Register a parameter or buffer by its full name.
 
     Raises:
-        ValueError: the name is none that a module can have.
+        ValueError: a module cannot have this name.
     """
     *path, last = name.split(".")
     module = root
@@ -221,7 +220,7 @@ def put(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: b
         else:
             module.register_buffer(last, tensor, persistent=persistent)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"a weight is called {name!r}, which torch does not take: {error}") from error
+        raise ValueError(f"a weight has the name {name!r}, which torch does not accept: {error}") from error
 
 
 def _is_taken(root: torch.nn.Module, name: str) -> bool:
@@ -233,6 +232,6 @@ def _is_taken(root: torch.nn.Module, name: str) -> bool:
     return True
 
 
-def _constants_used(outgoing: Outgoing) -> set[str]:
+def _constants_used(outgoing: ProgramContents) -> set[str]:
     wires = [wire for part in outgoing.division.parts for wire in part.takes]
-    return {wire.name for wire in (*wires, *outgoing.division.results) if isinstance(wire, Constant)}
+    return {wire.name for wire in (*wires, *outgoing.division.results) if isinstance(wire, ConstantWire)}

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import WEIGHT_MAP
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.alias import KIND, MEMBER, KeyAlias, alias_key
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.provenance import Origin, held, parameters_of
+from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
 from trtcache.store.root import is_local
 
@@ -173,8 +173,8 @@ class AliasLookup:
 
     def _load_module(self, found: FoundEntry) -> tuple[CompiledModule, int]:
         alias, source = found.alias, self._source
-        entry = found.entry if source.is_torch else held(found.entry)
-        executable = Executable.stored(
+        entry = found.entry if source.is_torch else load_members(found.entry)
+        executable = Executable.from_entry(
             entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
         )
         # Entries of older versions lack the small sizes; they were found out when the alias was stored.
@@ -183,7 +183,7 @@ class AliasLookup:
         state = source.weights([name for names in alias.names for name in names])
         weights = source.engine_weights(interface, alias, state)
         try:
-            with learning(self._cache):
+            with use_tuning_store(self._cache):
                 engine = self._backend.load_entry(
                     entry.read, device=alias.device, constants=executable.constants, weights=weights
                 )
@@ -195,12 +195,12 @@ class AliasLookup:
         module.weight_file = source.weight_file(entry.key, interface, entry)
         if source.is_torch:
             parts = parts_of(entry.key)
-            module.origin = Origin(
+            module.origin = Provenance(
                 backend=self._backend.name,
                 target=parts["target"],
                 label=self._target.label,
                 toolchain=parts["toolchain"],
-                entries={0: held(entry)},
+                entries={0: load_members(entry)},
                 parameters=parameters_of(state) | source.parameters,
                 settings=self._settings,
             )

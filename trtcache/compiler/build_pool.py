@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.members import members_of
+from trtcache.backends.members import make_members
 from trtcache.backends.protocol import Artifact
 from trtcache.compiler.build_worker import ASKED, MEMBERS
 from trtcache.digests import CacheKey
@@ -117,7 +117,7 @@ def _write(request: EngineRequest, folder: Path) -> bool:
     program, settings, key = request.program, request.settings, request.key
     if not isinstance(key, CacheKey) or not isinstance(request, Request):
         return False
-    members = members_of(program, request.records, Path())
+    members = make_members(program, request.records, Path())
     (folder / MEMBERS).mkdir(parents=True)
     for name, content in members.items():
         if isinstance(content, bytes):

@@ -14,22 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from trtcache.backends.members import ENGINE
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError, PartitionError
 from trtcache.frontends.request import paused_collector
-from trtcache.partition.partitioner import everything_in_torch, in_torch
-from trtcache.partition.partitions import in_words
+from trtcache.partition.partitioner import keep_in_torch, move_to_torch
+from trtcache.partition.partitions import summarize_left
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.executor import Schedule, weights_of
+from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
 from trtcache.runtime.parallel import InterOp
-from trtcache.runtime.provenance import Origin, held, parameters_of
+from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
-from trtcache.runtime.steps import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,12 +41,12 @@ if TYPE_CHECKING:
     from trtcache.frontends.request import EngineRequest
     from trtcache.frontends.source import CompileOptions, Source
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import Division
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.store.entry import Entry
 
 log = logging.getLogger(__name__)
 
-Loaded: TypeAlias = "tuple[Engine, Division, dict[int, Entry]]"
+Loaded: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
 """An engine, the partitions that it has in the end, and the entries of those that are engines."""
 
 
@@ -167,7 +166,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     request = source.request(options)
     if output is not None and not request.division.is_whole:
         why = "a file has one; leave the output out"
-        raise PartitionError(request.program.name, why, in_words(request.division.left))
+        raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_request(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
         entries = entries_for(request, cache, Path(folder), report)
@@ -200,14 +199,14 @@ def load_engines(request: EngineRequest, source: Source, cache: Cache) -> Compil
     return module
 
 
-def provenance_of(request: EngineRequest, division: Division, entries: Mapping[int, Entry]) -> Origin:
+def provenance_of(request: EngineRequest, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
     """Return what a module of these entries is exported from; the contents of files of a build are read now."""
-    return Origin(
+    return Provenance(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
         label=request.label,
         toolchain=cast("Mapping[str, Json]", canonical(request.backend.toolchain(request.program.device.type))),
-        entries={number: held(entry) for number, entry in entries.items()},
+        entries={number: load_members(entry) for number, entry in entries.items()},
         division=division,
         parameters=parameters_of(request.program.state),
         settings=request.settings,
@@ -223,9 +222,9 @@ def _load_whole(
     except BuildError as error:
         if not _may_stay_in_torch(request, error):
             raise
-        division = everything_in_torch(request.program, f"its engine could not be built: {error}")
+        division = keep_in_torch(request.program, f"its engine could not be built: {error}")
     except BusyError as error:
-        division = everything_in_torch(request.program, _run_in_torch(request, error, report))
+        division = keep_in_torch(request.program, _run_in_torch(request, error, report))
     else:
         report.partitions.append(partition)
         return engine, request.division, {0: entry}
@@ -255,10 +254,10 @@ def _load_partitions(
         else:
             report.partitions.append(row)
     if failed:
-        division = in_torch(division, program, failed)
+        division = move_to_torch(division, program, failed)
     report.left = division.left
-    plan, inter_op = Plan(division, program.interface, program.device), InterOp(request.settings.threads)
-    return Schedule(plan, engines, weights, program.constants, inter_op), division, entries
+    plan, inter_op = ExecutionPlan(division, program.interface, program.device), InterOp(request.settings.threads)
+    return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
 
 
 def _may_stay_in_torch(request: EngineRequest, error: BuildError) -> bool:
@@ -305,12 +304,12 @@ def _load_engine(
 
     def load() -> Engine:
         constants, device = request.program.constants, request.program.device
-        with learning(cache):
+        with use_tuning_store(cache):
             return request.backend.load_entry(entry.read, device=device, constants=constants, weights=weights)
 
     second = second_choice_for(request, cache)
     entry, why = built or ((second, "") if second else entry_for(request, cache, folder))
-    entry = held(entry)  # the module and its engine have the very same bytes
+    entry = load_members(entry)  # the module and its engine have the very same bytes
     start = time.perf_counter()
     try:
         engine = load()
@@ -321,7 +320,7 @@ def _load_engine(
         if second is None:  # a plan for another product is not damaged by that
             cache.reject(entry, "load")
         entry, why = entry_for(request, cache, folder)
-        entry = held(entry)
+        entry = load_members(entry)
         start = time.perf_counter()
         engine = load()
     return engine, report_partition(request, entry, why=why, load_s=time.perf_counter() - start), entry

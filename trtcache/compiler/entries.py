@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.backends.tuning_cache import learning
+from trtcache.backends.tuning_cache import use_tuning_store
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError
@@ -93,7 +93,7 @@ def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Wo
         nonlocal why
         why = _explain_miss(request, cache)
         log.info("building %s for %s", name, request.label)
-        with learning(cache):
+        with use_tuning_store(cache):
             artifact = worker(request, folder) if worker else None
             if artifact is None:
                 folder.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def outline(
         PartitionError: the settings want one engine, and something would stay in torch.
         SettingsError: a setting is unknown, or there are example inputs for a program that has its own.
     """
-    from trtcache.partition.outline import outlined
+    from trtcache.partition.outline import make_outline
 
     with resolve(model, args, kwargs, dynamic_shapes, name=name) as source:
         options = CompileOptions.of(backend, settings, None)
@@ -104,7 +104,7 @@ def outline(
             source.lower(options)  # raises
         request = source.request(options)
     keys = {number: partition.key for number, partition in request.partitions.items()}
-    return outlined(request.program, request.division, request.backend.name, keys)
+    return make_outline(request.program, request.division, request.backend.name, keys)
 
 
 def described(

@@ -22,7 +22,7 @@ from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError,
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.lowering.contents import Content
 from trtcache.runtime.executable import Executable
-from trtcache.runtime.weight_source import Given
+from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.archive import damage, placed
 from trtcache.weights.recipes import Source
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
@@ -77,7 +77,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         metas = _metas(path)
         program = _weights_of(metas, tensors)
         constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
-        given = Given.of(weights, known=frozenset(tensors), constants=constants)
+        given = WeightSource.of(weights, known=frozenset(tensors), constants=constants)
         sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
         changed = [one for one in program if not _same(tensors[one.slots[0].names[0]], sources.given[one.index])]
         if output is not None:
@@ -170,7 +170,7 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
     return tensor
 
 
-def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tuple[Executable, Given]:
+def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tuple[Executable, WeightSource]:
     """Return what an entry's engine and a file of weights are to each other, if they fit.
 
     An entry has no names for its weights; the key aliases that lead to it have those of programs.
@@ -189,10 +189,10 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
     for alias in aliases:
-        executable = Executable.stored(
+        executable = Executable.from_entry(
             entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
         )
-        given = Given.of(weights, known=alias.known, constants=alias.sources)
+        given = WeightSource.of(weights, known=alias.known, constants=alias.sources)
         needed = executable.interface.weights
         try:
             check(needed, given.state, known=alias.known, device=alias.device, keep=True, anywhere=True)
@@ -204,7 +204,7 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
     raise refused
 
 
-def refitted_plan(entry: Entry, executable: Executable, given: Given) -> memoryview:
+def refitted_plan(entry: Entry, executable: Executable, given: WeightSource) -> memoryview:
     """Return the plan of an entry with other weights in it. Experimental: not yet run on a GPU.
 
     Raises:

@@ -26,7 +26,7 @@ from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.program import Frame, assembled
 from trtcache.lowering.rewriting import set_arguments
-from trtcache.runtime.constants import read_constants
+from trtcache.runtime.executable import read_constants
 from trtcache.weights import recipes
 from trtcache.weights.recipes import Source, renamed
 

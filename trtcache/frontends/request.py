@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.members import ENGINE, members_of
+from trtcache.backends.members import ENGINE, make_members
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError
-from trtcache.keys.key import digests, frozen_part, key_parts
-from trtcache.partition.partitions import Division, in_words
+from trtcache.keys.key import frozen_part, key_parts, part_digests
+from trtcache.partition.partitions import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class EngineRequest(ABC):
     target: Target
     key: CacheKey | CanonicalizationError
     key_s: float
-    division: Division = field(default_factory=Division)
+    division: PartitionedProgram = field(default_factory=PartitionedProgram)
     input_names: tuple[str, ...] | None = None
 
     route: ClassVar[str] = "lowered"
@@ -147,7 +147,7 @@ class Request(EngineRequest):
         """Return the members of the engine's entry."""
         if isinstance(self.key, CanonicalizationError):
             return {ENGINE: artifact.engine, **artifact.members}
-        return {**members_of(self.program, self.records, artifact.engine), **artifact.members}
+        return {**make_members(self.program, self.records, artifact.engine), **artifact.members}
 
     def graph(self) -> StoredGraph:
         """Return the lowered graph in the form that entries store."""
@@ -167,8 +167,8 @@ class Request(EngineRequest):
         if not self.backend.capabilities.bakes_weights or tensorrt.refit is not None or tensorrt.strip:
             return None
         settings = replace(self.settings, tensorrt=replace(tensorrt, refit=False))
-        slots = self.backend.frozen(self.program, settings)
-        if slots == self.backend.frozen(self.program, self.settings) or not isinstance(self.key, CacheKey):
+        slots = self.backend.frozen_slots(self.program, settings)
+        if slots == self.backend.frozen_slots(self.program, self.settings) or not isinstance(self.key, CacheKey):
             return None
         document: dict[str, Any] = self.key.document
         try:
@@ -189,18 +189,18 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
         PartitionError: the settings want one engine, and something would stay in torch.
     """
     from trtcache.lowering.program import without_small_sizes
-    from trtcache.partition.partitioner import divide
+    from trtcache.partition.partitioner import partition_program
 
     if why := backend.unavailable(program.device.type):
         raise BackendUnavailableError(backend.name, why)
     if not backend.capabilities.small_sizes:
         program = without_small_sizes(program)
     start = time.perf_counter()
-    division = divide(program, backend, settings)
+    division = partition_program(program, backend, settings)
     resolved = backend.target(target, program.device)
     if division.is_whole:
         return make_request(program, backend, settings, resolved, started=start)
-    in_torch = "; ".join(in_words(division.left))
+    in_torch = "; ".join(summarize_left(division.left))
     counts = f"{len(division.parts)} parts, engines with keys of their own: {len(division.engines)}"
     why_none = CanonicalizationError(
         program.name, f"it is compiled in {counts}; in torch: {in_torch} (trtcache partition)"
@@ -229,10 +229,10 @@ def make_request(
     try:
         records, graph = graph_records(program, settings.operator_versions)
         parts = key_parts(program, graph, settings=settings, target=target, toolchain=toolchain, ambient=ambient)
-        parts |= frozen_part(program, backend.frozen(program, settings))
+        parts |= frozen_part(program, backend.frozen_slots(program, settings))
         key = CacheKey.of(backend.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):
-            keys_log.debug("%s is %s %s: %s", program.name, backend.name, key, digests(key))
+            keys_log.debug("%s is %s %s: %s", program.name, backend.name, key, part_digests(key))
     except CanonicalizationError as error:
         key = error
     return Request(

@@ -1,1 +1,1 @@
-"""The doors in other libraries: programs that use those libraries use the cache without a change."""
+"""Integrations with other libraries: their programs use the cache without changes."""

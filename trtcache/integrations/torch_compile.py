@@ -1,12 +1,11 @@
-"""``torch.compile(model, backend="trtcache")``: the graphs that Dynamo finds, as engines from the cache."""
+"""``torch.compile(model, backend="trtcache")``: Dynamo's graphs as engines from the cache."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trtcache.integrations.dynamo.graph import CompiledGraph
-from trtcache.integrations.dynamo.options import Options
-from trtcache.integrations.dynamo.reports import GraphReport, Reports
+from trtcache.integrations.dynamo.options import GraphReport, Options, Reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphReport", "backend", "clear_reports", "reports"]
 
-_REPORTS = Reports()  # torch.compile gives its caller nothing to ask, so what was done is kept for the process
+_REPORTS = Reports()  # torch.compile returns no report to its caller, so reports are kept per process
 
 
 def backend(
@@ -25,17 +24,17 @@ def backend(
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> CompiledGraph:
-    """Return what runs a graph of Dynamo's; ``torch.compile`` calls this.
+    """Return the callable for a Dynamo graph; called by ``torch.compile``.
 
     Args:
         graph_module: the graph.
-        example_inputs: arguments of the call that was traced.
+        example_inputs: the arguments of the traced call.
         mode: ``default`` or ``max-autotune-no-cudagraphs``.
         options: fields of ``trtcache.Settings``, and ``backend``, ``target``, ``cache``, ``name``, ``training``.
 
     Raises:
-        SettingsError: an option or the mode is unknown, or a value is impossible.
-        TrainingError: gradients are to flow through the graph, and ``training`` is ``error``.
+        SettingsError: an option or the mode is unknown, or a value is invalid.
+        TrainingError: it is a training graph, and ``training`` is ``error``.
         BackendUnavailableError: the engine builder is unknown or cannot run here.
         BuildForbiddenError: ``TRTCACHE_FORBID_BUILD=1``, and there is no engine for the graph.
         BuildError: the build failed.
@@ -46,10 +45,10 @@ def backend(
 
 
 def reports() -> tuple[GraphReport, ...]:
-    """Return what became of each graph that this process compiled, the oldest first."""
+    """Return the report of each graph that this process compiled, the oldest first."""
     return _REPORTS.all()
 
 
 def clear_reports() -> None:
-    """Forget the reports, and which warnings were given."""
+    """Clear the reports and the record of warnings."""
     _REPORTS.clear()

@@ -1,4 +1,4 @@
-"""One difference of two programs, in words."""
+"""A difference of two programs or keys."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _INDEX = re.compile(r"(\[[^\]]*\])+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What is different, and how: ``inputs[0].shape[2]: 224 -> 256``.
+class KeyDifference:
+    """One difference: ``inputs[0].shape[2]: 224 -> 256``.
 
     Attributes:
-        where: which part: a path in the key document, or a node of the graph and what about it.
-        before: what the first has; None if it has no such thing.
-        after: what the second has; None if it has no such thing.
-        alike: how many more differences are this same change in other places.
+        where: a path in the key document, or a node of the graph and what differs about it.
+        before: the first value; None if there is none.
+        after: the second value; None if there is none.
+        alike: the number of further places with the same change.
     """
 
     where: str
@@ -30,7 +30,7 @@ class Difference:
 
     @property
     def field(self) -> str:
-        """The last word of ``where``, without indices: what kind of thing changed."""
+        """The last word of ``where``, without indices: the kind of value that changed."""
         return re.split(r"[ .]", _INDEX.sub("", self.where))[-1]
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Difference:
         return f"{self.where}: {_short(self.before)} -> {_short(self.after)}{more}"
 
     def as_json(self) -> dict[str, str | int | None]:
-        """Return the fields, and the whole as ``text``."""
+        """Return the fields, and the sentence as ``text``."""
         return {
             "where": self.where,
             "before": self.before,
@@ -57,9 +57,9 @@ def _short(text: str | None, most: int = 160) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def gathered(differences: Iterable[Difference]) -> list[Difference]:
-    """Return differences in order, those that are the same change in several places as one."""
-    first: dict[object, Difference] = {}
+def merge_repeated(differences: Iterable[KeyDifference]) -> list[KeyDifference]:
+    """Merge equal changes in several places into one difference, in order."""
+    first: dict[object, KeyDifference] = {}
     for one in differences:
         only_one_has_it = one.before is None or one.after is None
         key = (one.where if only_one_has_it else one.field, one.before, one.after)
@@ -68,8 +68,8 @@ def gathered(differences: Iterable[Difference]) -> list[Difference]:
     return list(first.values())
 
 
-def summary(differences: list[Difference]) -> str:
-    """Return the first difference and how many more there are, as one line."""
+def summary(differences: list[KeyDifference]) -> str:
+    """Return the first difference and the number of others, as one line."""
     if not differences:
         return "nothing that can be named"
     more = len(differences) - 1

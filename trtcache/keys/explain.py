@@ -1,4 +1,4 @@
-"""Why two keys differ, in words: what caused it first, and without what only follows from that."""
+"""Explanation of why two keys differ: causes first, without what follows from them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from trtcache.keys.difference import Difference, gathered
+from trtcache.keys.difference import KeyDifference, merge_repeated
 from trtcache.keys.graph_diff import graph_differences
-from trtcache.keys.stored_graph import in_words
+from trtcache.keys.stored_graph import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ _ORDER = (
     *("format", "kind", "target", "toolchain", "settings", "ambient", "pipeline"),
     *("inputs", "values", "sizes", "structure"),
 )
-"""Parts by how far they reach: what stands first may be why something later differs."""
+"""Parts by reach: a difference in an earlier part may be the cause of one in a later part."""
 
 _ABSENT: Any = object()
 
@@ -30,20 +30,20 @@ _FOLLOWS = {
     "target.device": ("target.capability", "toolchain.cuda", "toolchain.triton", "graph:device", "inputs:device"),
     "toolchain.torch": ("toolchain.torch_git",),
 }
-"""What a difference brings with it: prefixes of others, or the field of others of a part after a colon."""
+"""Differences that follow from one: prefixes of paths, or after a colon the field of paths in a part."""
 
 
 def explain(
     a: Mapping[str, Json],
     b: Mapping[str, Json],
     graphs: tuple[StoredGraph, StoredGraph] | None = None,
-) -> list[Difference]:
-    """Return how the key document ``b`` differs from ``a``, the cause first; an empty list if they are equal.
+) -> list[KeyDifference]:
+    """Return how the key document ``b`` differs from ``a``, causes first; an empty list if they are equal.
 
     Args:
         a: a key document, such as a stored entry's.
         b: another.
-        graphs: the lowered graphs of both. Without them a difference of the graphs is told by digest only.
+        graphs: the lowered graphs of both. Without them a difference of the graphs is reported by digest only.
     """
     before, after = _readable(a), _readable(b)
     found = [
@@ -56,7 +56,7 @@ def explain(
     found = [one for one in found if one not in layouts]
     if before.get("graph", _ABSENT) != after.get("graph", _ABSENT):
         found += _graph(before, after, found, graphs)
-    return gathered(found or layouts)  # nearly any other difference moves a result's dimensions
+    return merge_repeated(found or layouts)  # nearly any other difference changes layouts of results
 
 
 def _parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -67,31 +67,31 @@ def _parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def _graph(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
-    known: list[Difference],
+    known: list[KeyDifference],
     graphs: tuple[StoredGraph, StoredGraph] | None,
-) -> list[Difference]:
-    walked = _walked(graphs)
+) -> list[KeyDifference]:
+    walked = _compare_graphs(graphs)
     if walked is None:
         return [] if known else list(_walk("graph", before.get("graph", _ABSENT), after.get("graph", _ABSENT)))
-    told = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
+    reported = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
     fields = {(one.field, one.before, one.after) for one in known}
     prefixes = _followers(known)
     found = [
         one
         for one in walked
-        if (_number(one.before), _number(one.after)) not in told
+        if (_number(one.before), _number(one.after)) not in reported
         and (one.field, one.before, one.after) not in fields
         and not _is_follower(one, prefixes)
     ]
     if any(one.where == "structure.output" for one in known):
         found = [one for one in found if not one.where.startswith("graph: number of outputs")]
     if not found and not known:
-        found = [Difference("graph", "as stored", "another, in a way that its records do not show")]
+        found = [KeyDifference("graph", "as stored", "another, in a way that its records do not show")]
     return found
 
 
-def _walked(graphs: tuple[StoredGraph, StoredGraph] | None) -> list[Difference] | None:
-    """Return how two graphs differ, or None without graphs or where one has records of a form that is not ours."""
+def _compare_graphs(graphs: tuple[StoredGraph, StoredGraph] | None) -> list[KeyDifference] | None:
+    """Return how two graphs differ, or None without graphs or if one has records of an unknown form."""
     try:
         return graph_differences(*graphs) if graphs else None
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -99,19 +99,19 @@ def _walked(graphs: tuple[StoredGraph, StoredGraph] | None) -> list[Difference] 
 
 
 def _number(text: str | None) -> object:
-    """Return a number that is written ``3`` or ``3.0`` as one thing."""
+    """Return a number written as ``3`` or ``3.0`` as one value."""
     try:
         return float(text or "")
     except ValueError:
         return text
 
 
-def _without_derived(found: list[Difference]) -> list[Difference]:
+def _without_derived(found: list[KeyDifference]) -> list[KeyDifference]:
     followers = _followers(found)
     reshaped = {one.where.partition(".")[0] for one in found if ".shape" in one.where}
     counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in found)
 
-    def follows(one: Difference) -> bool:
+    def follows(one: KeyDifference) -> bool:
         part = one.where.partition(".")[0]
         return (
             _is_follower(one, followers)
@@ -123,11 +123,11 @@ def _without_derived(found: list[Difference]) -> list[Difference]:
     return [one for one in found if not follows(one)]
 
 
-def _followers(found: list[Difference]) -> tuple[str, ...]:
+def _followers(found: list[KeyDifference]) -> tuple[str, ...]:
     return tuple(follower for one in found for follower in _FOLLOWS.get(one.where, ()))
 
 
-def _is_follower(one: Difference, followers: tuple[str, ...]) -> bool:
+def _is_follower(one: KeyDifference, followers: tuple[str, ...]) -> bool:
     for follower in followers:
         part, _, field = follower.partition(":")
         if one.where.startswith(part) and (not field or one.field == field):
@@ -135,8 +135,8 @@ def _is_follower(one: Difference, followers: tuple[str, ...]) -> bool:
     return False
 
 
-def _walk(where: str, before: Any, after: Any) -> Iterator[Difference]:
-    if before == after and repr(before) == repr(after):  # 1 and True are equal, and not the same
+def _walk(where: str, before: Any, after: Any) -> Iterator[KeyDifference]:
+    if before == after and repr(before) == repr(after):  # 1 and True are equal but not the same
         return
     if _is_table(before) and _is_table(after):
         for name in [*before, *(name for name in after if name not in before)]:
@@ -144,24 +144,24 @@ def _walk(where: str, before: Any, after: Any) -> Iterator[Difference]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _lists(where, before, after)
     else:
-        yield Difference(where, _worded(before), _worded(after))
+        yield KeyDifference(where, _format(before), _format(after))
 
 
-def _worded(value: Any) -> str | None:
-    return None if value is _ABSENT else in_words(value)
+def _format(value: Any) -> str | None:
+    return None if value is _ABSENT else format_value(value)
 
 
-def _lists(where: str, before: list[Any], after: list[Any]) -> Iterator[Difference]:
+def _lists(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:
     if len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _walk(f"{where}[{index}]", one, other)
     elif where.endswith(".shape") or all(isinstance(one, int) for one in (*before, *after)):
-        yield Difference(where, in_words(before), in_words(after))
+        yield KeyDifference(where, format_value(before), format_value(after))
     else:
-        yield from _inserted(where, before, after)
+        yield from _compare_resized(where, before, after)
 
 
-def _inserted(where: str, before: list[Any], after: list[Any]) -> Iterator[Difference]:
+def _compare_resized(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:
     left, right = ([json.dumps(one, sort_keys=True) for one in side] for side in (before, after))
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -184,17 +184,17 @@ def _is_table(value: Any) -> bool:
 
 
 def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a key document's parts with what is written for machines put as people would say it."""
+    """Return a key document's parts with the machine-readable ones in a readable form."""
     parts = document.get("parts")
     readable: dict[str, Any] = {"format": document.get("format"), "kind": document.get("kind")}
     readable |= dict(parts) if isinstance(parts, Mapping) else {}
     for name, reader in (("inputs", _inputs), ("values", _values), ("sizes", _sizes), ("structure", _structure)):
         if not isinstance(readable.get(name), dict if name == "structure" else list):
-            continue  # somebody else's part of that name
+            continue  # a foreign part of that name
         try:
             readable |= {name: reader(readable[name])}
         except (LookupError, TypeError, ValueError, AttributeError):
-            continue  # somebody else's part of that name
+            continue  # a foreign part of that name
     return readable
 
 
@@ -203,7 +203,7 @@ def _inputs(inputs: Any) -> dict[str, Any]:
         f"[{one['leaf']}]": {
             "dtype": one["dtype"],
             "shape": [_size(size) for size in one["shape"]],
-            "stride": in_words(one["stride"]),
+            "stride": format_value(one["stride"]),
             "device": one["device"],
         }
         for one in inputs
@@ -211,7 +211,7 @@ def _inputs(inputs: Any) -> dict[str, Any]:
 
 
 def _size(size: Any) -> Any:
-    return size if isinstance(size, int) else in_words(size)
+    return size if isinstance(size, int) else format_value(size)
 
 
 def _values(values: Any) -> dict[str, Any]:

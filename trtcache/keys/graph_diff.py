@@ -1,12 +1,12 @@
-"""How two lowered graphs differ, in words: found by walking both, not by comparing digests."""
+"""Differences of two lowered graphs, found by walking both instead of comparing digests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trtcache.keys.difference import Difference
-from trtcache.keys.matching import SELECTION, compared, is_use, match
-from trtcache.keys.stored_graph import in_words, short_digest
+from trtcache.keys.difference import KeyDifference
+from trtcache.keys.matching import SELECTION, compare_arguments, is_use, match
+from trtcache.keys.stored_graph import format_value, short_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from trtcache.keys.stored_graph import StoredGraph, StoredNode
 
 
-def graph_differences(a: StoredGraph, b: StoredGraph) -> list[Difference]:
-    """Return how ``b`` differs from ``a``: calls in the order of the graph, then outputs, weights and constants.
+def graph_differences(a: StoredGraph, b: StoredGraph) -> list[KeyDifference]:
+    """Return how ``b`` differs from ``a``: calls in graph order, then outputs, weights and constants.
 
-    What follows from another difference is left out: the shape of what a changed node makes, sizes among arguments that
-    follow from changed shapes, a weight or a branch that came with what uses it. Inputs are in the key document.
+    Consequences of another difference are left out: the shape of a changed node's result, sizes among arguments that
+    follow from changed shapes, a weight or a branch that came with its user. Inputs are in the key document.
     """
-    return _Walk(a, b).differences()
+    return _GraphComparison(a, b).differences()
 
 
-class _Walk:
-    """Both graphs, which of their nodes correspond, and the calls that were put in or taken out between those."""
+class _GraphComparison:
+    """Two graphs, the matching of their nodes, and the calls inserted or removed between matched nodes."""
 
     def __init__(self, a: StoredGraph, b: StoredGraph) -> None:
         self.a = a
@@ -34,59 +34,59 @@ class _Walk:
         self.gone: set[int] = set()
         self.new: set[int] = set()
 
-    def differences(self) -> list[Difference]:
-        calls: list[tuple[int, Difference]] = []
-        leaves: list[Difference] = []
+    def differences(self) -> list[KeyDifference]:
+        calls: list[tuple[int, KeyDifference]] = []
+        leaves: list[KeyDifference] = []
         for one, other in sorted(self.matched.items()):
             x, y = self.a.nodes[one], self.b.nodes[other]
             if x.is_leaf:
-                leaves += _changed_leaf(x, y)
+                leaves += _compare_leaves(x, y)
             else:
-                calls += [(one, difference) for difference in self._changed(x, y)]
+                calls += [(one, difference) for difference in self._compare_calls(x, y)]
         results = [*self._results(), *self._contents()]
         for place in sorted(self.gone):
             node = self.a.nodes[place]
-            calls.append((place, Difference(f"graph: node {node.name}", self.a.text(node), None)))
+            calls.append((place, KeyDifference(f"graph: node {node.name}", self.a.text(node), None)))
         for place in sorted(self.new):
             node = self.b.nodes[place]
-            calls.append((place, Difference(f"graph: node {node.name}", None, self.b.text(node))))
+            calls.append((place, KeyDifference(f"graph: node {node.name}", None, self.b.text(node))))
         calls.sort(key=lambda one: one[0])
         return [*(difference for _, difference in calls), *results, *leaves] or list(self._rest())
 
-    def _changed(self, x: StoredNode, y: StoredNode) -> Iterator[Difference]:
+    def _compare_calls(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
         if x.operator != y.operator:
-            yield Difference(f"graph: node {x.name} operator", x.operator, y.operator)
+            yield KeyDifference(f"graph: node {x.name} operator", x.operator, y.operator)
             return
         found = [*self._arguments(x, y), *self._operands(x, y)]
         yield from found
-        same_uses = [self.a.nodes[one].made for one in x.uses] == [self.b.nodes[one].made for one in y.uses]
-        if not found and x.made != y.made and x.arguments == y.arguments and same_uses:
-            yield Difference(f"graph: node {x.name} result", in_words(x.made), in_words(y.made))
+        same_uses = [self.a.nodes[one].value for one in x.uses] == [self.b.nodes[one].value for one in y.uses]
+        if not found and x.value != y.value and x.arguments == y.arguments and same_uses:
+            yield KeyDifference(f"graph: node {x.name} result", format_value(x.value), format_value(y.value))
 
-    def _arguments(self, x: StoredNode, y: StoredNode) -> Iterator[Difference]:
-        """Yield changed arguments but those that are nodes, and sizes that follow from changed shapes."""
+    def _arguments(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
+        """Yield changed arguments except nodes and sizes that follow from changed shapes."""
         sizes_x, sizes_y = _sizes(x, self.a), _sizes(y, self.b)
-        for path, before, after in compared(x.arguments, y.arguments):
+        for path, before, after in compare_arguments(x.arguments, y.arguments):
             if is_use(before) and is_use(after):
                 continue
-            if sizes_x != sizes_y and _follow(before, sizes_x) and _follow(after, sizes_y):
+            if sizes_x != sizes_y and _is_size_argument(before, sizes_x) and _is_size_argument(after, sizes_y):
                 continue
             where = f"graph: node {x.name} argument {self._path(x, path)}"
-            yield Difference(where, self.a.written(before, x.uses), self.b.written(after, y.uses))
+            yield KeyDifference(where, self.a.format_argument(before, x.uses), self.b.format_argument(after, y.uses))
 
-    def _operands(self, x: StoredNode, y: StoredNode) -> Iterator[Difference]:
-        """Yield as one difference all arguments of a node that are other nodes now."""
+    def _operands(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
+        """Yield all replaced operands of a node as one difference."""
         pairs = [
             (self._path(x, path), x.uses[before["$use"]], y.uses[after["$use"]])
-            for path, before, after in compared(x.arguments, y.arguments, nodes=True)
+            for path, before, after in compare_arguments(x.arguments, y.arguments, nodes=True)
             if is_use(before) and is_use(after)
         ]
-        yield from self._moved(f"graph: node {x.name} argument", pairs)
+        yield from self._compare_operands(f"graph: node {x.name} argument", pairs)
 
-    def _results(self) -> Iterator[Difference]:
-        ours, theirs = _returned(self.a), _returned(self.b)
+    def _results(self) -> Iterator[KeyDifference]:
+        ours, theirs = _outputs(self.a), _outputs(self.b)
         if len(ours) != len(theirs):
-            yield Difference("graph: number of outputs", str(len(ours)), str(len(theirs)))
+            yield KeyDifference("graph: number of outputs", str(len(ours)), str(len(theirs)))
             return
         pairs = []
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
@@ -94,35 +94,38 @@ class _Walk:
             if before is not None and after is not None:
                 pairs.append((str(index), before, after))
             elif one != other:
-                written = self.a.written(one[2], self.a.result_uses), self.b.written(other[2], self.b.result_uses)
-                yield Difference(f"graph: output {index}", *written)
-        yield from self._moved("graph: output", pairs)
+                written = (
+                    self.a.format_argument(one[2], self.a.result_uses),
+                    self.b.format_argument(other[2], self.b.result_uses),
+                )
+                yield KeyDifference(f"graph: output {index}", *written)
+        yield from self._compare_operands("graph: output", pairs)
 
-    def _contents(self) -> Iterator[Difference]:
-        """Yield weights and inputs that a call changes in one graph only, or to something else."""
+    def _contents(self) -> Iterator[KeyDifference]:
+        """Yield weights and inputs that a call writes in one graph only, or with another value."""
         ours, theirs = _written_back(self.a), _written_back(self.b)
         for target in [*ours, *(one for one in theirs if one not in ours)]:
             before, after = ours.get(target), theirs.get(target)
             where = f"graph: new content of {target}"
             if before is None or after is None:
                 names = self.a.name(before) if before is not None else None, self.b.name(after or 0)
-                yield Difference(where, names[0], None if after is None else names[1])
+                yield KeyDifference(where, names[0], None if after is None else names[1])
             else:
-                yield from self._moved(where, [("", before, after)])
+                yield from self._compare_operands(where, [("", before, after)])
 
-    def _moved(self, where: str, pairs: list[tuple[str, int, int]]) -> Iterator[Difference]:
-        """Yield as one difference the operands that are not the same node in both graphs."""
+    def _compare_operands(self, where: str, pairs: list[tuple[str, int, int]]) -> Iterator[KeyDifference]:
+        """Yield the operands that do not match each other as one difference."""
         changed = [
-            (name, self.a.name(one), self._named(other))
+            (name, self.a.name(one), self._name_in_first(other))
             for name, one, other in pairs
-            if self.matched.get(one) != other and not self._came_between(one, other)
+            if self.matched.get(one) != other and not self._is_insertion(one, other)
         ]
         if changed:
             names, before, after = (", ".join(column) for column in zip(*changed, strict=True))
-            yield Difference(f"{where}{'s' if len(changed) > 1 else ''} {names}".rstrip(), before, after)
+            yield KeyDifference(f"{where}{'s' if len(changed) > 1 else ''} {names}".rstrip(), before, after)
 
-    def _came_between(self, one: int, other: int) -> bool:
-        """Say whether an operand differs because calls were put in or taken out, and note those calls."""
+    def _is_insertion(self, one: int, other: int) -> bool:
+        """Return whether an operand differs because of inserted or removed calls; record those calls."""
         gone = _chain(one, self.a, self.matched)
         new = _chain(other, self.b, self.theirs)
         if not gone and not new:
@@ -131,12 +134,12 @@ class _Walk:
             return False
         if not new and self.theirs.get(other) not in _uses(gone, self.a):
             return False
-        self.gone |= {place for place in gone if self._is_told(place, self.a)}
-        self.new |= {place for place in new if self._is_told(place, self.b)}
+        self.gone |= {place for place in gone if self._is_reported(place, self.a)}
+        self.new |= {place for place in new if self._is_reported(place, self.b)}
         return True
 
-    def _is_told(self, place: int, graph: StoredGraph) -> bool:
-        """Say whether a call that only one graph has is worth a line: not what comes with an input or a size."""
+    def _is_reported(self, place: int, graph: StoredGraph) -> bool:
+        """Return whether a call of only one graph deserves a line: not if it comes with an input or a size."""
         node = graph.nodes[place]
         matched = self.matched if graph is self.a else self.theirs
         inputs = {one for one in _uses({place}, graph) if graph.nodes[one].operator == "input"}
@@ -147,21 +150,21 @@ class _Walk:
             and (inputs <= set(matched))
         )
 
-    def _named(self, place: int) -> str:
-        """Return the name that a node of the second graph has in the first, so that both sides speak of one thing."""
+    def _name_in_first(self, place: int) -> str:
+        """Return a node's name in the first graph, so that both sides use one name."""
         return self.a.name(self.theirs[place]) if place in self.theirs else f"{self.b.name(place)} (new)"
 
-    def _rest(self) -> Iterator[Difference]:
-        """Yield what only one graph has and nothing else has told, and ranges of sizes."""
+    def _rest(self) -> Iterator[KeyDifference]:
+        """Yield nodes of only one graph that nothing else reported, and ranges of sizes."""
         for place, node in enumerate(self.a.nodes):
             if place not in self.matched:
-                yield Difference(f"graph: {node.operator} {node.name}", in_words(node.made), None)
+                yield KeyDifference(f"graph: {node.operator} {node.name}", format_value(node.value), None)
         for place, node in enumerate(self.b.nodes):
             if place not in self.theirs:
-                yield Difference(f"graph: {node.operator} {node.name}", None, in_words(node.made))
+                yield KeyDifference(f"graph: {node.operator} {node.name}", None, format_value(node.value))
         for number, (one, other) in enumerate(zip(self.a.sizes, self.b.sizes, strict=False)):
             if one != other:
-                yield Difference(f"graph: range of size s{number}", in_words(one), in_words(other))
+                yield KeyDifference(f"graph: range of size s{number}", format_value(one), format_value(other))
 
     def _path(self, node: StoredNode, path: tuple[int, ...]) -> str:
         index, *rest = path
@@ -169,7 +172,7 @@ class _Walk:
 
 
 def _chain(place: int, graph: StoredGraph, matched: dict[int, int]) -> set[int]:
-    """Return the calls from ``place`` down that the other graph has not."""
+    """Return the calls from ``place`` on that the other graph does not have."""
     found: set[int] = set()
     stack = [place]
     while stack:
@@ -185,7 +188,7 @@ def _uses(places: set[int], graph: StoredGraph) -> set[int]:
     return {used for place in places for used in graph.nodes[place].uses}
 
 
-def _returned(graph: StoredGraph) -> list[Any]:
+def _outputs(graph: StoredGraph) -> list[Any]:
     return [result for result in graph.results if result[0] not in {"weight", "input"}]
 
 
@@ -199,9 +202,9 @@ def _place(result: list[Any], graph: StoredGraph) -> int | None:
 
 
 def _sizes(node: StoredNode, graph: StoredGraph) -> set[str]:
-    """Return the sizes of what a node makes and of what it uses."""
-    made = [node.made, *(graph.nodes[one].made for one in node.uses)]
-    return {in_words(size) for one in made for size in _shape(one)}
+    """Return the sizes of a node's result and operands."""
+    made = [node.value, *(graph.nodes[one].value for one in node.uses)]
+    return {format_value(size) for one in made for size in _shape(one)}
 
 
 def _shape(made: Any) -> list[Any]:
@@ -214,16 +217,16 @@ def _shape(made: Any) -> list[Any]:
     return []
 
 
-def _follow(argument: object, sizes: set[str]) -> bool:
-    """Say whether an argument is a size, or a node that computes one."""
+def _is_size_argument(argument: object, sizes: set[str]) -> bool:
+    """Return whether an argument is a size, or a node that computes one."""
     return is_use(argument) or (type(argument) is int and str(argument) in sizes)
 
 
-def _changed_leaf(x: StoredNode, y: StoredNode) -> Iterator[Difference]:
-    """Yield what is different about a weight or a constant: dtype and shape, and only then strides and content."""
+def _compare_leaves(x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
+    """Yield differences of a weight or constant: dtype and shape, and only if these agree strides and content."""
     if x.operator == "input":
         return
-    before, after = _described(x), _described(y)
+    before, after = _leaf_fields(x), _leaf_fields(y)
     changed = [name for name in before if before[name] != after.get(name)]
     if {"shape", "dtype"} & set(changed):
         changed = [name for name in changed if name not in {"stride", "content"}]
@@ -232,19 +235,19 @@ def _changed_leaf(x: StoredNode, y: StoredNode) -> Iterator[Difference]:
         if isinstance(one, list) and isinstance(other, list) and len(one) == len(other) and name == "shape":
             pairs = enumerate(zip(one, other, strict=True))
             yield from (
-                Difference(f"{where}[{index}]", in_words(was), in_words(now))
+                KeyDifference(f"{where}[{index}]", format_value(was), format_value(now))
                 for index, (was, now) in pairs
                 if was != now
             )
         else:
-            yield Difference(where, in_words(one), in_words(other))
+            yield KeyDifference(where, format_value(one), format_value(other))
 
 
-def _described(node: StoredNode) -> dict[str, Any]:
-    if isinstance(node.made, dict):
+def _leaf_fields(node: StoredNode) -> dict[str, Any]:
+    if isinstance(node.value, dict):
         recipe = node.arguments[0]
-        made = {name: value for name, value in node.made.items() if name != "mutated"}
+        made = {name: value for name, value in node.value.items() if name != "mutated"}
         return {**made, "recipe": None if isinstance(recipe, dict) and set(recipe) == {"slot"} else recipe}
-    dtype, shape, device = node.made
+    dtype, shape, device = node.value
     content = short_digest(str(node.arguments[0]))
     return {"dtype": str(dtype).removeprefix("torch."), "shape": shape, "device": device, "content": content}

@@ -1,9 +1,9 @@
-"""The digest of a lowered graph: a Merkle digest for each node, and one over what the program returns.
+"""The digest of a lowered graph: a Merkle digest for each node, and one over the program's outputs.
 
-A node's digest covers its operator, every argument with defaults filled in, the digests of the nodes it uses in order,
-and dtype, shape and kind of device of what it makes. Inputs enter by their leaf in the call, weights by slot number
-with dtype, shape and strides, constants by content. Names of nodes and parameters, the order of unrelated statements
-and dead code therefore have no say.
+A node's digest covers its operator, every argument with defaults filled in, the digests of its operands in order, and
+dtype, shape and device type of its result. Inputs enter by their leaf in the call, weights by slot number with dtype,
+shape and strides, constants by content. Names of nodes and parameters, the order of unrelated statements and dead code
+therefore do not matter.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _FUNCTION_MODULES = {operator.add.__module__, math.sqrt.__module__, "torch"}
 def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tuple[list[Json], Digest]:
     """Return the graph as one record for each node, and its digest.
 
-    A record is ``[operator, arguments, value, uses]``: in the arguments a node is ``{"$use": k}``, the k-th of those it
-    uses, and ``uses`` are their places in the list, so that a record does not depend on where it stands. The last
-    record is the output. A node's digest is over its record without ``uses``, as canonical JSON behind its length, and
-    the digests of the nodes it uses, 32 bytes each.
+    A record is ``[operator, arguments, value, uses]``: in the arguments an operand is ``{"$use": k}``, the k-th of
+    ``uses``, which are indices into the list, so that a record does not depend on its position. The last record is the
+    output. A node's digest is over its record without ``uses``, as canonical JSON with a length prefix, and the digests
+    of its operands, 32 bytes each.
 
     Args:
         program: a lowered program.
         declared: custom operators (``mylib::scale``), their namespaces (``mylib``) and packages of plain functions
-            whose versions the key has elsewhere.
+            whose versions are elsewhere in the key.
 
     Raises:
         CanonicalizationError: a node has no stable description; the message names it.
@@ -65,48 +65,48 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
         if node.op == "call_function" and not mergeable(node):
             head.append(draws.get(node, len(records)))  # a random number drawn twice is not one drawn once
             text = _canonical_json(head)
-        digests[node] = hash_bytes(b"".join([_framed(text), *[digests[used] for used in uses]]))
+        digests[node] = hash_bytes(b"".join([_frame(text), *[digests[used] for used in uses]]))
         places[node] = len(records)
         records.append([*head, [places[used] for used in uses]])
     head, uses = writer.output(program)
     records.append([*head, [places.get(used, -1) for used in uses]])
     effects = [digests[node] for node in program.order if not node.users]
     ranges = program.symbols.ranges(program.constraints)  # also of sizes that only operators make
-    border = _framed(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
-    whole = b"".join([border, *effects, *(digests[used] for used in uses)])
+    header = _frame(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
+    whole = b"".join([header, *effects, *(digests[used] for used in uses)])
     return records, Digest(hash_bytes(whole).hex(), len(whole))
 
 
 def _draws(graph: fx.Graph) -> dict[fx.Node, int]:
-    """Number the random operators in the order in which they run, which decides what each one draws."""
+    """Number the random operators in execution order, which decides what each one draws."""
     calls = (node for node in graph.nodes if node.op == "call_function" and is_random(node.target))
     return {node: number for number, node in enumerate(calls)}
 
 
 def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:
-    """Return what an artifact keeps of the graph: its records, and what puts them in words.
+    """Return the graph as stored in an artifact: its records, and names for printing them.
 
-    ``operators`` has the names of each operator's arguments, ``sizes`` the ``[least, most]`` of each symbolic size.
+    ``operators`` has the argument names of each operator, ``sizes`` the ``[min, max]`` of each symbolic size.
     """
     targets = {node.target for node in program.order if isinstance(node.target, torch._ops.OpOverload)}
-    operators: dict[str, Json] = {_operator(one): list(argument_names(one)) for one in targets}
+    operators: dict[str, Json] = {_operator_id(one): list(argument_names(one)) for one in targets}
     sizes: list[Json] = [list(bounds) for bounds in program.symbols.ranges(program.constraints)]
     return {"format": 1, "operators": operators, "sizes": sizes, "nodes": records}
 
 
-def _operator(target: object) -> str:
-    """Return how a record calls an operator: by name, and a custom one by its whole schema."""
+def _operator_id(target: object) -> str:
+    """Return an operator's name in records; a custom operator's is its whole schema."""
     if isinstance(target, torch._ops.OpOverload) and target.namespace not in TORCHS_OWN:
         return str(target._schema)
     return operator_name(target)
 
 
-def _framed(text: str) -> bytes:
+def _frame(text: str) -> bytes:
     return f"{len(text)}:{text}".encode()  # JSON escapes what is not ASCII: as many bytes as characters
 
 
 class _Writer:
-    """Writes nodes as JSON, relative to the nodes they use."""
+    """Write nodes as JSON relative to their operands."""
 
     def __init__(self, symbols: Symbols, declared: Collection[str]) -> None:
         self._symbols = symbols
@@ -116,17 +116,17 @@ class _Writer:
         self._values: dict[object, tuple[Json, str]] = {}
 
     def record(self, node: fx.Node, arguments: list[Any]) -> tuple[list[Json], str, list[fx.Node]]:
-        """Return a node's record, the canonical JSON of it, and the nodes that it uses."""
+        """Return a node's record, its canonical JSON, and the node's operands."""
         if node.op != "call_function":
             head = self._leaf(node)
             return head, _canonical_json(head), []
         self._uses = {}
-        name = self._names.get(node.target) or self._checked(node)
+        name = self._names.get(node.target) or self._operator_name_of(node)
         if "torch_executed" in node.meta:
             name += " in torch"
         written: list[Json] = [self._argument(one, node) for one in arguments]
         made, made_text = self._value(node.meta.get("val"))
-        # Most values and names are met again: their JSON is put together from parts.
+        # Most values and names repeat: their JSON is cached and joined.
         return (
             [name, written, made],
             f"[{_canonical_json(name)},{_canonical_json(written)},{made_text}]",
@@ -136,30 +136,30 @@ class _Writer:
     def _leaf(self, node: fx.Node) -> list[Json]:
         meta = node.meta
         if "input" in meta:
-            return ["input", [meta["input"]], self._made(meta["val"]), self._strides(meta["val"])]
+            return ["input", [meta["input"]], self._describe_value(meta["val"]), self._strides(meta["val"])]
         if "engine_weight" in meta:
             weight = meta["engine_weight"]
             return ["weight", [recipes.document(weight.recipe)], weight.document()]
         if "constant" in meta:
-            return ["constant", [meta["constant"][1]], self._made(meta["val"])]
+            return ["constant", [meta["constant"][1]], self._describe_value(meta["val"])]
         self._check(node)
-        return [operator_name(node.target), [], self._made(meta.get("val"))]
+        return [operator_name(node.target), [], self._describe_value(meta.get("val"))]
 
-    def _checked(self, node: fx.Node) -> str:
+    def _operator_name_of(self, node: fx.Node) -> str:
         self._check(node)
-        name = self._names[node.target] = _operator(node.target)
+        name = self._names[node.target] = _operator_id(node.target)
         return name
 
     def _value(self, value: Any) -> tuple[Json, str]:
-        """Return what a node makes, and the canonical JSON of it."""
+        """Return the description of a node's result and its canonical JSON."""
         if not isinstance(value, torch.Tensor):
-            made = self._made(value)
+            made = self._describe_value(value)
             return made, _canonical_json(made)
         sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
         kind = (value.dtype, sizes, value.device.type)
         known = self._values.get(kind)
         if known is None:
-            made = self._made(value)
+            made = self._describe_value(value)
             known = self._values[kind] = made, _canonical_json(made)
         return known
 
@@ -197,7 +197,7 @@ class _Writer:
         if isinstance(argument, fx.Node):
             return {"$use": self._uses.setdefault(argument, len(self._uses))}
         if argument is None or type(argument) in _PLAIN:
-            return argument  # type: ignore[no-any-return]  # one of the JSON types just named
+            return argument  # type: ignore[no-any-return]  # one of the JSON types above
         if isinstance(argument, float):
             return {"$float": argument.hex()}
         if isinstance(argument, (list, tuple)):
@@ -220,7 +220,7 @@ class _Writer:
             return {"$size": self._symbols.write(argument)}
         raise CanonicalizationError(f"graph node {node.name}", f"argument {argument!r} has no stable description")
 
-    def _made(self, value: Any) -> Json:
+    def _describe_value(self, value: Any) -> Json:
         if isinstance(value, torch.Tensor):
             return [
                 str(value.dtype),
@@ -228,7 +228,7 @@ class _Writer:
                 value.device.type,
             ]
         if isinstance(value, (list, tuple)):
-            return [self._made(one) for one in value]
+            return [self._describe_value(one) for one in value]
         if isinstance(value, torch.SymInt):
             return ["size", self._symbols.write(value)]
         return None if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""The named parts of the key of a compiled program."""
+"""The named parts of a compiled program's key."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def key_parts(
     toolchain: Mapping[str, object],
     ambient: Mapping[str, object],
 ) -> dict[str, object]:
-    """Return what the artifact of a lowered program depends on, by name.
+    """Return the named parts of the key of a lowered program's artifact.
 
-    Weights are in it as slots, inside the graph's digest: by number, dtype, shape, strides and kind of device. Names of
+    Weights are in it as slots, inside the graph's digest: by number, dtype, shape, strides and device type. Names of
     parameters, paths, hosts, users and device indices are not.
     """
     interface = program.interface
@@ -48,16 +48,16 @@ def key_parts(
         "target": target.document(),
         "toolchain": toolchain,
     }
-    if interface.guards:  # a program without guards keeps the key that it had before there were any
+    if interface.guards:  # a program without guards keeps the key of versions without guards
         parts["guards"] = list(interface.guards)
     return parts
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
-    """Return the part of the key that the values of weights are: none but of slots that the artifact has in it.
+    """Return the key part with the values of frozen weights; empty without any.
 
     Raises:
-        CanonicalizationError: a weight has no elements to read one by one.
+        CanonicalizationError: the elements of a weight cannot be read.
     """
     if not frozen:
         return {}
@@ -65,10 +65,10 @@ def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, ob
     return {"frozen": [[slot.index, digest] for slot, digest in zip(frozen, found, strict=True)]}
 
 
-def digests(key: CacheKey) -> str:
+def part_digests(key: CacheKey) -> str:
     """Return the digest of each part of a key, shortened: two machines whose keys differ see at once which parts do."""
     parts = key.document["parts"]
-    assert isinstance(parts, dict)  # noqa: S101  # CacheKey.of makes it so
+    assert isinstance(parts, dict)  # noqa: S101  # by CacheKey.of
     return ", ".join(f"{name} {hash_bytes(encode(part)).hex()[:12]}" for name, part in parts.items())
 
 

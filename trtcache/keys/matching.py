@@ -1,4 +1,4 @@
-"""Which nodes of two lowered graphs are the same: found by structure first, then by order."""
+"""Matching of the nodes of two lowered graphs: by structure first, then by order."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from trtcache.keys.stored_graph import StoredGraph, StoredNode
 
 Matched: TypeAlias = dict[int, int]
-"""Place in the first graph -> place in the second."""
+"""Index in the first graph -> index in the second."""
 
 SELECTION = "_operator.getitem"
-"""Takes one of several results; it comes and goes with the operator that makes them."""
+"""Selects one of several results; it comes and goes with the operator that it selects from."""
 
 
 def match(a: StoredGraph, b: StoredGraph) -> Matched:
     """Return which nodes correspond.
 
-    Inputs correspond by their leaf of the call, and calls that compute the same from those, wherever they stand and
-    whichever weights they use. The rest, what lies behind a difference, is aligned in canonical order. Weights, and
-    what is computed from weights and constants alone, correspond where they are used in the same place.
+    Inputs correspond by their leaf of the call, and calls that compute the same from them, whatever their position and
+    weights. The rest, downstream of a difference, is aligned in canonical order. Weights, and what is computed from
+    weights and constants alone, correspond if they are used in the same place.
     """
     matched = _inputs(a, b)
     matched |= _equal_calls(a, b)
     taken = set(matched.values())
-    rest_a = [place for place in _anchored(a) if place not in matched]
-    rest_b = [place for place in _anchored(b) if place not in taken]
-    matched |= _aligned(rest_a, rest_b, a, b)
+    rest_a = [place for place in _calls_from_inputs(a) if place not in matched]
+    rest_b = [place for place in _calls_from_inputs(b) if place not in taken]
+    matched |= _align(rest_a, rest_b, a, b)
     _descend(a, b, matched)
     return matched
 
@@ -45,8 +45,8 @@ def _inputs(a: StoredGraph, b: StoredGraph) -> Matched:
     }
 
 
-def _anchored(graph: StoredGraph) -> list[int]:
-    """Return the calls that depend on an input: what does not is known only by where it is used."""
+def _calls_from_inputs(graph: StoredGraph) -> list[int]:
+    """Return the calls that depend on an input; others are identified only by their users."""
     reached: set[int] = set()
     for place, node in enumerate(graph.nodes):
         if node.operator == "input" or not reached.isdisjoint(node.uses):
@@ -55,17 +55,17 @@ def _anchored(graph: StoredGraph) -> list[int]:
 
 
 def _equal_calls(a: StoredGraph, b: StoredGraph) -> Matched:
-    """Match calls with the same operator, arguments and operands, all the way to the inputs."""
+    """Match calls with equal operators, arguments and operands, all the way to the inputs."""
     numbers: dict[object, int] = {}
-    ours, theirs = _numbered(a, numbers), _numbered(b, numbers)
+    ours, theirs = _number_subgraphs(a, numbers), _number_subgraphs(b, numbers)
     places: dict[int, list[int]] = defaultdict(list)
-    for place in reversed(_anchored(b)):
+    for place in reversed(_calls_from_inputs(b)):
         places[theirs[place]].append(place)
-    return {place: places[ours[place]].pop() for place in _anchored(a) if places[ours[place]]}
+    return {place: places[ours[place]].pop() for place in _calls_from_inputs(a) if places[ours[place]]}
 
 
-def _numbered(graph: StoredGraph, numbers: dict[object, int]) -> list[int]:
-    """Number the nodes so that equal subgraphs have equal numbers; ``numbers`` is shared by the graphs compared."""
+def _number_subgraphs(graph: StoredGraph, numbers: dict[object, int]) -> list[int]:
+    """Number the nodes so that equal subgraphs get equal numbers; the graphs compared share ``numbers``."""
     found: list[int] = []
     for node in graph.nodes:
         key = (_token(node), tuple(found[used] for used in node.uses))
@@ -74,19 +74,19 @@ def _numbered(graph: StoredGraph, numbers: dict[object, int]) -> list[int]:
 
 
 def _token(node: StoredNode) -> str:
-    """Return what a node is without its operands; of a weight, and of an input, without what it is called."""
+    """Return a node's identity without its operands, and without the names of weights and inputs."""
     if node.operator == "weight":
-        return json.dumps([node.operator, node.made["dtype"], node.made["shape"]])
+        return json.dumps([node.operator, node.value["dtype"], node.value["shape"]])
     return json.dumps([node.operator, node.arguments])
 
 
-def _aligned(ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph) -> Matched:
-    """Align calls by operator and arguments; what is between, by operator; what is left there, if as many, in order."""
+def _align(ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph) -> Matched:
+    """Align calls by operator and arguments; the gaps by operator; then equally many remaining calls in order."""
     tokens = {place: _token(a.nodes[place]) for place in ours}, {place: _token(b.nodes[place]) for place in theirs}
-    matched, gaps = _aligned_by(ours, theirs, *tokens)
+    matched, gaps = _align_by(ours, theirs, *tokens)
     for left, right in gaps:
         names = {one: a.nodes[one].operator for one in left}, {one: b.nodes[one].operator for one in right}
-        inside, rests = _aligned_by(left, right, *names)
+        inside, rests = _align_by(left, right, *names)
         matched |= inside
         for rest in rests:
             x = [one for one in rest[0] if a.nodes[one].operator != SELECTION]
@@ -95,10 +95,10 @@ def _aligned(ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph)
     return matched
 
 
-def _aligned_by(
+def _align_by(
     ours: Sequence[int], theirs: Sequence[int], ours_as: Mapping[int, str], theirs_as: Mapping[int, str]
 ) -> tuple[Matched, list[tuple[Sequence[int], Sequence[int]]]]:
-    """Return the longest common subsequences as pairs, and what lies between them."""
+    """Return the longest common subsequences as pairs, and the gaps between them."""
     matched: Matched = {}
     gaps: list[tuple[Sequence[int], Sequence[int]]] = []
     matcher = SequenceMatcher(None, [ours_as[one] for one in ours], [theirs_as[one] for one in theirs])
@@ -111,7 +111,7 @@ def _aligned_by(
 
 
 def _descend(a: StoredGraph, b: StoredGraph, matched: Matched) -> None:
-    """Match what matched calls and results use in the same place: weights, constants, and what is made of them."""
+    """Match weights, constants and what is computed from them that matched calls and results use in the same place."""
     taken = set(matched.values())
     stack = list(reversed(matched.items()))
     stack += [pair for pair in _results(a, b) if pair[0] not in matched]
@@ -134,23 +134,23 @@ def _kind(node: StoredNode) -> str:
 
 
 def operand_pairs(x: StoredNode, y: StoredNode) -> Iterator[tuple[int, int]]:
-    """Yield the operands of two calls that stand in the same place of their arguments."""
-    for _, before, after in compared(x.arguments, y.arguments, nodes=True):
+    """Yield the operands in equal places of two calls' arguments."""
+    for _, before, after in compare_arguments(x.arguments, y.arguments, nodes=True):
         if is_use(before) and is_use(after):
             yield x.uses[before["$use"]], y.uses[after["$use"]]
 
 
 def is_use(argument: object) -> bool:
-    """Say whether an argument is a node."""
+    """Return whether an argument is an operand."""
     return isinstance(argument, dict) and "$use" in argument
 
 
-def compared(
+def compare_arguments(
     x: Any, y: Any, path: tuple[int, ...] = (), *, nodes: bool = False
 ) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
-    """Yield ``(path, before, after)`` for the innermost arguments that differ; with ``nodes``, for every node too."""
+    """Yield ``(path, before, after)`` for the innermost differing arguments; with ``nodes``, for operands too."""
     if isinstance(x, list) and isinstance(y, list) and len(x) == len(y):
         for index, (one, other) in enumerate(zip(x, y, strict=True)):
-            yield from compared(one, other, (*path, index), nodes=nodes)
+            yield from compare_arguments(one, other, (*path, index), nodes=nodes)
     elif type(x) is not type(y) or x != y or (nodes and is_use(x)):
         yield path, x, y

@@ -1,4 +1,4 @@
-"""The stored entry that is nearest to a key, and how the two differ: why there was no hit."""
+"""The stored entry nearest to a key, to explain a miss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trtcache.errors import StoreError
-from trtcache.keys.difference import Difference, summary
+from trtcache.keys.difference import KeyDifference, summary
 from trtcache.keys.explain import explain
 from trtcache.keys.stored_graph import GRAPH_MEMBER, StoredGraph
 from trtcache.store.reader import ArtifactFile
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from trtcache.store.format import Header
 
 MOST_HEADERS = 200
-"""How many entries are looked at: with headers of a few kilobytes, tens of milliseconds on a miss."""
+"""The maximum number of headers to read: at a few kilobytes each, tens of milliseconds on a miss."""
 
 _MOST_GRAPHS, _MOST_WALKS = 8, 3
 _SIMILAR = 0.5  # of the operators: a BERT and a ResNet have less in common, one BERT and a longer one more
-_NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # what programs without a name are called
+_NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # the names of unnamed programs
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """An entry, and how what was asked for differs from it."""
+    """An entry, and how the requested key differs from it."""
 
     header: Header
-    differences: list[Difference]
+    differences: list[KeyDifference]
 
     def __str__(self) -> str:
         return f"nearest {self.header.key.digest[:12]} differs in {summary(self.differences)}"
@@ -51,18 +51,17 @@ def nearest(
 ) -> Nearest | None:
     """Return the stored entry of the same kind that differs least from a key document, or None if none is similar.
 
-    One of the same name is, and of others one whose graph has at least half its operators in common with the one asked
-    for; without a graph to compare, any is. The newest entries of the same name come first, and only ``MOST_HEADERS``
-    of them are read: the answer is for people, and must be quick in a store of any size. Entries that cannot be read
-    are passed over.
+    An entry is similar if it has the same name or, where graphs can be compared, if its graph shares at least half of
+    its operators with the requested one. The newest entries of the same name come first, and only ``MOST_HEADERS`` are
+    read: the answer is a hint, and must be quick in a store of any size. Unreadable entries are skipped.
 
     Args:
         store: where to look.
-        document: the key document that was asked for.
-        name: what people call the program.
-        graph: its lowered graph, where there is one.
-        without: the digest of an entry that is not to be found.
-        same_name: whether only entries of that name count.
+        document: the requested key document.
+        name: the program's name.
+        graph: its lowered graph, if there is one.
+        without: the digest of an entry to ignore.
+        same_name: whether to consider only entries of that name.
 
     Raises:
         OSError: the store's directory cannot be read.
@@ -72,11 +71,11 @@ def nearest(
         for header in _headers(store, str(document.get("kind")), name, without)
         if not same_name or header.name == name
     ]
-    headers.sort(key=lambda header: _apart(header, document, name))
+    headers.sort(key=lambda header: _distance(header, document, name))
     compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
     if graph is not None:
         compared = [one for one in compared if _is_named(one[0], name) or _is_similar(one[1], graph)]
-        compared.sort(key=lambda one: _apart(one[0], document, name) + _graphs_apart(one[1], graph))
+        compared.sort(key=lambda one: _distance(one[0], document, name) + _graph_distance(one[1], graph))
     found = [
         Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
         for header, theirs in compared[:_MOST_WALKS]
@@ -84,17 +83,17 @@ def nearest(
     return min(found, key=lambda one: _count(one.differences, one.header, name), default=None)
 
 
-def _apart(header: Header, document: Mapping[str, Json], name: str | None) -> int:
+def _distance(header: Header, document: Mapping[str, Json], name: str | None) -> int:
     return _count(explain(header.key.document, document), header, name)
 
 
-def _count(differences: list[Difference], header: Header, name: str | None) -> int:
-    """Return how many places differ; another name counts for two."""
+def _count(differences: list[KeyDifference], header: Header, name: str | None) -> int:
+    """Return the number of differences; another name counts as two."""
     return sum(1 + one.alike for one in differences) + (0 if header.name == name else 2)
 
 
 def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
-    """Return the lowered graph of an entry, or None if it has none that can be read."""
+    """Return the lowered graph of an entry, or None if it has no readable one."""
     for member in header.members:
         if member.name == GRAPH_MEMBER:
             try:
@@ -135,15 +134,15 @@ def _is_named(header: Header, name: str | None) -> bool:
 
 
 def _is_similar(one: StoredGraph | None, other: StoredGraph) -> bool:
-    """Say whether two graphs have at least half of their operators in common, whatever the arguments are."""
+    """Return whether two graphs share at least half of their operators, regardless of arguments."""
     if one is None:
         return False
     ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (one, other))
     return (ours & theirs).total() >= _SIMILAR * max(ours.total(), theirs.total())
 
 
-def _graphs_apart(one: StoredGraph | None, other: StoredGraph) -> int:
-    """Return how many operators with their arguments only one of two graphs has: cheap, and enough for a ranking."""
+def _graph_distance(one: StoredGraph | None, other: StoredGraph) -> int:
+    """Return the number of operators with arguments that only one of two graphs has: cheap, and enough to rank."""
     if one is None:
         return len(other.nodes)
     ours, theirs = _operators(one), _operators(other)

@@ -1,8 +1,8 @@
-"""The digest of an exported program as ``torch.export`` made it: all that decompositions and lowering read of it.
+"""The digest of an exported program: everything that decompositions and lowering read from it.
 
-Two programs of one digest have one key. It is stricter than a key: the order of statements, names of weights and where
-weights lie in memory are in it, because what it leads to depends on them, or because it costs less to have them in it.
-Values of weights are not, which no lowering reads; those of constants are.
+Two programs of one digest have one key. It is stricter than a key: the order of statements, the names of weights and
+their placement in memory count, because the result of lowering depends on them, or because that is cheaper. Values of
+weights do not count, since lowering never reads them; values of constants do.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _ENVIRONMENT = (
     *("axioms", "backed_var_to_val", "deferred_runtime_asserts", "divisible", "replacements", "settings", "size_like"),
     *("unbacked_inputs", "unbacked_renamings", "var_to_hint_override", "var_to_range"),
 )
-"""What torch knows of sizes that vary (``ShapeEnv``) and decides by when it decomposes."""
+"""Attributes of ``ShapeEnv`` that decompositions depend on."""
 
 
 def exported_digest(program: ExportedProgram) -> Digest:
-    """Return the digest of a program.
+    """Return the digest of an exported program.
 
     Raises:
         ValueError: something in it has no stable description; the message says what.
@@ -51,13 +51,13 @@ def exported_digest(program: ExportedProgram) -> Digest:
     try:
         text = _json(_Writer().document(program))
     except (AttributeError, RuntimeError, TypeError, LookupError, NotImplementedError) as error:
-        raise ValueError(f"it is not in a form that is known: {type(error).__name__}: {error}") from error
+        raise ValueError(f"it has an unknown form: {type(error).__name__}: {error}") from error
     encoded = text.encode()
     return Digest(hash_bytes(encoded).hex(), len(encoded))
 
 
 class _Writer:
-    """Writes a program as JSON: nodes by their places, and what is no JSON as an object of one name."""
+    """Write a program as JSON: nodes by index, other values as objects with one name."""
 
     def __init__(self) -> None:
         self._targets: dict[object, str] = {}
@@ -73,10 +73,12 @@ class _Writer:
             "dialect": program.dialect,
             "graph": self._graph(graph_module),
             "inputs": [
-                [one.kind.name, one.target, one.persistent, self._border(one.arg, places)]
+                [one.kind.name, one.target, one.persistent, self._signature_entry(one.arg, places)]
                 for one in signature.input_specs
             ],
-            "outputs": [[one.kind.name, one.target, self._border(one.arg, places)] for one in signature.output_specs],
+            "outputs": [
+                [one.kind.name, one.target, self._signature_entry(one.arg, places)] for one in signature.output_specs
+            ],
             "weights": _weights(program.state_dict, program.constants),
             "constants": {name: _content(name, tensor) for name, tensor in program.constants.items()},
             "structure": [structure(call.in_spec), structure(call.out_spec)],
@@ -143,7 +145,7 @@ class _Writer:
         raise ValueError(f"a {type(value).__name__} has no stable description")
 
     def _value(self, value: Any) -> Json:
-        """Write what a node makes."""
+        """Write the result of a node."""
         if isinstance(value, FakeTensor):
             if value.layout != torch.strided:
                 raise ValueError(f"a tensor of layout {value.layout} has no strides")
@@ -157,8 +159,8 @@ class _Writer:
             return {"values": [self._value(one) for one in value]}
         return self._scalar(value)
 
-    def _border(self, argument: Any, places: Mapping[str, int]) -> Json:
-        """Write what the signature says of an input or an output."""
+    def _signature_entry(self, argument: Any, places: Mapping[str, int]) -> Json:
+        """Write the signature's entry for an input or an output."""
         if isinstance(argument, _ARGUMENTS):
             return [type(argument).__name__, places[argument.name]]
         if isinstance(argument, ConstantArgument):
@@ -167,7 +169,7 @@ class _Writer:
 
 
 def _function(target: Any) -> str:
-    """Return how a function is called: an operator of others by its whole schema.
+    """Return a function's name; an operator's with its whole schema.
 
     Raises:
         ValueError: it is neither torch's nor Python's.
@@ -182,9 +184,9 @@ def _function(target: Any) -> str:
 
 
 def _weights(*groups: Mapping[str, Any]) -> Json:
-    """Write weights and constants in their order: all that is known of them without their values."""
+    """Write weights and constants in order: everything about them except their values."""
     storages: dict[int, int] = {}
-    places: dict[int, int] = {}  # memory that two storages have is one weight too
+    places: dict[int, int] = {}  # two storages of one address count as one weight
     written: list[Json] = []
     for group in groups:
         for name, tensor in group.items():
@@ -203,29 +205,29 @@ def _weights(*groups: Mapping[str, Any]) -> Json:
 def _content(name: str, value: object) -> Json:
     if type(value) not in _TENSORS:
         raise ValueError(f"{name} is a {type(value).__name__}")
-    content = Content.of(value)  # type: ignore[arg-type]  # a tensor, as was just seen
+    content = Content.of(value)  # type: ignore[arg-type]  # a tensor, as checked above
     return [content.digest, content.dtype, list(content.shape)]
 
 
 def _environment(environment: Any) -> Json:
-    """Write what torch knows of sizes that vary."""
-    said: dict[str, Json] = {name: _said(getattr(environment, name)) for name in _ENVIRONMENT}
-    return said | {"guards": [str(guard.expr) for guard in environment.guards], "frozen": environment.frozen}
+    """Write what torch knows about dynamic sizes."""
+    attributes: dict[str, Json] = {name: _to_json(getattr(environment, name)) for name in _ENVIRONMENT}
+    return attributes | {"guards": [str(guard.expr) for guard in environment.guards], "frozen": environment.frozen}
 
 
-def _said(value: Any) -> Json:
+def _to_json(value: Any) -> Json:
     if isinstance(value, dict):
-        return [[str(name), _said(one)] for name, one in value.items()]
+        return [[str(name), _to_json(one)] for name, one in value.items()]
     if isinstance(value, (set, frozenset)):
         written: list[Json] = [*map(str, value)]
         return sorted(written, key=str)
     if isinstance(value, (list, tuple)):
-        return list(map(_said, value))
+        return list(map(_to_json, value))
     return str(getattr(value, "expr", value))
 
 
 def devices(program: ExportedProgram) -> set[torch.device]:
-    """Return where a program's weights, constants and values are, but for the CPU."""
+    """Return the devices of a program's weights, constants and values, without the CPU."""
     made = [node.meta.get("val") for node in program.graph_module.graph.nodes]
     held: Iterable[Any] = (*program.state_dict.values(), *program.constants.values(), *made)
     return {one.device for one in held if isinstance(one, torch.Tensor)} - {torch.device("cpu")}

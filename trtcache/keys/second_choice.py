@@ -1,4 +1,4 @@
-"""The second choice where there is no entry for a GPU: one for another product of the same capability."""
+"""Fallback entries for GPUs: an entry for another product of the same compute capability."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KIND = COLUMNS.index("kind")
 
 @dataclass(frozen=True, slots=True)
 class SecondChoice:
-    """An entry that differs from what was asked for in the GPU's product alone.
+    """An entry that differs from the requested key only in the GPU's product.
 
     Attributes:
         key: its key.
-        product: what it was built for.
-        wanted: what was asked for.
+        product: the product that it was built for.
+        wanted: the requested product.
     """
 
     key: CacheKey
@@ -38,20 +38,20 @@ class SecondChoice:
 
 
 def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
-    """Return the entry that is best suited among those for other products of a key's capability, or None.
+    """Return the best entry for another product of a key's compute capability, or None.
 
-    One for a GPU with no more memory comes before one for a GPU with more, which may not fit; then the nearest number
-    of multiprocessors; then the last used. Entries that cannot be read are passed over.
+    An entry for a GPU with no more memory is preferred to one for a GPU with more, which may not fit; then the nearest
+    number of multiprocessors; then the most recently used. Unreadable entries are skipped.
 
     Raises:
         OSError: the store's directory cannot be read.
     """
-    wanted, gpu = _split(key.document)
+    wanted, gpu = _split_gpu(key.document)
     if gpu is None:
         return None
     found = []
     for stored, header in _headers(store, key):
-        same, other = _split(header.key.document)
+        same, other = _split_gpu(header.key.document)
         if same == wanted and other is not None and header.key.digest != key.digest:
             found.append((_rank(gpu, other), -stored.used_ns, header.key.digest, header.key, other))
     if not found:
@@ -65,8 +65,8 @@ def _rank(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, int]:
     return int(other["memory_gib"]) > int(gpu["memory_gib"]), apart
 
 
-def _split(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:
-    """Return a key document without the GPU of its target, and that GPU, None if it has none."""
+def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:
+    """Return a key document without its target's GPU, and that GPU, or None."""
     parts = document["parts"]
     target = parts.get("target")
     if not isinstance(target, dict) or not isinstance(target.get("gpu"), dict):

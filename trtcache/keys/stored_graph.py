@@ -1,4 +1,4 @@
-"""A lowered graph as an artifact keeps it (member ``graph.json``), read without torch."""
+"""A lowered graph as an artifact stores it (member ``graph.json``), readable without torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 GRAPH_MEMBER = "graph.json"
 IN_TORCH = " in torch"
-"""What follows the name of an operator that a module keeps in torch."""
+"""The suffix of an operator's name that a module keeps in torch."""
 
 _LETTERS = {"weight": "w", "constant": "c"}
 
@@ -23,17 +23,17 @@ class StoredNode:
     """One record of a graph.
 
     Attributes:
-        name: what people are shown, ``softmax``, ``softmax_1``, ``in0``, ``w3``: by operator, in canonical order.
+        name: a readable name, ``softmax``, ``softmax_1``, ``in0``, ``w3``: by operator, in canonical order.
         operator: the operator, or ``input``, ``weight``, ``constant``.
         arguments: in the order of the schema; ``{"$use": k}`` is the k-th of ``uses``.
-        made: dtype, shape and device of the value.
-        uses: places of the nodes it uses.
+        value: dtype, shape and device of the result.
+        uses: indices of the nodes it uses.
     """
 
     name: str
     operator: str
     arguments: list[Any]
-    made: Any
+    value: Any
     uses: tuple[int, ...]
 
     @property
@@ -44,14 +44,14 @@ class StoredNode:
 
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
-    """A lowered graph: nodes in canonical order, results, and what is needed to put it in words.
+    """A lowered graph: nodes in canonical order, results, and names for printing.
 
     Attributes:
         nodes: all nodes but the output.
         results: ``[kind, target, argument]`` of each output; ``{"$use": k}`` is the k-th of ``result_uses``.
-        result_uses: places of the nodes that are results.
-        operators: names of the arguments of each operator.
-        sizes: ``[least, most]`` of each symbolic size.
+        result_uses: indices of the nodes that are results.
+        operators: the argument names of each operator.
+        sizes: the ``[min, max]`` of each symbolic size.
     """
 
     nodes: tuple[StoredNode, ...]
@@ -62,7 +62,7 @@ class StoredGraph:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> StoredGraph:
-        """Return the graph that a ``graph.json`` describes.
+        """Parse a ``graph.json`` document.
 
         Raises:
             ValueError: it is not such a document.
@@ -74,24 +74,24 @@ class StoredGraph:
             _check(nodes, output[0], uses)
             return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"no lowered graph: {error}") from error
+            raise ValueError(f"not a lowered graph: {error}") from error
 
     def argument_name(self, node: StoredNode, index: int) -> str:
-        """Return what an operator's schema calls an argument; its number where it has no schema."""
+        """Return the schema's name for an argument, or its number without a schema."""
         names = self.operators.get(node.operator.removesuffix(IN_TORCH), [])
         return names[index] if index < len(names) else str(index)
 
     def name(self, place: int) -> str:
-        """Return the name of the node at a place."""
+        """Return the name of the node at an index."""
         return self.nodes[place].name
 
     def text(self, node: StoredNode) -> str:
-        """Return a call as people read it: ``aten.relu.default(in0)``."""
-        return f"{node.operator}({', '.join(self.written(one, node.uses) for one in node.arguments)})"
+        """Return a call in readable form: ``aten.relu.default(in0)``."""
+        return f"{node.operator}({', '.join(self.format_argument(one, node.uses) for one in node.arguments)})"
 
-    def written(self, argument: Json, uses: tuple[int, ...]) -> str:
-        """Return an argument in words, with the names of the nodes in it."""
-        return in_words(argument, lambda k: self.name(uses[k]))
+    def format_argument(self, argument: Json, uses: tuple[int, ...]) -> str:
+        """Return an argument in readable form, with the names of its nodes."""
+        return format_value(argument, lambda k: self.name(uses[k]))
 
 
 def _check(nodes: tuple[StoredNode, ...], last: object, result_uses: tuple[int, ...]) -> None:
@@ -118,23 +118,23 @@ def _names(records: list[list[Any]]) -> list[str]:
     return names
 
 
-def in_words(value: Any, use: Any = None) -> str:
-    """Return a value of a key document or of a record as people write it.
+def format_value(value: Any, use: Any = None) -> str:
+    """Return a value of a key document or of a record in readable form.
 
-    ``use`` names the node that ``{"$use": k}`` stands for.
+    ``use`` returns the name of the operand ``{"$use": k}``.
     """
     if isinstance(value, Mapping):
-        return _tagged(value, use)
+        return _format_tagged(value, use)
     if isinstance(value, (list, tuple)):
         if value and isinstance(value[0], str) and value[0].isidentifier() and value[0][:1].isupper():
-            return f"{value[0]}({', '.join(in_words(one, use) for one in value[1:])})"  # an expression over sizes
-        return f"[{', '.join(in_words(one, use) for one in value)}]"
+            return f"{value[0]}({', '.join(format_value(one, use) for one in value[1:])})"  # an expression over sizes
+        return f"[{', '.join(format_value(one, use) for one in value)}]"
     if value is None or isinstance(value, bool):
         return "none" if value is None else str(value).lower()
     return str(value)
 
 
-def _tagged(value: Mapping[str, Any], use: Any) -> str:
+def _format_tagged(value: Mapping[str, Any], use: Any) -> str:
     if len(value) == 1:
         ((tag, content),) = value.items()
         match tag:
@@ -147,16 +147,16 @@ def _tagged(value: Mapping[str, Any], use: Any) -> str:
             case "sym":
                 return f"s{content}"
             case "$size" | "$number":
-                return in_words(content, use)
+                return format_value(content, use)
             case "$torch" | "$device" | "$enum":
                 return str(content).removeprefix("torch.")
             case "$slice" | "$set":
-                return f"{tag[1:]}{in_words(content, use)}"
+                return f"{tag[1:]}{format_value(content, use)}"
     if "$digest" in value:
         return short_digest(str(value["$digest"]))
-    return "{" + ", ".join(f"{name}: {in_words(one, use)}" for name, one in value.items()) + "}"
+    return "{" + ", ".join(f"{name}: {format_value(one, use)}" for name, one in value.items()) + "}"
 
 
 def short_digest(text: str) -> str:
-    """Return a digest that is long enough for people."""
+    """Return a shortened digest."""
     return text[:15] if text.startswith("b3:") else text[:12]

@@ -1,1 +1,1 @@
-"""Which nodes of a lowered program go to an engine, and what the parts are that it is run in."""
+"""Partitioning of lowered programs into engines and torch."""

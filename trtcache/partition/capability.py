@@ -1,14 +1,18 @@
-"""Which nodes of a program stay in torch, and why."""
+"""Node support: which nodes of a program stay in torch, and why."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.custom_operators import why_unknown
+from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.rewrites.common_subexpressions import draws, is_random
 from trtcache.lowering.text import operator_name
-from trtcache.partition.nodes import FUNCTIONS, depends_on_values, is_check, is_item, is_number, is_step
+from trtcache.lowering.visibility import is_view
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:
@@ -20,30 +24,30 @@ ON_VALUES = "a size depends on values, which is known only when the program runs
 CHECK = "it checks sizes"
 
 
-def left_in_torch(node: fx.Node, why: str) -> LeftInTorch:
+def describe_torch_node(node: fx.Node, why: str) -> LeftInTorch:
     """Describe a node that stays in torch."""
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
     return LeftInTorch(node.name, operator_name(node.target), paths[-1] if paths else "", why)
 
 
-def refused(
+def find_unsupported(
     order: Iterable[fx.Node], declared: Collection[str], why_not: Callable[[fx.Node], str | None]
 ) -> dict[fx.Node, str]:
-    """Return the nodes that an engine cannot have, or is not to have, with the reason.
+    """Return the nodes that an engine does not support or must not contain, with the reason.
 
     Args:
         order: a program's nodes.
-        declared: custom operators and namespaces of known version.
-        why_not: asks the backend about a node.
+        declared: custom operators and namespaces whose version is declared.
+        why_not: the backend's reason against a node, or None.
     """
-    found = {}
+    reasons = {}
     for node in order:
-        if node.op == "call_function" and (why := _why(node, declared, why_not)):
-            found[node] = why
-    return found
+        if node.op == "call_function" and (why := _reason(node, declared, why_not)):
+            reasons[node] = why
+    return reasons
 
 
-def _why(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], str | None]) -> str | None:
+def _reason(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], str | None]) -> str | None:
     if marked := node.meta.get("torch_executed"):
         return str(marked)
     target = node.target
@@ -51,24 +55,94 @@ def _why(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], 
         if why := why_unknown(target, declared):
             return why
     elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
-        return f"{operator_name(target)} is no operator of a known version"
+        return f"{operator_name(target)} is not an operator of a known version"
     return why_not(node)
 
 
-def dragged_along(order: Iterable[fx.Node], refused: Collection[fx.Node]) -> dict[fx.Node, str]:
-    """Return what else stays in torch once something does: what no cut can run through.
+def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:
+    """Return the nodes that stay in torch because other nodes do.
 
-    Numbers that an operator makes cannot go into an engine, results of several belong to their operator, and a check of
-    sizes is no work for an engine.
+    Data-dependent numbers cannot be engine inputs, ``getitem`` stays with its operator, and a size check is not worth
+    an engine.
     """
-    found: dict[fx.Node, str] = {}
+    reasons: dict[fx.Node, str] = {}
     for node in order:
-        if node in refused or not is_step(node):
+        if node in find_unsupported or not is_step(node):
             continue
         if depends_on_values(node):
-            found[node] = ON_VALUES
+            reasons[node] = ON_VALUES
         elif is_check(node):
-            found[node] = CHECK
-        elif is_item(node) and (node.args[0] in refused or node.args[0] in found):
-            found[node] = ""
-    return found
+            reasons[node] = CHECK
+        elif is_item(node) and (node.args[0] in find_unsupported or node.args[0] in reasons):
+            reasons[node] = ""
+    return reasons
+
+
+FUNCTIONS = frozenset({operator.add.__module__, math.sqrt.__module__, "torch"})
+"""Modules of functions, other than operators, that do nothing but compute."""
+
+_NUMBERS = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+def is_number(node: fx.Node) -> bool:
+    """Return whether a node computes a size or another number instead of a tensor."""
+    return isinstance(node.meta.get("val"), _NUMBERS)
+
+
+def depends_on_values(node: fx.Node) -> bool:
+    """Return whether a node computes or takes a data-dependent number (an unbacked symbol)."""
+    return any(_has_unbacked_symbols(one.meta.get("val")) for one in (node, *node.all_input_nodes))
+
+
+def _has_unbacked_symbols(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_unbacked_symbols, value))
+    if isinstance(value, torch.Tensor):
+        symbolic = any(type(size) is not int for size in value.shape)
+        return symbolic and bool(free_unbacked_symbols(value))
+    return isinstance(value, _NUMBERS) and bool(free_unbacked_symbols(value))
+
+
+def is_size(node: fx.Node) -> bool:
+    """Return whether a node computes a number from input sizes alone; such nodes are recomputed where they are used."""
+    return node.op == "call_function" and is_number(node) and not depends_on_values(node)
+
+
+def is_step(node: fx.Node) -> bool:
+    """Return whether a node belongs to exactly one partition: it computes something other than a size."""
+    return node.op == "call_function" and not is_size(node)
+
+
+def is_work(node: fx.Node) -> bool:
+    """Return whether a node counts as an operator of an engine; views and ``getitem`` do not."""
+    return is_step(node) and not is_view(node) and node.target is not operator.getitem
+
+
+def is_item(node: fx.Node) -> bool:
+    """Return whether a node selects one of several results of an operator."""
+    return node.target is operator.getitem
+
+
+def is_check(node: fx.Node) -> bool:
+    """Return whether a node only raises if a condition fails."""
+    return node.op == "call_function" and node.meta.get("val") is None and not node.users
+
+
+def is_ordered(node: fx.Node) -> bool:
+    """Return whether a node must keep its order among such nodes: it draws random numbers or has a side effect."""
+    if node.op != "call_function" or is_check(node):
+        return False
+    return draws(node) if is_random(node.target) else node.is_impure()
+
+
+def is_sequential(node: fx.Node) -> bool:
+    """Return whether a node keeps its order among such nodes even when partitions run in parallel.
+
+    Custom operators do: one may have an effect, or draw random numbers, without declaring it.
+    """
+    if node.op != "call_function":
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace not in TORCHS_OWN or is_ordered(node)
+    return getattr(target, "__module__", None) not in FUNCTIONS

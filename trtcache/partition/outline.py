@@ -1,40 +1,41 @@
-"""What a program's parts are, in words and numbers: for people, not for running."""
+"""Outline of a partitioned program, for reports: as plain data, as JSON and as an SVG picture."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
 
 import torch
 
 from trtcache.lowering.text import operator_name
-from trtcache.partition.clusters import outputs
-from trtcache.partition.nodes import is_step
-from trtcache.partition.partitions import Cluster, EnginePart
-from trtcache.partition.wires import Input, Made
+from trtcache.partition.capability import is_step
+from trtcache.partition.partitioner import cluster_outputs
+from trtcache.partition.partitions import Cluster, EnginePartition
+from trtcache.partition.wires import InputWire, PartitionOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import fx
 
     from trtcache.digests import CacheKey
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import Division, LeftInTorch
+    from trtcache.partition.partitions import LeftInTorch, PartitionedProgram
 
 
 @dataclass(frozen=True, slots=True)
-class PartOutline:
-    """One part.
+class PartitionOutline:
+    """One partition.
 
     Attributes:
-        engine: whether it is an engine, or stays in torch.
-        nodes: its nodes, by name, with the operator of each.
-        weights: how many weights it has.
-        makes: what it makes, as text: ``float32[s0, 8]``.
-        after: the parts that it takes something of, and the program's inputs as -1, with what it takes.
-        key: the digest of its key; empty for what is no engine or has none.
+        engine: whether it is an engine or runs in torch.
+        nodes: the name and operator of each node.
+        weights: the number of its weights.
+        makes: its results as text: ``float32[s0, 8]``.
+        after: the partitions whose results it uses (-1 for the program's inputs), and which results.
+        key: the digest of its key; empty for torch or an engine without a key.
     """
 
     engine: bool
@@ -46,35 +47,35 @@ class PartOutline:
 
     @property
     def operators(self) -> list[tuple[str, int]]:
-        """Its operators and how often each is there, the most frequent first."""
+        """Its operators with their counts, the most frequent first."""
         return Counter(operator for _, operator in self.nodes).most_common()
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A program in parts.
+    """A partitioned program.
 
     Attributes:
-        name: what people call it.
-        backend: whose engines they are.
-        parts: in the order in which they run.
-        results: which part makes each result; -1 for what no part makes.
+        name: the program's name.
+        backend: the backend of the engines.
+        parts: the partitions in the order in which they run.
+        results: the partition that computes each result; -1 for none.
         left: the operators that stay in torch, and why.
     """
 
     name: str
     backend: str
-    parts: tuple[PartOutline, ...]
+    parts: tuple[PartitionOutline, ...]
     results: tuple[int, ...]
     left: tuple[LeftInTorch, ...]
 
     @property
     def engines(self) -> int:
-        """How many parts are engines."""
+        """The number of engines."""
         return sum(part.engine for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return it all as JSON has it."""
+        """Return the outline as JSON."""
         return {
             "name": self.name,
             "backend": self.backend,
@@ -96,43 +97,139 @@ class Outline:
         }
 
 
-def outlined(program: LoweredProgram, division: Division, backend: str, keys: Mapping[int, CacheKey | Any]) -> Outline:
-    """Return the outline of a program; ``keys`` are those of its engines, or why one has none, by their parts."""
+def make_outline(
+    program: LoweredProgram, division: PartitionedProgram, backend: str, keys: Mapping[int, CacheKey | Any]
+) -> Outline:
+    """Return the outline of a program; ``keys`` are its engines' keys, or why one has none, by partition."""
     digests = {number: getattr(key, "digest", "") for number, key in keys.items()}
     if division.is_whole:
         nodes = tuple(node for node in program.order if is_step(node))
-        whole = PartOutline(
+        whole = PartitionOutline(
             engine=True,
-            nodes=_named(nodes),
+            nodes=_node_operators(nodes),
             weights=len(program.interface.weights),
-            makes=tuple(map(_made, outputs(Cluster(nodes, in_torch=False)))),
+            makes=tuple(map(_format_output, cluster_outputs(Cluster(nodes, in_torch=False)))),
             after=((-1, ""),),
             key=digests.get(0, ""),
         )
-        return Outline(program.name, backend, (whole,), (0,) * len(program.interface.outputs), ())
-    parts: list[PartOutline] = []
+        return Outline(program.name, backend, (whole,), (0,) * len(program.interface.cluster_outputs), ())
+    parts: list[PartitionOutline] = []
     for number, part in enumerate(division.parts):
-        engine = isinstance(part, EnginePart)
-        weights = len(part.weights) if isinstance(part, EnginePart) else 0
-        makes = tuple(map(_made, outputs(part.cluster)))
+        engine = isinstance(part, EnginePartition)
+        weights = len(part.weights) if isinstance(part, EnginePartition) else 0
+        makes = tuple(map(_format_output, cluster_outputs(part.cluster)))
         after: dict[int, list[str]] = {}
         for wire in part.takes:
-            if isinstance(wire, Made):
+            if isinstance(wire, PartitionOutput):
                 after.setdefault(wire.part, []).append(parts[wire.part].makes[wire.place])
-            elif isinstance(wire, Input):
+            elif isinstance(wire, InputWire):
                 after.setdefault(-1, []).append(f"in{wire.place}")
         edges = tuple((source, ", ".join(what)) for source, what in sorted(after.items()))
-        parts.append(PartOutline(engine, _named(part.cluster.nodes), weights, makes, edges, digests.get(number, "")))
-    results = tuple(wire.part if isinstance(wire, Made) else -1 for wire in division.results)
+        parts.append(
+            PartitionOutline(
+                engine, _node_operators(part.cluster.nodes), weights, makes, edges, digests.get(number, "")
+            )
+        )
+    results = tuple(wire.part if isinstance(wire, PartitionOutput) else -1 for wire in division.results)
     return Outline(program.name, backend, tuple(parts), results, division.left)
 
 
-def _named(nodes: tuple[fx.Node, ...]) -> tuple[tuple[str, str], ...]:
+def _node_operators(nodes: tuple[fx.Node, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((node.name, operator_name(node.target)) for node in nodes)
 
 
-def _made(node: fx.Node) -> str:
+def _format_output(node: fx.Node) -> str:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
     return "a number" if value is not None else "nothing"
+
+
+_WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD, _MARGIN = 250, 30, 54, 16, 10, 24
+_SHOWN = 5
+_COLOURS = {True: ("#e4f0e0", "#4b7f3b"), False: ("#fdebd8", "#b4691f")}
+_STYLE = "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#222}.b{font-weight:bold}.s{fill:#666}"
+
+
+class _Box:
+    """A rectangle with lines of text."""
+
+    def __init__(self, lines: list[str], row: int, colours: tuple[str, str] = ("#eee", "#777")) -> None:
+        self.lines, self.row, self.colours = lines, row, colours
+        self.x = self.y = 0
+        self.height = 2 * _PAD + _LINE * len(lines)
+
+    def svg(self) -> Iterator[str]:
+        fill, stroke = self.colours
+        yield (
+            f'<rect x="{self.x}" y="{self.y}" width="{_WIDTH}" height="{self.height}" rx="6" '
+            f'fill="{fill}" stroke="{stroke}"/>'
+        )
+        for place, line in enumerate(self.lines):
+            kind = "s" if place else "b"
+            y = self.y + _PAD + _LINE * place + 12
+            yield f'<text class="{kind}" x="{self.x + _PAD}" y="{y}">{escape(_short(line))}</text>'
+
+
+def svg(outline: Outline) -> str:
+    """Return the picture of a partitioned program, boxes from the inputs down to the results."""
+    boxes = {-1: _Box(["inputs"], 0)}
+    for number, part in enumerate(outline.parts):
+        row = 1 + max((boxes[source].row for source, _ in part.after), default=0)
+        boxes[number] = _Box(_lines(number, part), row, _COLOURS[part.engine])
+    last = len(outline.parts)
+    boxes[last] = _Box(["results"], 1 + max(box.row for box in boxes.values()))
+    width, height = _place_boxes(list(boxes.values()))
+    edges = [(source, number, what) for number, part in enumerate(outline.parts) for source, what in part.after]
+    edges += [(source, last, "") for source in sorted(set(outline.results))]
+    drawn = [line for source, target, what in edges for line in _edge(boxes[source], boxes[target], what)]
+    drawn += [line for box in boxes.values() for line in box.svg()]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+    title = f"<title>{escape(outline.name)}: {outline.engines} engines for {escape(outline.backend)}</title>"
+    marker = (
+        '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>'
+    )
+    background = f'<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([head, title, f"<style>{_STYLE}</style>", marker, background, *drawn, "</svg>"]) + "\n"
+
+
+def _lines(number: int, part: PartitionOutline) -> list[str]:
+    what = "engine" if part.engine else "torch"
+    lines = [f"{number}: {what}, {len(part.nodes)} operators"]
+    operators = part.operators
+    lines += [f"{count} x {name}" for name, count in operators[:_SHOWN]]
+    if len(operators) > _SHOWN:
+        lines.append(f"{len(operators) - _SHOWN} more kinds")
+    if part.key:
+        lines.append(f"key {part.key[:12]}, {part.weights} weights")
+    return lines
+
+
+def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:
+    """Place boxes row by row, each row centred; return the picture's width and height."""
+    rows = [[box for box in boxes if box.row == row] for row in range(1 + max(box.row for box in boxes))]
+    widest = max(len(row) for row in rows)
+    width = 2 * _MARGIN + widest * _WIDTH + (widest - 1) * _GAP_X
+    y = _MARGIN
+    for row in rows:
+        free = width - len(row) * _WIDTH - (len(row) - 1) * _GAP_X
+        for place, box in enumerate(row):
+            box.x, box.y = free // 2 + place * (_WIDTH + _GAP_X), y
+        y += max((box.height for box in row), default=-_GAP_Y) + _GAP_Y
+    return width, y - _GAP_Y + _MARGIN
+
+
+def _edge(source: _Box, target: _Box, what: str) -> Iterator[str]:
+    """Draw an arrow; one that crosses rows runs beside the boxes."""
+    x1, y1 = source.x + _WIDTH // 2, source.y + source.height
+    x2, y2 = target.x + _WIDTH // 2, target.y
+    bend = 0 if target.row == source.row + 1 else _WIDTH * 2 // 3
+    path = f"M{x1} {y1}C{x1 + bend} {y1 + 30} {x2 + bend} {y2 - 30} {x2} {y2}"
+    yield f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#a)"/>'
+    if what and not bend:
+        yield f'<text class="s" x="{(x1 + x2) // 2 + 6}" y="{(y1 + y2) // 2 + 4}">{escape(_short(what))}</text>'
+
+
+def _short(text: str, most: int = 32) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,22 +1,35 @@
-"""Divides a lowered program into the parts that it is run in."""
+"""The partitioner: groups nodes into clusters, and makes a partition of each.
+
+Each node has a level: how often a path to it switches between engine and torch. Nodes of one level and kind depend on
+each other only within that level, so any of them may share a partition. Nodes are grouped if one uses another's value
+or if they share an input; groups with nothing in common stay apart and can be built and run in parallel. Finally an
+engine whose results only a later engine uses is merged into that one.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
-from trtcache.partition.capability import dragged_along, left_in_torch, refused
-from trtcache.partition.clusters import clusters, outputs
-from trtcache.partition.engine_partition import engine_part
-from trtcache.partition.nodes import is_step, is_work
-from trtcache.partition.partitions import Cluster, Division, EnginePart, TorchPart, in_words
-from trtcache.partition.sources import Sources
-from trtcache.partition.torch_partition import torch_part
+from trtcache.partition.capability import (
+    describe_torch_node,
+    find_dependents,
+    find_unsupported,
+    is_ordered,
+    is_size,
+    is_step,
+    is_work,
+)
+from trtcache.partition.extract import extract_engine_partition, extract_torch_partition
+from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
+from trtcache.partition.wires import WireTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from torch import fx
 
@@ -25,56 +38,58 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
 
 
-def in_torch(division: Division, program: LoweredProgram, failed: Mapping[int, str]) -> Division:
-    """Return the same division with some of its engines' parts in torch, by their places, with the reasons."""
+def move_to_torch(
+    division: PartitionedProgram, program: LoweredProgram, failed: Mapping[int, str]
+) -> PartitionedProgram:
+    """Return the partitioned program with some engine partitions moved to torch, with the reasons."""
     left = list(division.left)
     for place, why in failed.items():
-        left += [left_in_torch(node, why) for node in division.parts[place].cluster.nodes if is_work(node)]
+        left += [describe_torch_node(node, why) for node in division.parts[place].cluster.nodes if is_work(node)]
     groups = [
         replace(part.cluster, in_torch=place in failed or part.cluster.in_torch)
         for place, part in enumerate(division.parts)
     ]
-    return replace(_divided(program, groups), left=tuple(left))
+    return replace(_build_partitions(program, groups), left=tuple(left))
 
 
-def divide(program: LoweredProgram, backend: Backend, settings: Settings) -> Division:
-    """Decide which nodes of a program go to an engine, and make a program of each engine's part.
+def partition_program(program: LoweredProgram, backend: Backend, settings: Settings) -> PartitionedProgram:
+    """Decide which nodes an engine computes, and extract a program for each engine partition.
 
     Raises:
-        PartitionError: the settings want one engine, and something would stay in torch.
-        ExportError: a size on both sides of a cut cannot be told from the inputs' sizes.
+        PartitionError: ``require_full_compilation`` is set, and a node would stay in torch.
+        ExportError: a size that crosses a partition boundary cannot be computed from the inputs' sizes.
     """
-    why = refused(program.order, settings.operator_versions, backend.why_not)
+    why = find_unsupported(program.order, settings.operator_versions, backend.why_not)
     if settings.require_full_compilation:
         why = {
             node: one for node, one in why.items() if one == node.meta.get("torch_executed") or backend.why_not(node)
         }
         if why:
-            words = in_words([left_in_torch(node, one) for node, one in why.items()])
+            words = summarize_left([describe_torch_node(node, one) for node, one in why.items()])
             raise PartitionError(program.name, "settings.require_full_compilation wants it to be", words)
-        return Division()
-    groups = _grouped(program, why, settings.min_block_size)
+        return PartitionedProgram()
+    groups = _group_nodes(program, why, settings.min_block_size)
     if not why:
-        return Division()
-    left = [left_in_torch(node, why[node]) for node in program.order if why.get(node)]
-    return replace(_divided(program, groups), left=tuple(left))
+        return PartitionedProgram()
+    left = [describe_torch_node(node, why[node]) for node in program.order if why.get(node)]
+    return replace(_build_partitions(program, groups), left=tuple(left))
 
 
-def everything_in_torch(program: LoweredProgram, why: str) -> Division:
-    """Return the division of a program that stays in torch as a whole."""
+def keep_in_torch(program: LoweredProgram, why: str) -> PartitionedProgram:
+    """Return a program that runs in torch as a whole."""
     steps = tuple(node for node in program.graph_module.graph.nodes if node in program.arguments and is_step(node))
-    left = tuple(left_in_torch(node, why) for node in steps if is_work(node))
-    return replace(_divided(program, [Cluster(steps, in_torch=True)]), left=left)
+    left = tuple(describe_torch_node(node, why) for node in steps if is_work(node))
+    return replace(_build_partitions(program, [Cluster(steps, in_torch=True)]), left=left)
 
 
-def _grouped(program: LoweredProgram, why: dict[fx.Node, str], least: int) -> list[Cluster]:
-    """Return the clusters, and add to ``why`` what stays in torch because its engine would be too small."""
+def _group_nodes(program: LoweredProgram, why: dict[fx.Node, str], least: int) -> list[Cluster]:
+    """Return the clusters; add to ``why`` the nodes whose engine would be too small."""
     if not why and least == 1:
         return []
     while True:
         if why:
-            why |= dragged_along(program.order, why)
-        groups = clusters(program.graph_module.graph.nodes, program.order, why)
+            why |= find_dependents(program.order, why)
+        groups = find_clusters(program.graph_module.graph.nodes, program.order, why)
         small = [group for group in groups if not group.in_torch and _size(group) < least]
         if not small:
             return groups
@@ -88,23 +103,176 @@ def _size(group: Cluster) -> int:
     return sum(map(is_work, group.nodes))
 
 
-def _divided(program: LoweredProgram, groups: Sequence[Cluster]) -> Division:
-    sources = Sources(program)
-    parts: list[EnginePart | TorchPart] = []
+def _build_partitions(program: LoweredProgram, groups: Sequence[Cluster]) -> PartitionedProgram:
+    sources = WireTable(program)
+    parts: list[EnginePartition | TorchPartition] = []
     for number, group in enumerate(groups):
-        made = outputs(group)
+        made = cluster_outputs(group)
         if group.in_torch:
-            parts.append(torch_part(group, made, sources))
+            parts.append(extract_torch_partition(group, made, sources))
         else:
-            engines = sum(isinstance(part, EnginePart) for part in parts)
-            parts.append(engine_part(program, group, made, sources, name=f"{program.name}.{engines}"))
+            engines = sum(isinstance(part, EnginePartition) for part in parts)
+            parts.append(extract_engine_partition(program, group, made, sources, name=f"{program.name}.{engines}"))
         sources.add(number, made)
     output = program.graph_module.graph.output_node()
     values: Any = output.args[0]
     weights = {name: one.name for one in program.interface.weights if one.slot for name in one.slot.names}
     pairs = list(zip(output.meta["roles"], values, strict=True))
-    return Division(
+    return PartitionedProgram(
         parts=tuple(parts),
-        results=tuple(sources.of(node) for role, node in pairs if role.kind not in {*NOT_COMPUTED, "weight"}),
-        stores=tuple((weights[str(role.target)], sources.of(node)) for role, node in pairs if role.kind == "weight"),
+        results=tuple(sources.wire(node) for role, node in pairs if role.kind not in {*NOT_COMPUTED, "weight"}),
+        stores=tuple((weights[str(role.target)], sources.wire(node)) for role, node in pairs if role.kind == "weight"),
     )
+
+
+def find_clusters(
+    statements: Iterable[fx.Node], order: Sequence[fx.Node], in_torch: Collection[fx.Node]
+) -> list[Cluster]:
+    """Return the clusters of a program in topological order.
+
+    Args:
+        statements: the nodes in graph order.
+        order: the live nodes in canonical order, which breaks ties.
+        in_torch: the nodes that stay in torch.
+    """
+    places = {node: place for place, node in enumerate(order) if is_step(node)}
+    steps = [node for node in statements if node in places]
+    needs = _predecessors(steps)
+    groups = _Groups(places)
+    levels = _levels(steps, needs, in_torch)
+    for node in steps:
+        for other in needs[node]:
+            if levels[node] == levels[other]:
+                groups.join(node, other)
+    for users in _users_by_level(steps, levels).values():
+        for other in users[1:]:
+            groups.join(users[0], other)
+    _move_later(groups, needs, in_torch)
+    ordered = _topological_order(groups.members(), needs)
+    ranks = {node: rank for rank, node in enumerate(steps)}
+    return [
+        Cluster(tuple(sorted(members, key=ranks.__getitem__)), in_torch=True)
+        if members[0] in in_torch
+        else Cluster(tuple(members), in_torch=False)
+        for members in ordered
+    ]
+
+
+class _Groups:
+    """Union-find over nodes; a group's root is its first node in canonical order."""
+
+    def __init__(self, places: Mapping[fx.Node, int]) -> None:
+        self._places = places
+        self._above: dict[fx.Node, fx.Node] = {node: node for node in places}
+
+    def root(self, node: fx.Node) -> fx.Node:
+        while self._above[node] is not node:
+            self._above[node] = node = self._above[self._above[node]]
+        return node
+
+    def join(self, one: fx.Node, other: fx.Node) -> None:
+        first, second = sorted((self.root(one), self.root(other)), key=self._places.__getitem__)
+        self._above[second] = first
+
+    def members(self) -> dict[fx.Node, list[fx.Node]]:
+        found: dict[fx.Node, list[fx.Node]] = defaultdict(list)
+        for node in sorted(self._places, key=self._places.__getitem__):
+            found[self.root(node)].append(node)
+        return found
+
+
+def _predecessors(steps: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
+    """Return the nodes that each node comes after: those it uses, and the previous ordered one."""
+    known = set(steps)
+    needs = {node: [one for one in node.all_input_nodes if one in known] for node in steps}
+    ordered = [node for node in steps if is_ordered(node)]
+    for before, after in pairwise(ordered):
+        needs[after].append(before)
+    return needs
+
+
+def _levels(
+    steps: Iterable[fx.Node], needs: Mapping[fx.Node, list[fx.Node]], in_torch: Collection[fx.Node]
+) -> dict[fx.Node, int]:
+    levels: dict[fx.Node, int] = {}
+    for node in steps:
+        kind = node in in_torch
+        levels[node] = max([int(kind), *(levels[one] + ((levels[one] % 2 == 1) != kind) for one in needs[node])])
+    return levels
+
+
+def _users_by_level(
+    steps: Iterable[fx.Node], levels: Mapping[fx.Node, int]
+) -> dict[tuple[fx.Node, int], list[fx.Node]]:
+    """Return the users, by level, of each input and of each value of another level."""
+    found: dict[tuple[fx.Node, int], list[fx.Node]] = defaultdict(list)
+    for node in steps:
+        for used in node.all_input_nodes:
+            if "input" in used.meta or (used in levels and levels[used] != levels[node]):
+                found[used, levels[node]].append(node)
+    return found
+
+
+def _move_later(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]], in_torch: Collection[fx.Node]) -> None:
+    """Merge an engine into one that uses it, unless another path between them passes through a third cluster."""
+    after = _edges(groups, needs)
+    again = True
+    while again:
+        again = False
+        for first in list(after):
+            for second in sorted(after.get(first, ()), key=groups._places.__getitem__):
+                if first in in_torch or second in in_torch or _has_other_path(after, first, second):
+                    continue
+                groups.join(first, second)
+                after, again = _edges(groups, needs), True
+                break
+            if again:
+                break
+
+
+def _edges(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]]) -> dict[fx.Node, set[fx.Node]]:
+    """Return the clusters that directly use each cluster."""
+    after: dict[fx.Node, set[fx.Node]] = {group: set() for group in groups.members()}
+    for node, used in needs.items():
+        for one in used:
+            if groups.root(one) is not groups.root(node):
+                after[groups.root(one)].add(groups.root(node))
+    return after
+
+
+def _has_other_path(after: Mapping[fx.Node, set[fx.Node]], first: fx.Node, second: fx.Node) -> bool:
+    seen, waiting = set[object](), [one for one in after[first] if one is not second]
+    while waiting:
+        group = waiting.pop()
+        if group is second:
+            return True
+        if group not in seen:
+            seen.add(group)
+            waiting += after[group]
+    return False
+
+
+def _topological_order(
+    members: Mapping[fx.Node, list[fx.Node]], needs: Mapping[fx.Node, list[fx.Node]]
+) -> Iterator[list[fx.Node]]:
+    """Yield the clusters in topological order; canonical order breaks ties."""
+    group_of = {node: group for group, nodes in members.items() for node in nodes}
+    waits = {
+        group: {group_of[one] for node in nodes for one in needs[node]} - {group} for group, nodes in members.items()
+    }
+    done = set[object]()
+    while waits:
+        group = next(group for group, before in waits.items() if before <= done)
+        del waits[group]
+        done.add(group)
+        yield members[group]
+
+
+def cluster_outputs(cluster: Cluster) -> list[fx.Node]:
+    """Return the nodes of a cluster that other nodes or the program's output use."""
+    inside = set(cluster.nodes)
+    return [
+        node
+        for node in cluster.nodes
+        if any(user not in inside and not (user.op == "call_function" and is_size(user)) for user in node.users)
+    ]

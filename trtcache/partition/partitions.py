@@ -1,4 +1,4 @@
-"""What a program is divided into."""
+"""Partitions of a program: plain data."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes that are run together: an engine's in canonical order, torch's as the graph has them."""
+    """Nodes that run together: in canonical order for an engine, in graph order in torch."""
 
     nodes: tuple[fx.Node, ...]
     in_torch: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EnginePart:
-    """A part of a program that is an engine.
+class EnginePartition:
+    """A partition that an engine computes.
 
     Attributes:
-        program: the part as a program.
-        takes: where its inputs come from, in the program's order.
-        gives: how many tensors it makes.
-        weights: the whole program's name for each of its weights.
-        cluster: the nodes that it was made of.
+        program: the partition as a lowered program.
+        takes: the source of each input, in the order of ``program``.
+        gives: the number of tensors it computes.
+        weights: the whole program's name for each weight.
+        cluster: the nodes that it consists of.
     """
 
     program: LoweredProgram
@@ -45,14 +45,14 @@ class EnginePart:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchPart:
-    """A part of a program that stays in torch.
+class TorchPartition:
+    """A partition that runs in torch.
 
     Attributes:
-        call: computes it; it takes what ``takes`` says and returns a tuple.
-        takes: where its arguments come from, weights and constants too.
-        gives: how many values it makes.
-        cluster: the nodes that it was made of.
+        call: computes it from ``takes`` and returns a tuple.
+        takes: the source of each argument, including weights and constants.
+        gives: the number of values it computes.
+        cluster: the nodes that it consists of.
     """
 
     call: fx.GraphModule
@@ -63,12 +63,12 @@ class TorchPart:
 
 @dataclass(frozen=True, slots=True)
 class LeftInTorch:
-    """A node that no engine computes.
+    """A node that stays in torch.
 
     Attributes:
-        node: what it is called in the program's graph.
+        node: its name in the program's graph.
         operator: the operator, ``aten._softmax.default``.
-        module: the path of the module that it came from, as far as that is known.
+        module: the path of the module that it came from, if known.
         why: the reason.
     """
 
@@ -79,34 +79,34 @@ class LeftInTorch:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """A program in parts.
+class PartitionedProgram:
+    """A program as a sequence of partitions.
 
     Attributes:
-        parts: in an order in which they can run; none for a program that is one engine as it is.
-        results: where the results come from, and the new contents of inputs, in the program's order.
-        stores: where new contents of weights come from, by the weight's name in the whole program.
+        parts: the partitions in topological order; empty if the whole program is one engine.
+        results: the source of each result and of each input's new contents, in the program's order.
+        stores: the source of each weight's new contents, by the weight's name in the whole program.
         left: the operators that stay in torch, and why.
     """
 
-    parts: tuple[EnginePart | TorchPart, ...] = ()
+    parts: tuple[EnginePartition | TorchPartition, ...] = ()
     results: tuple[Wire, ...] = ()
     stores: tuple[tuple[str, Wire], ...] = ()
     left: tuple[LeftInTorch, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether the program is one engine."""
+        """Whether the whole program is one engine."""
         return not self.parts
 
     @property
-    def engines(self) -> dict[int, EnginePart]:
-        """The parts that are engines, by their places."""
-        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePart)}
+    def engines(self) -> dict[int, EnginePartition]:
+        """The engine partitions by index."""
+        return {place: part for place, part in enumerate(self.parts) if isinstance(part, EnginePartition)}
 
 
-def in_words(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
-    """Return a line for all operators of a name that stay in torch for one reason."""
+def summarize_left(left: Sequence[LeftInTorch]) -> tuple[str, ...]:
+    """Return one line for each operator and reason, with a count."""
     counts = Counter((one.operator, one.why) for one in left)
     lines = [f"{count} x {operator} ({why})" for (operator, why), count in counts.items()]
     return tuple(lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"{len(lines) - _SHOWN} more kinds"])

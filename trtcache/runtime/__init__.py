@@ -1,4 +1,4 @@
-"""What runs an engine with a model's signature and weights."""
+"""Runtime: compiled modules, which run engines with a model's signature and weights."""
 
 from trtcache.runtime.module import CompiledModule
 from trtcache.runtime.report import PartitionReport, RefitReport, Report

@@ -1,7 +1,7 @@
-"""What runs an engine beside the engine itself: the program's border, its constants, and the model's names for weights.
+"""Executable: what a compiled module needs besides the engine.
 
-There are two ways to it: from a program that was just lowered, or from the members of a stored entry together with what
-an artifact never holds, the model's own names.
+That is the interface, constants, and the model's names for weights. It is made from a lowered program, or from a stored
+entry's members together with the model's own names, which an artifact never contains.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
+from trtcache.frontends.checkpoint import LENGTH_BYTES, tensor_at
+from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
-from trtcache.runtime.constants import in_order, read_constants
 from trtcache.weights.recipes import parse, sources
 from trtcache.weights.slots import EngineWeight, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import torch
 
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
-    from trtcache.lowering.contents import Content
     from trtcache.store.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """All that a compiled module needs to know of its program.
+    """What a compiled module needs to know of its program.
 
     Attributes:
-        interface: inputs, results, slots with the model's names for them, and constants.
+        interface: inputs, results, slots with the model's names, and constants.
         device: where the engine runs.
-        constants: the constants' tensors, by the engine's names for them.
-        known: every name that the model has for a weight or a constant.
-        sources: what the model's own constants are, by its names for them; a refit with a module compares them.
+        constants: the constants' tensors by the engine's names.
+        known: all names of weights and constants in the model.
+        sources: contents of the model's own constants by name; a refit with a module compares them.
     """
 
     interface: Interface
@@ -48,11 +48,11 @@ class Executable:
 
     @classmethod
     def of(cls, program: LoweredProgram) -> Executable:
-        """Return what is kept of a lowered program; its graph is not."""
+        """Return the executable of a lowered program; its graph is dropped."""
         return cls(program.interface, program.device, program.constants, frozenset(program.state), program.sources)
 
     @classmethod
-    def stored(
+    def from_entry(
         cls,
         entry: Entry,
         *,
@@ -61,24 +61,24 @@ class Executable:
         sources: Mapping[str, Content],
         device: torch.device,
     ) -> Executable:
-        """Return what an entry's members say, with the names that they lack.
+        """Return the executable of a stored entry.
 
         Args:
-            entry: an entry that was verified, and whose key document is the caller's own.
-            names: the model's names for the weight of each slot.
-            known: as the attribute.
-            sources: as the attribute.
-            device: as the attribute.
+            entry: a verified entry whose key document equals the caller's.
+            names: the model's names of each slot's weight.
+            known: see the attribute.
+            sources: see the attribute.
+            device: see the attribute.
 
         Raises:
-            IncompatibleEngineError: the members are of another version, or are not what the key document says.
+            IncompatibleEngineError: the members have another version, or do not match the key document.
         """
         try:
             document = json.loads(bytes(entry.read(INTERFACE)))
             recipes = json.loads(bytes(entry.read(WEIGHT_MAP)))
             _check(document, entry)
             _check_names(document, names, entry)
-            interface = interface_of(document, recipes, names)
+            interface = parse_interface(document, recipes, names)
             constants = read_constants(bytes(entry.read(CONSTANTS)), document["constants"], device)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise IncompatibleEngineError(entry.key.digest, f"its members cannot be read: {error!r}") from error
@@ -86,10 +86,10 @@ class Executable:
 
 
 def _check(document: Mapping[str, Any], entry: Entry) -> None:
-    """Compare an interface with the key document that its entry was found by.
+    """Compare an interface with its entry's key document.
 
     Raises:
-        IncompatibleEngineError: they differ, or the interface is of another version.
+        IncompatibleEngineError: they differ, or the interface has another version.
     """
     if document.get("format") != INTERFACE_FORMAT:
         found = f"its interface is of version {document.get('format')}, and {INTERFACE_FORMAT} is known"
@@ -108,21 +108,23 @@ def _check(document: Mapping[str, Any], entry: Entry) -> None:
 
 
 def _check_names(document: Mapping[str, Any], names: Sequence[Sequence[str]], entry: Entry) -> None:
-    """Compare the slots of an interface with those that names are known for.
+    """Compare the number of slots with that of their names.
 
     Raises:
-        IncompatibleEngineError: there are more or fewer.
+        IncompatibleEngineError: they differ.
     """
     if len(names) != len(document["slots"]):
         found = f"it has {len(document['slots'])} slots, and names are known for {len(names)}"
         raise IncompatibleEngineError(entry.key.digest, found)
 
 
-def interface_of(document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]) -> Interface:
+def parse_interface(
+    document: Mapping[str, Any], recipes: Mapping[str, Json], names: Sequence[Sequence[str]]
+) -> Interface:
     """Return the interface that a document describes, with the model's names for its slots.
 
     Raises:
-        ValueError: they do not fit each other; it can also be a LookupError, TypeError or AttributeError.
+        ValueError: the document is inconsistent; LookupError, TypeError and AttributeError are possible too.
     """
     slots = tuple(_slot(index, *one) for index, one in enumerate(zip(document["slots"], names, strict=True)))
     shapes = document["weights"]
@@ -137,7 +139,7 @@ def interface_of(document: Mapping[str, Any], recipes: Mapping[str, Json], names
         weights=weights,
         constants=tuple(document["constants"][name][0] for name in in_order(document["constants"])),
         ranges=tuple((least, most) for least, most in document["sizes"]),
-        outputs=tuple(map(_tensor_output, document.get("outputs", ()))),  # entries of before have none
+        outputs=tuple(map(_tensor_output, document.get("outputs", ()))),  # old entries have none
         guards=tuple(document.get("guards", ())),
         small_sizes=SmallSizes.read(document.get("small_sizes")),
     )
@@ -167,17 +169,52 @@ def _slot(index: int, written: Mapping[str, Any], names: Sequence[str]) -> Slot:
 
 
 def _weight(index: int, written: Mapping[str, Any], recipe: Json, slots: Sequence[Slot]) -> EngineWeight:
-    made = parse(recipe)
-    used = tuple(slots[int(number)] for number in dict.fromkeys(sources(made)))
+    recipe_ = parse(recipe)
+    used = tuple(slots[int(number)] for number in dict.fromkeys(sources(recipe_)))
     shape, stride = tuple(written["shape"]), tuple(written["stride"])
-    return EngineWeight(index, made, written["dtype"], shape, stride, written["device"], used)
+    return EngineWeight(index, recipe_, written["dtype"], shape, stride, written["device"], used)
 
 
 def _value(written: object) -> object:
-    """Return the number, text or None that ``values.canonical`` wrote."""
+    """Parse the number, text or None written by ``values.canonical``."""
     match written:
         case None | bool() | int() | str():
             return written
         case {"$float": str(value)}:
             return float.fromhex(value)
-    raise ValueError(f"{written!r} is no value of a leaf")
+    raise ValueError(f"{written!r} is not a value of a leaf")
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return constant names sorted by number: ``c0``, ``c1``, ... ``c10``."""
+    return sorted(names, key=lambda name: int(name.removeprefix("c")))
+
+
+def read_constants(
+    content: bytes, written: Mapping[str, tuple[str, str]], device: torch.device
+) -> dict[str, torch.Tensor]:
+    """Return the constants on the engine's devices.
+
+    Args:
+        content: the member.
+        written: digest and device type of each, as in the interface.
+        device: the engine's.
+
+    Raises:
+        ValueError: one is missing or does not match its digest.
+        LookupError: a dtype is unknown.
+        TypeError: the header has an unknown form.
+    """
+    placed: dict[str, torch.Tensor] = {}
+    if not written:
+        return placed
+    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    header = json.loads(content[LENGTH_BYTES:start])
+    data = memoryview(bytearray(content[start:]))
+    for name in in_order(written):
+        digest, kind = written[name]
+        tensor = tensor_at(header[name], data)
+        if Content.of(tensor).digest != digest:
+            raise ValueError(f"constant {name} does not match the key")
+        placed[name] = tensor.to(device if kind == device.type else kind)
+    return placed

@@ -1,12 +1,14 @@
-"""Runs a program in its parts: engines and what stays in torch, one after the other or side by side.
+"""The partitioned engine: runs a program's engines and torch partitions in order or in parallel.
 
-To a compiled module it is an engine like any other: it takes the program's inputs, gives its results, and is refitted
+To a compiled module it is an engine like any other: it takes the program's inputs, returns its results, and is refitted
 with the weights of the whole program.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,47 +17,50 @@ from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.lowering.expressions import evaluate
-from trtcache.partition.partitions import EnginePart
-from trtcache.runtime.parallel import Call, InterOp, TorchState
-from trtcache.runtime.precedence import Precedence
+from trtcache.partition.capability import is_sequential
+from trtcache.partition.partitions import EnginePartition
+from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
+from trtcache.runtime.inputs import InputCheck, bind_sizes
+from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trtcache.partition.partitions import Division
-    from trtcache.runtime.steps import Plan, Step
+    from trtcache.lowering.interface import Interface
+    from trtcache.partition.partitions import PartitionedProgram
+    from trtcache.partition.wires import Wire
 
 
-class Schedule(Engine):
-    """A program in parts, with weights in it.
+class PartitionedEngine(Engine):
+    """An engine of several partitions, with weights.
 
     Attributes:
-        at_once: how many parts of a call can run side by side at most.
+        at_once: the maximum number of a call's partitions that can run in parallel.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ExecutionPlan,
         engines: Mapping[int, Engine],
         weights: Mapping[str, torch.Tensor],
         constants: Mapping[str, torch.Tensor],
         inter_op: InterOp | None = None,
     ) -> None:
-        """Put the parts together.
+        """Combine the partitions.
 
         Args:
-            plan: what runs when.
-            engines: live engines with weights in them, by the numbers of their parts.
+            plan: the execution plan.
+            engines: live engines with weights, by partition number.
             weights: the whole program's weights.
-            constants: its constants.
-            inter_op: how parts run side by side; by default as ``trtcache.threads`` alone says.
+            constants: the whole program's constants.
+            inter_op: how partitions run in parallel; by default as set by ``trtcache.threads`` alone.
         """
         self._plan, self._engines, self._weights, self._constants = plan, engines, weights, constants
         self._inter_op = inter_op or InterOp(Threads())
-        self._order = Precedence.of(plan.needs, [plan.turns, *_shared(engines)])
-        # A GPU's calls are enqueued in its thread's own stream, and run side by side as it is.
+        self._order = Precedence.of(plan.needs, [plan.turns, *_shared_engine_partitions(engines)])
+        # Calls on a GPU are enqueued in the thread's own stream, and overlap anyway.
         self.at_once = self._order.at_once if plan.device.type == "cpu" else 1
-        self._is_unlocked = False
+        self._has_dropped_gil = False
         self.shares_weights = all(engine.shares_weights for engine in engines.values())
         self._template: list[Any] = [None] * plan.count
         for name, place in plan.weights:
@@ -68,58 +73,58 @@ class Schedule(Engine):
     def _call(self, number: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
         if number in self._engines:
             return self._engines[number].run
-        call: Any = self._plan.division.parts[number].call  # type: ignore[union-attr]  # one without an engine
+        call: Any = self._plan.division.parts[number].call  # type: ignore[union-attr]  # a torch partition
         return lambda taken: call(*taken)
 
-    def refit(self, weights: Mapping[str, torch.Tensor]) -> Schedule:
-        """Return the same parts with other weights."""
+    def refit(self, weights: Mapping[str, torch.Tensor]) -> PartitionedEngine:
+        """Return the same partitions with other weights."""
         engines = {
             number: engine.refit(weights_of(self._plan.division, number, weights))
             for number, engine in self._engines.items()
         }
-        return Schedule(self._plan, engines, weights, self._constants, self._inter_op)
+        return PartitionedEngine(self._plan, engines, weights, self._constants, self._inter_op)
 
-    def parallel(self, calls: int) -> Schedule:
-        """Return the same parts, of which each can have this many calls in it at once.
+    def parallel(self, calls: int) -> PartitionedEngine:
+        """Return the same partitions, each of which accepts this many concurrent calls.
 
         Raises:
-            IncompatibleEngineError: one cannot.
+            IncompatibleEngineError: an engine does not.
         """
         engines: dict[int, Engine] = {}
         for number, engine in self._engines.items():
             if not isinstance(engine, Parallel):
-                raise IncompatibleEngineError(f"part {number}", f"{type(engine).__name__} has no way for it")
+                raise IncompatibleEngineError(f"part {number}", f"{type(engine).__name__} does not support it")
             engines[number] = engine.parallel(calls)
         inter_op = InterOp(self._inter_op.threads, calls=calls)
-        return Schedule(self._plan, engines, self._weights, self._constants, inter_op)
+        return PartitionedEngine(self._plan, engines, self._weights, self._constants, inter_op)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the parts."""
+        """Run all partitions."""
         plan, values = self._plan, self._template.copy()
         values[: len(inputs)] = inputs
         with torch.no_grad():
             if plan.sizes or plan.carriers:
                 self._put_sizes(values, inputs)
-            crew = self._inter_op.crew(self.at_once) if self.at_once > 1 else None
-            state = TorchState.here() if crew else None
-            if crew is None or state is None:
+            pool = self._inter_op.pool(self.at_once) if self.at_once > 1 else None
+            state = TorchState.here() if pool else None
+            if pool is None or state is None:
                 for step in plan.steps:
                     self._step(step, values)
                     for place in step.frees:
                         values[place] = None
             else:
-                self._unlock()
-                run_with(crew.intra, self._call_of(values, state).finish, crew)
-            return self._finished(values)
+                self._drop_gil()
+                run_with(pool.intra, self._call_of(values, state).finish, pool)
+            return self._collect_results(values)
 
-    def _step(self, step: Step, values: list[Any]) -> None:
+    def _step(self, step: PlanStep, values: list[Any]) -> None:
         taken = [values[place] for place in step.takes]
         made = self._calls[step.part](taken if step.check is None else step.check(taken))
         for place, value in zip(step.gives, made, strict=True):
             values[place] = value
 
     def _call_of(self, values: list[Any], state: TorchState) -> Call:
-        """Return a call whose parts run side by side; a value is forgotten when the last that has it is done."""
+        """Return a call that runs partitions in parallel; a value is freed after its last use."""
         steps, users = self._plan.steps, self._plan.users.copy()
 
         def release(number: int) -> None:
@@ -133,15 +138,15 @@ class Schedule(Engine):
 
         return Call(self._order, run, release, state, self._inter_op.took_s)
 
-    def _unlock(self) -> None:
-        """Exchange the engines for such as run without the interpreter's lock, where there are such.
+    def _drop_gil(self) -> None:
+        """Replace engines by ones that release the GIL, where possible.
 
-        No lock, which a fork could find locked: threads that come at once may exchange them twice.
+        No lock is taken, since a fork could find it locked: concurrent threads may replace them twice.
         """
-        if not self._is_unlocked:
-            self._engines = {number: _unlocked(engine) for number, engine in self._engines.items()}
+        if not self._has_dropped_gil:
+            self._engines = {number: _without_gil(engine) for number, engine in self._engines.items()}
             self._calls = [self._call(number) for number in range(len(self._plan.steps))]
-            self._is_unlocked = True
+            self._has_dropped_gil = True
 
     def _put_sizes(self, values: list[Any], inputs: Sequence[torch.Tensor]) -> None:
         sizes = self._plan.sizes_of(inputs)
@@ -149,44 +154,137 @@ class Schedule(Engine):
             values[place] = evaluate(written, sizes)
         for written, place in self._plan.carriers:
             size = evaluate(written, sizes)
-            assert size is not None  # noqa: S101  # the partitioner has tried it
+            assert size is not None  # noqa: S101  # checked by the partitioner
             values[place] = self._plan.empty(size)
 
-    def _finished(self, values: list[Any]) -> list[torch.Tensor]:
-        """Return the results, and write new contents of weights once all that read the old ones have run."""
+    def _collect_results(self, values: list[Any]) -> list[torch.Tensor]:
+        """Return the results, and write new contents of weights after all readers of the old ones have run."""
         results = [values[place] for place in self._plan.results]
         results = [one.detach() if one.requires_grad else one for one in results]
         if self._stored:
             memory = {weight.untyped_storage().data_ptr() for weight, _ in self._stored}
-            results = [_apart(one, memory) for one in results]
-            contents = [_apart(values[place], memory) for _, place in self._stored]
+            results = [_clone_if_in(one, memory) for one in results]
+            contents = [_clone_if_in(values[place], memory) for _, place in self._stored]
             for (weight, _), content in zip(self._stored, contents, strict=True):
                 weight.copy_(content)
         return results
 
 
-def _shared(engines: Mapping[int, Engine]) -> list[list[int]]:
-    """Return the parts that one and the same engine runs, which nobody promises to have room for two of them."""
+def _shared_engine_partitions(engines: Mapping[int, Engine]) -> list[list[int]]:
+    """Return the partitions that share an engine: it may not accept two calls at once."""
     found: dict[int, list[int]] = defaultdict(list)
     for number in sorted(engines):
         found[id(engines[number])].append(number)
     return list(found.values())
 
 
-def _unlocked(engine: Engine) -> Engine:
+def _without_gil(engine: Engine) -> Engine:
     try:
         return engine.parallel(1) if isinstance(engine, Parallel) else engine
     except (IncompatibleEngineError, RunError):
         return engine
 
 
-def _apart(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
-    """Return a tensor that does not lie in some memory, which is to be written."""
+def _clone_if_in(tensor: torch.Tensor, memory: set[int]) -> torch.Tensor:
+    """Return a copy of a tensor if it is in memory that is about to be overwritten."""
     return tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
 
 
-def weights_of(division: Division, number: int, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the weights of a part, by its own names, of those of the whole program."""
+def weights_of(
+    division: PartitionedProgram, number: int, weights: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return a partition's weights by its own names, from those of the whole program."""
     part = division.parts[number]
-    names = part.weights if isinstance(part, EnginePart) else {}
+    names = part.weights if isinstance(part, EnginePartition) else {}
     return {own: weights[name] for own, name in names.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """A partition with the slots of its values.
+
+    Attributes:
+        part: the partition's number.
+        check: the input check of an engine; None in torch.
+        takes, gives: the slots of its inputs and outputs.
+        lets_go: of those, the slots that can be freed at some time.
+        frees: of those, the slots that no later partition uses.
+    """
+
+    part: int
+    check: InputCheck | None
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    lets_go: tuple[int, ...] = ()
+    frees: tuple[int, ...] = ()
+
+
+class ExecutionPlan:
+    """The weight-independent plan: which partition runs when, and where its values are.
+
+    Attributes:
+        division: the partitions.
+        interface: the program's interface.
+        device: the device that it runs on.
+        steps: the partitions in order.
+        results: the slots of the program's results.
+        stores: the weights that a call modifies, with the slots of their new contents.
+        needs: for each partition, those whose results it uses.
+        turns: the partitions that run in sequence regardless of their inputs.
+        users: for each slot that can be freed, how many partitions write or read it.
+    """
+
+    def __init__(self, division: PartitionedProgram, interface: Interface, device: torch.device) -> None:
+        """Assign a slot to each value."""
+        self.division, self.interface = division, interface
+        self.device = device
+        parts = division.parts
+        self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, PartitionOutput)} for part in parts)
+        self.turns = tuple(number for number, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
+        self._places: dict[Wire, int] = {InputWire(place): place for place in range(len(interface.inputs))}
+        self.results = tuple(map(self._place, division.results))
+        self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)
+        self.steps = self._add_lifetimes([self._step(number) for number in range(len(parts))])
+        self.users = Counter(place for step in self.steps for place in step.lets_go)
+        places = self._places.items()
+        self.weights = tuple((wire.name, place) for wire, place in places if isinstance(wire, WeightWire))
+        self.constants = tuple((wire.name, place) for wire, place in places if isinstance(wire, ConstantWire))
+        self.sizes = tuple((json.loads(wire.text), place) for wire, place in places if isinstance(wire, SizeWire))
+        self.carriers = tuple(
+            (json.loads(wire.size.text), place) for wire, place in places if isinstance(wire, SizeTensor)
+        )
+        self.count = len(self._places)
+
+    def _place(self, wire: Wire) -> int:
+        return self._places.setdefault(wire, len(self._places))
+
+    def _step(self, number: int) -> PlanStep:
+        part = self.division.parts[number]
+        check = None
+        if isinstance(part, EnginePartition):
+            check = InputCheck(
+                part.program.interface, part.program.device, lambda leaf: f"input {leaf} of part {number}"
+            )
+        takes = tuple(map(self._place, part.takes))
+        gives = tuple(self._place(PartitionOutput(number, place)) for place in range(part.gives))
+        return PlanStep(number, check, takes, gives)
+
+    def _add_lifetimes(self, steps: list[PlanStep]) -> tuple[PlanStep, ...]:
+        """Record after which step each value can be freed."""
+        kept = {*self.results, *(place for _, place in self.stores)}
+        made = {place for wire, place in self._places.items() if isinstance(wire, PartitionOutput)} - kept
+        seen: set[int] = set()
+        freed = []
+        for step in reversed(steps):
+            lets_go = tuple(dict.fromkeys(place for place in (*step.takes, *step.gives) if place in made))
+            freed.append(replace(step, lets_go=lets_go, frees=tuple(one for one in lets_go if one not in seen)))
+            seen.update(lets_go)
+        return tuple(reversed(freed))
+
+    def sizes_of(self, inputs: Sequence[torch.Tensor]) -> dict[int, int]:
+        """Return the program's symbols for a call's inputs."""
+        return bind_sizes(self.interface.inputs, inputs)
+
+    def empty(self, size: int) -> torch.Tensor:
+        """Return an empty tensor whose first dimension is a size."""
+        return torch.empty((size, 0), device=self.device)

@@ -1,7 +1,7 @@
-"""Checks of a program's guards at a call: one compiled Python function for all of them.
+"""Guard checks at a call: one compiled Python function for all of a program's guards.
 
-A guard's JSON becomes a Python expression of integers, about 0.1 us each; ``expressions.evaluate`` of the same JSON
-takes 2 to 5 us. The text is made from the operations below and from numbers only, whatever an entry says.
+A guard's JSON becomes a Python expression over integers, about 0.1 us each; ``expressions.evaluate`` takes 2 to 5 us
+for the same JSON. The source contains only the operations below and numbers, whatever an entry contains.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ _NAMES = {
 
 
 def compile_guards(guards: Iterable[Json]) -> Callable[[Sequence[int]], bool] | None:
-    """Return a function of the symbols' values, by number, that says whether all guards hold; None without guards.
+    """Return a function of the symbols' values, by number, that returns whether all guards hold; None without guards.
 
-    It raises ArithmeticError or ValueError where a guard divides by zero.
+    It raises ArithmeticError or ValueError if a guard divides by zero.
 
     Raises:
-        ValueError: a guard has an operation that is not known.
+        ValueError: a guard has an unknown operation.
     """
     texts = [_source(guard) for guard in guards]
     if not texts:
         return None
     code = compile(f"lambda s: {' and '.join(texts)}", "<guards>", "eval")
-    holds: Callable[[Sequence[int]], bool] = eval(code, {"__builtins__": {}, **_NAMES})  # noqa: S307  # made of the above
+    holds: Callable[[Sequence[int]], bool] = eval(code, {"__builtins__": {}, **_NAMES})  # noqa: S307  # built from the tables above
     return holds
 
 
 def failed_guard(guards: Iterable[Json], sizes: Mapping[int, int]) -> Json:
-    """Return the first guard that does not hold or cannot be evaluated; None if all hold."""
+    """Return the first guard that is false or cannot be evaluated; None if all hold."""
     return next((guard for guard in guards if evaluate(guard, sizes) is not True), None)
 
 
@@ -91,4 +91,4 @@ def _source(part: Json) -> str:
             return f"({f' {_INFIX[str(head)]} '.join(map(_source, args))})"
         if head in _CALLS and args:
             return f"({_CALLS[str(head)]}({', '.join(map(_source, args))}))"
-    raise ValueError(f"{part!r} is no guard")
+    raise ValueError(f"{part!r} is not a guard")

@@ -1,7 +1,7 @@
-"""Checks the tensors of a call against what a program was compiled for, and lays them out as the engine reads them.
+"""Input checks of a compiled module: tensors are compared with its interface, and copied to the engine's layout.
 
-torch checks none of it: a package for shape (1, 128) answered (2, 128) wrongly and aborted on (1, 64), and an input of
-the right shape in another layout gave wrong sums. So every call is checked here, in a few microseconds.
+torch checks none of this: a package for shape (1, 128) returned wrong results for (2, 128) and aborted on (1, 64), and
+an input of the right shape in another layout gave wrong sums. So every call is checked here, in a few microseconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from trtcache.errors import GuardError, InputError
 from trtcache.lowering.expressions import evaluate
 from trtcache.lowering.guard_text import describe, guard_symbols, symbol_names
-from trtcache.runtime.aliasing import shared
 from trtcache.runtime.guards import compile_guards, failed_guard
+from trtcache.runtime.memory import find_overlap
 from trtcache.weights.slots import aligned, contiguous, dtype_name
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ _INTS = 2**63  # what a size, an int64, holds
 
 
 class InputCheck:
-    """Turns the leaves of a call's arguments into the tensors that an engine takes.
+    """Convert the leaves of a call's arguments to the engine's input tensors.
 
-    Tensors that lie as the engine reads them, the usual case, are compared in one loop and passed on as they are;
-    everything else takes the slow way, which copies or raises.
+    Tensors with the engine's layout, the usual case, are compared in one loop and passed through; everything else takes
+    the slow path, which copies or raises.
     """
 
     def __init__(self, interface: Interface, device: torch.device, label: Callable[[int], str]) -> None:
@@ -41,7 +41,7 @@ class InputCheck:
         Args:
             interface: the program's inputs and guards.
             device: the engine's device.
-            label: the caller's name for a leaf, for messages.
+            label: returns the caller's name for a leaf, for messages.
         """
         self._label = label
         self._numbers = tuple(
@@ -72,14 +72,14 @@ class InputCheck:
         self._conjugates = any(fast[1].is_complex for fast in self._fast)
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the engine's inputs: the caller's own tensors where they lie right, else copies.
+        """Return the engine's inputs: the caller's own tensors if their layout is right, else copies.
 
         Raises:
-            GuardError: the sizes are not those that the program was exported for.
-            InputError: a leaf is not what the program was compiled for.
+            GuardError: the program was not exported for these sizes.
+            InputError: a leaf does not match what the program was compiled for.
         """
         if self._values:
-            self.values(leaves)
+            self.check_values(leaves)
         if self._numbers:
             leaves = self._with_carriers(leaves)
         tensors = self._tensors(leaves)
@@ -87,34 +87,34 @@ class InputCheck:
             self._check_apart(leaves)
         return tensors
 
-    def values(self, leaves: Sequence[Any]) -> None:
-        """Compare the leaves that are no tensors.
+    def check_values(self, leaves: Sequence[Any]) -> None:
+        """Compare the leaves that are not tensors.
 
         Raises:
-            InputError: one is not the value that the program was compiled for.
+            InputError: the program was compiled for another value.
         """
         for leaf, value in self._values:
             given = leaves[leaf]
             if given is not value and not same_value(given, value):
-                raise self._wrong(leaf, repr(value), _described(given), "compiled for this value: compile again")
+                raise self._wrong(leaf, repr(value), _describe(given), "compiled for this value: compile again")
 
-    def numbers(self, leaves: Sequence[Any]) -> None:
-        """Check the ints that vary; a tracer's may be symbols.
+    def check_numbers(self, leaves: Sequence[Any]) -> None:
+        """Check the dynamic ints; a tracer's may be symbols.
 
         Raises:
-            InputError: one is no int, or it is negative.
+            InputError: one is not an int or is negative.
         """
         for leaf, _ in self._numbers:
             given = leaves[leaf]
             if type(given) is not int and not isinstance(given, torch.SymInt):
-                raise self._wrong(leaf, "an int", _described(given))
+                raise self._wrong(leaf, "an int", _describe(given))
             if type(given) is int and not 0 <= given < _INTS:
                 hint = "an int that varies is a size to the engine"
                 raise self._wrong(leaf, "an int from 0 to 2**63 - 1", str(given), hint)
 
     def _with_carriers(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the leaves with a tensor in the place of each int that varies."""
-        self.numbers(leaves)
+        """Return the leaves with a tensor in place of each dynamic int."""
+        self.check_numbers(leaves)
         carried = list(leaves)
         for leaf, device in self._numbers:
             carried[leaf] = torch.empty((carried[leaf], 0), device=device, dtype=torch.float32)
@@ -143,12 +143,12 @@ class InputCheck:
             found = self._varying_tensors(leaves, self._varying)
             if found is not None:
                 return found
-        return self._slowly(leaves)
+        return self._check_slowly(leaves)
 
-    def _varying_tensors(  # noqa: C901  # one loop: a call of a function for each tensor costs as much as the checks
+    def _varying_tensors(  # noqa: C901  # one loop: a function call per tensor costs as much as the checks
         self, leaves: Sequence[Any], plan: _Plan
     ) -> list[torch.Tensor] | None:
-        """Return the tensors of a program whose sizes vary, if all lie right; None if the slow way has to look."""
+        """Return the tensors of a program with dynamic sizes; None if the slow path must check."""
         sizes = [0] * len(self._ranges)
         tensors = []
         for leaf, dtype, rank, device, on_cpu, first, again, fixed in plan:
@@ -186,7 +186,7 @@ class InputCheck:
                 return None
         return tensors
 
-    def _slowly(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
+    def _check_slowly(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         sizes: dict[int, int] = {}
         for one, device in zip(self._inputs, self._devices, strict=True):
             self._check(one, leaves[one.leaf], device)
@@ -195,11 +195,11 @@ class InputCheck:
             self._compare(one, leaves[one.leaf], sizes)
         self._check_ranges(leaves, sizes)
         self._check_guards(sizes)
-        return [_laid_out(one, leaves[one.leaf], sizes) for one in self._inputs]
+        return [_apply_layout(one, leaves[one.leaf], sizes) for one in self._inputs]
 
     def _check(self, one: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
-            raise self._wrong(one.leaf, f"a {one.dtype} tensor", _described(given))
+            raise self._wrong(one.leaf, f"a {one.dtype} tensor", _describe(given))
         if given.layout != torch.strided:
             raise self._wrong(one.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
         if not is_plain(given):
@@ -239,10 +239,10 @@ class InputCheck:
                         raise self._wrong(one.leaf, expected, found, error=GuardError)
 
     def _check_guards(self, sizes: dict[int, int]) -> None:
-        """Compare the sizes with what export assumed about them.
+        """Compare the sizes with the assumptions of export.
 
         Raises:
-            GuardError: an assumption does not hold; it is stated with the sizes of this call.
+            GuardError: an assumption does not hold; the message has it with the sizes of this call.
         """
         guard = failed_guard(self._guards, sizes)
         if guard is None:
@@ -261,12 +261,12 @@ class InputCheck:
         )
 
     def _check_apart(self, leaves: Sequence[Any]) -> None:
-        """Refuse inputs of which one is changed and shares memory with another: the engine reads before it writes."""
+        """Reject modified inputs that overlap others: the engine reads before it writes."""
         for leaf in self._mutated:
-            if torch._debug_has_internal_overlap(leaves[leaf]) == 1:  # such as what expand makes
+            if torch._debug_has_internal_overlap(leaves[leaf]) == 1:  # such as a result of expand
                 raise self._wrong(leaf, "a tensor that a call can change", "one whose elements share memory")
         given = {one.leaf: leaves[one.leaf] for one in self._inputs}
-        if found := shared(self._mutated, given):
+        if found := find_overlap(self._mutated, given):
             changed, other = found
             expected = f"memory of its own: a call changes {self._label(changed)}"
             raise self._wrong(other, expected, "a tensor that shares it")
@@ -283,8 +283,8 @@ _Plan: TypeAlias = "tuple[tuple[Any, ...], ...]"
 def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]) -> _Plan | None:
     """Return how to compare contiguous tensors whose sizes are numbers or symbols; None if there are others.
 
-    For each input: leaf, dtype, rank, device, whether that is the CPU, and its dimensions: those that are the first of
-    a symbol, those that have a symbol again, and those of a fixed size.
+    For each input: leaf, dtype, rank, device, whether that is the CPU, and three lists of dimensions: the first of a
+    symbol, later ones of a symbol, and those of a fixed size.
     """
     plan, known = [], set[int]()
     for one, device in zip(inputs, devices, strict=True):
@@ -308,7 +308,7 @@ def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]
 
 
 def _is_contiguous(one: TensorInput) -> bool:
-    """Say whether an input's strides are those of a contiguous tensor, for sizes that tell all products apart."""
+    """Return whether an input's strides are contiguous, tested with sizes whose products are all different."""
     numbers = {number for size in one.shape for number in _symbols(size)}
     for base in (1009, 2003):
         sizes = {number: base + 2 * number for number in numbers}
@@ -320,9 +320,9 @@ def _is_contiguous(one: TensorInput) -> bool:
 
 
 def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int, int]:
-    """Return the values of symbols that the sizes of checked inputs give away, by their numbers.
+    """Return the values of symbols that the sizes of checked inputs determine, by number.
 
-    An int that varies may be given itself, or as the tensor that stands for it.
+    A dynamic int may be given itself, or as the tensor that represents it.
     """
     sizes: dict[int, int] = {}
     for one, tensor in zip(inputs, given, strict=True):
@@ -331,10 +331,10 @@ def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int,
 
 
 def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
-    """Return a result that is a number made of sizes.
+    """Return a result that is a number computed from sizes.
 
     Raises:
-        InputError: it cannot be computed for these sizes, as where it divides by zero.
+        InputError: it cannot be computed for these sizes, for example because it divides by zero.
     """
     value = evaluate(written, sizes)
     if value is None:
@@ -343,7 +343,7 @@ def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
 
 
 def _bind(one: TensorInput, given: Any, sizes: dict[int, int]) -> None:
-    """Learn the symbols that an input's sizes give away: itself, or the one in ``a * s + b``."""
+    """Record the symbols that an input's sizes determine: a symbol itself, or the one in ``a * s + b``."""
     shape = given.shape if isinstance(given, torch.Tensor) else (given, 0)
     for written, size in zip(one.shape, shape, strict=True):
         number = _only_symbol(written)
@@ -355,7 +355,7 @@ def _bind(one: TensorInput, given: Any, sizes: dict[int, int]) -> None:
 
 
 def same_value(given: object, value: object) -> bool:
-    """Say whether two values are the same to a program: ``1``, ``1.0`` and ``True`` are not, nor 0.0 and -0.0."""
+    """Return whether a program treats two values as equal: not ``1``, ``1.0`` and ``True``, nor 0.0 and -0.0."""
     if type(given) is not type(value):
         return False
     return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan
@@ -366,7 +366,7 @@ def _fixed_size(one: TensorInput) -> torch.Size:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether the tensor has memory of its own: one that intercepts operators (fake, distributed) has not."""
+    """Return whether a tensor has its own memory: one that intercepts operators (fake, distributed) has not."""
     return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
 
 
@@ -382,7 +382,7 @@ def _symbols(written: Json) -> list[int]:
     return [number for one in written[1:] for number in _symbols(one)] if isinstance(written, list) else []
 
 
-def _laid_out(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+def _apply_layout(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
     written = [evaluate(step, sizes) for step in one.stride]
     stride = tuple(step for step in written if step is not None)
     if len(stride) != len(written):
@@ -404,7 +404,7 @@ def _expression(written: Json) -> str:
     return str(written)
 
 
-def _described(given: Any) -> str:
+def _describe(given: Any) -> str:
     if isinstance(given, torch.Tensor):
         return f"a tensor of {_shape(given.shape)}, {dtype_name(given.dtype)}"
     return f"{given!r} ({type(given).__name__})" if len(repr(given)) < 80 else f"a {type(given).__name__}"

@@ -1,4 +1,4 @@
-"""What a call does whose sizes the program was not exported for: run in torch, or compile another program."""
+"""Policies for calls with sizes that the program was not exported for: run in torch, or compile another program."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 POLICIES: Final = ("error", "eager", "compile")
 
 MOST_PROGRAMS: Final = 8
-"""How many programs a compiled module has at most, the first one included."""
+"""The maximum number of programs of a compiled module, including the first."""
 
 
 def parse_on_guard(policy: object) -> str:
-    """Return a policy.
+    """Validate a policy.
 
     Raises:
-        SettingsError: it is none, with the nearest one.
+        SettingsError: it is unknown; the message has the nearest one.
     """
     if policy in POLICIES:
         return str(policy)
@@ -38,13 +38,13 @@ def parse_on_guard(policy: object) -> str:
 
 
 class OnGuard:
-    """Answers the calls that a compiled module's guards refuse.
+    """Answer the calls that a compiled module's guards reject.
 
-    It keeps the model, or its program, for as long as the compiled module lives.
+    It keeps the model, or its program, alive as long as the compiled module.
 
     Attributes:
         policy: ``eager`` or ``compile``.
-        programs: the programs that were compiled for such calls, the one that was used last at the end.
+        programs: the programs compiled for such calls, the most recently used last.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class OnGuard:
         model: Callable[[], torch.nn.Module],
         compile_for: Callable[[tuple[Any, ...], Mapping[str, Any]], CompiledModule],
     ) -> None:
-        """Keep how the model is had and compiled.
+        """Store how to get the model and how to compile it.
 
         Args:
             policy: ``eager`` or ``compile``.
-            report: of the first program; the others' are listed in it.
-            model: returns the model as a module that torch runs.
+            report: the first program's report, which lists the others'.
+            model: returns the model as a module.
             compile_for: compiles it with other example inputs.
         """
         self.policy = policy
@@ -70,14 +70,14 @@ class OnGuard:
         self._lock = threading.RLock()
 
     def refit(self, weights: Weights, state: Mapping[str, torch.Tensor]) -> None:
-        """Give all programs other weights; those that the model was compiled with are no longer used.
+        """Refit all programs; the weights that the model was compiled with are no longer used.
 
         Args:
-            weights: what the compiled module was refitted with.
-            state: the same by the model's names.
+            weights: the argument of ``CompiledModule.refit``.
+            state: the same weights by the model's names.
 
         Raises:
-            RefitError: as ``CompiledModule.refit``.
+            RefitError: see ``CompiledModule.refit``.
         """
         with self._lock:
             self._weights, self._state = weights, state
@@ -85,10 +85,10 @@ class OnGuard:
                 program.refit(weights)
 
     def answer(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what the model returns for a call that guards refused.
+        """Return what the model returns for a call that the guards rejected.
 
         Raises:
-            GuardError: the model's program refuses the sizes as well, or cannot be exported with them.
+            GuardError: the model's program rejects the sizes as well, or cannot be exported with them.
         """
         if self.policy == "eager":
             return self._eager(error, args, kwargs)
@@ -97,25 +97,25 @@ class OnGuard:
         for program in programs:
             try:
                 result = program(*args, **kwargs)
-            except InputError:  # of a program without sizes that vary it is no GuardError
+            except InputError:  # a program without dynamic sizes does not raise GuardError
                 continue
             self._use(program)
             return result
-        return self._compiled(error, args, kwargs)(*args, **kwargs)
+        return self._compile_program(error, args, kwargs)(*args, **kwargs)
 
     def _eager(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
             with torch.no_grad():
                 model = self._model()
                 return model(*args, **kwargs) if self._state is None else eager(model, self._state)(*args, **kwargs)
-        except AssertionError as refused:  # how ExportedProgram.module() refuses sizes
+        except AssertionError as refused:  # how ExportedProgram.module() rejects sizes
             if "Guard failed" in str(refused):
                 raise error from refused
             raise
 
-    def _compiled(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CompiledModule:
+    def _compile_program(self, error: GuardError, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CompiledModule:
         with self._lock:
-            for program in self.programs:  # another thread may have compiled it meanwhile
+            for program in self.programs:  # another thread may have compiled it in the meantime
                 if program.takes(*args, **kwargs):
                     return program
             try:
@@ -124,7 +124,7 @@ class OnGuard:
                 raise GuardError(error.where, error.expected, error.found, f"{error.hint}; {refused}") from refused
             if self._weights is not None:
                 program.refit(self._weights)
-            # The one that was used longest ago makes room. It is in the cache, so that it comes back without a build.
+            # Drop the least recently used program. It is in the cache, so it comes back without a build.
             self.programs = [*self.programs, program][-(MOST_PROGRAMS - 1) :]
             self._report.programs = [one.report for one in self.programs]
             log.info("compiled another program for sizes that the first one was not exported for: %s", error)

@@ -1,11 +1,11 @@
-"""The operator ``trtcache::execute_engine``, by which what traces a program sees an engine as one call.
+"""The operator ``trtcache::execute_engine``: tracers see an engine as one call.
 
-``torch.export``, ``torch.compile`` and ``FakeTensorMode`` cannot look into an engine. They see this operator: its fake
-implementation tells dtype, shape, strides and device of each output by the engine's specs alone, sizes that vary
-included. A program with it opens without trtcache after one line: ``torch.library.define`` of ``NAME`` and ``SCHEMA``.
+``torch.export``, ``torch.compile`` and ``FakeTensorMode`` cannot trace into an engine. They see this operator; its fake
+implementation computes dtype, shape, strides and device of each output from the engine's specs alone, including dynamic
+sizes. Without trtcache a program with it loads after one line: ``torch.library.define`` of ``NAME`` and ``SCHEMA``.
 
-In this process an engine goes by a handle, which is no other engine's anywhere. The arguments that are empty here
-(``weights``, ``key``, ``weight_map``) are for programs that carry their engines; one more would get a default.
+In this process an engine is identified by a handle that is unique everywhere. The arguments that are empty here
+(``weights``, ``key``, ``weight_map``) are for programs that contain their engines; a new argument would get a default.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ SCHEMA = (
 _LIVE_PREFIX = "live:"
 
 
-class Live(Protocol):
-    """What an engine of this process does when the operator is called."""
+class LiveEngine(Protocol):
+    """An engine of this process that the operator calls."""
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return new tensors that lie as the output spec says; MUST check the inputs."""
+        """Return new tensors with the layout of the output spec; MUST check the inputs."""
         ...
 
 
-_LIVE: WeakValueDictionary[str, Live] = WeakValueDictionary()
+_LIVE: WeakValueDictionary[str, LiveEngine] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class EngineCall:
     """The operator's arguments for one engine of this process.
 
     Attributes:
-        handle: the engine's, for as long as it lives.
-        leaves: which leaves of a call's arguments the engine takes.
-        numbers: of those, which are ints that vary, and the kind of device on which a tensor stands for each.
-        input_spec, output_spec: what it takes and gives, as JSON.
+        handle: the engine's handle, valid as long as it lives.
+        leaves: the leaves of a call's arguments that the engine takes.
+        numbers: the leaves that are dynamic ints, with the device type of the tensor that represents each.
+        input_spec, output_spec: its inputs and outputs, as JSON.
     """
 
     handle: str
@@ -68,8 +68,8 @@ class EngineCall:
     numbers: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of(cls, interface: Interface, live: Live) -> EngineCall | None:
-        """Give an engine a handle; None if calls change its weights, which no tracer knows, or its entry is too old."""
+    def of(cls, interface: Interface, live: LiveEngine) -> EngineCall | None:
+        """Register an engine; None if calls modify its weights, which no tracer supports, or its entry is too old."""
         if any(slot.mutated for slot in interface.slots):
             return None
         try:
@@ -79,14 +79,14 @@ class EngineCall:
         numbers = tuple((one.leaf, one.device) for one in interface.inputs if one.number)
         return cls("", tuple(one.leaf for one in interface.inputs), *specs, numbers).another(live)
 
-    def another(self, live: Live) -> EngineCall:
-        """Give another engine with the same specs a handle of its own."""
+    def another(self, live: LiveEngine) -> EngineCall:
+        """Register another engine with the same specs."""
         handle = f"{_LIVE_PREFIX}{secrets.token_hex(8)}"
         _LIVE[handle] = live
         return replace(self, handle=handle)
 
     def __call__(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
-        """Call the operator with the leaves of a call's arguments; results have no gradient, as an engine's."""
+        """Call the operator with the leaves of a call's arguments; results have no gradient."""
         if self.numbers:
             leaves = with_carriers(leaves, self.numbers)
         inputs = [leaves[leaf].detach() if leaves[leaf].requires_grad else leaves[leaf] for leaf in self.leaves]
@@ -97,14 +97,14 @@ class EngineCall:
 
 
 def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
-    """Return what an engine takes and gives, as JSON; with ``changed`` it gives new contents of weights as well.
+    """Return an engine's input and output specs as JSON; with ``changed`` outputs include new contents of weights.
 
     Raises:
-        ValueError: its entry is of a time before outputs were noted.
+        ValueError: its entry is too old to describe outputs.
     """
     layouts = [one.layout for one in interface.results if one.is_output]
     if len(interface.outputs) != len(layouts):
-        raise ValueError("its entry does not say what the engine gives; build it again: TRTCACHE_RECACHE=1")
+        raise ValueError("its entry does not describe the engine's outputs; build it again: TRTCACHE_RECACHE=1")
     inputs = [{"dtype": one.dtype, "shape": one.shape, "device": one.device} for one in interface.inputs]
     outputs = [{**one.document(), "layout": layout} for one, layout in zip(interface.outputs, layouts, strict=True)]
     if changed:
@@ -120,7 +120,7 @@ def specs_of(interface: Interface, *, changed: bool = False) -> tuple[str, str]:
 
 
 def with_carriers(leaves: Sequence[Any], numbers: Iterable[tuple[int, str]]) -> list[Any]:
-    """Return the leaves of a call with a tensor of shape (int, 0) for each int that varies, by its leaf and device."""
+    """Return the leaves of a call with a tensor of shape (int, 0) in place of each dynamic int."""
     carried = list(leaves)
     for leaf, kind in numbers:
         devices = (one.device for one in leaves if isinstance(one, torch.Tensor) and one.device.type == kind)
@@ -128,20 +128,20 @@ def with_carriers(leaves: Sequence[Any], numbers: Iterable[tuple[int, str]]) -> 
     return carried
 
 
-def is_traced() -> bool:
-    """Say whether somebody wants to see the operators of a call: a tracer, or a mode such as ``FakeTensorMode``."""
+def is_tracing() -> bool:
+    """Return whether a tracer, or a mode such as ``FakeTensorMode``, records the operators of a call."""
     return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def is_fake(leaves: Sequence[Any]) -> bool:
-    """Say whether a call has tensors without memory, whatever mode is on."""
-    from torch._subclasses.fake_tensor import FakeTensor  # torch.export has it imported; a hit has not
+    """Return whether a call has fake tensors, whatever mode is active."""
+    from torch._subclasses.fake_tensor import FakeTensor  # torch.export imports it; a hit does not
 
     return any(isinstance(leaf, FakeTensor) for leaf in leaves)
 
 
-def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return outputs of which each has memory of its own, as the schema promises."""
+def separate_memory(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return outputs that each own their memory, as the schema promises."""
     seen = {one.untyped_storage().data_ptr() for one in inputs if one.numel()}
     results = []
     for output in outputs:
@@ -196,16 +196,12 @@ def _read(spec: str) -> Any:
 
 
 def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
-    """Return the symbols' sizes, which may be symbols of the tracer's.
-
-    Raises:
-        InputError: an input is not what the engine takes.
-    """
+    """Return the symbols' sizes, which may be the tracer's symbols."""
     sizes: dict[int, Any] = {}
     for number, (one, given) in enumerate(zip(taken, inputs, strict=True)):
         found = (dtype_name(given.dtype), given.device.type, given.dim())
         expected = (one["dtype"], one["device"], len(one["shape"]))
-        _require(found == expected, f"input {number} of the engine", _described(expected), _described(found))
+        _require(found == expected, f"input {number} of the engine", _format_spec(expected), _format_spec(found))
         for written, size in zip(one["shape"], given.shape, strict=True):
             if isinstance(written, dict):
                 sizes.setdefault(written["sym"], size)
@@ -218,18 +214,18 @@ def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -
 
 
 def _bind(written: Json, size: Any, sizes: dict[int, Any]) -> None:
-    """Learn the symbol of ``a * s + b``, where only such a size has it."""
+    """Solve ``a * s + b`` for the symbol ``s``."""
     number, factor, more = affine(written) or (0, 0, 0)
     if factor and number not in sizes:
         sizes[number] = (size - more) // factor
 
 
-def _described(form: tuple[str, str, int]) -> str:
+def _format_spec(form: tuple[str, str, int]) -> str:
     return "{} on {} of {} dimensions".format(*form)
 
 
 def _require(condition: Any, where: str, expected: str, found: object, kind: type[InputError] = InputError) -> None:
-    """Raise, or let the tracer note what it has to be sure of."""
+    """Raise if a condition is false, or add it to the tracer's guards."""
     error = kind(where, expected, str(found))
     if isinstance(condition, torch.SymBool):
         torch._check(condition, lambda: str(error))  # type: ignore[no-untyped-call]  # torch's
@@ -240,7 +236,7 @@ def _require(condition: Any, where: str, expected: str, found: object, kind: typ
 def _empty(one: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     shape = [evaluate(written, sizes) for written in one["shape"]]
     if any(size is None for size in shape):
-        raise InputError("outputs of the engine", "sizes that its inputs' sizes tell", str(one["shape"]))
+        raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", str(one["shape"]))
     device = next((given.device for given in inputs if given.device.type == one["device"]), torch.device(one["device"]))
     order = one["layout"] or list(range(len(shape)))
     made = torch.empty([shape[place] for place in order], dtype=getattr(torch, one["dtype"]), device=device)
@@ -248,7 +244,7 @@ def _empty(one: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[to
 
 
 def _declare() -> torch.library.Library:
-    """Declare the operator, unless a reader of exported programs has."""
+    """Define the operator, unless a reader of exported programs has."""
     library = torch.library.Library("trtcache", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch's
     try:
         library.define(f"execute_engine{SCHEMA}")  # type: ignore[no-untyped-call]  # torch's
@@ -260,4 +256,4 @@ def _declare() -> torch.library.Library:
     return library
 
 
-_LIBRARY = _declare()  # it lives as long as this module: torch knows operators for a process, and by import only
+_LIBRARY = _declare()  # kept alive by this module: torch registers operators per process, on import

@@ -1,7 +1,7 @@
-"""Runs the parts of one call side by side, each as soon as all that it takes is there.
+"""Parallel execution of one call's partitions, each as soon as its inputs are there.
 
-The caller's thread runs parts as well, and waits for nothing but parts that another thread is in. So each call comes to
-its end however few threads are free, also where there are none any more because the interpreter is ending.
+The caller's thread runs partitions as well, and waits only for partitions that another thread is running. So each call
+finishes however few threads are free, even none because the interpreter is exiting.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,65 +23,64 @@ import torch
 from trtcache.config import threads as thread_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from trtcache.config.threads import InForce, Threads
-    from trtcache.runtime.precedence import Precedence
 
 log = logging.getLogger(__name__)
 
 
 class InterOp:
-    """How the parts of a program's calls run side by side: threads for that, made when they are first wanted.
+    """Threads that run the partitions of calls in parallel, started on first use.
 
     Attributes:
-        threads: what the settings say.
-        took_s: the least that each part took so far.
+        threads: the value of ``settings.threads``.
+        took_s: the minimum time of each partition so far.
     """
 
     def __init__(self, threads: Threads, *, calls: int = 1) -> None:
-        """Make no thread yet.
+        """Start no thread yet.
 
         Args:
-            threads: what the settings say.
-            calls: how many calls are to be helped at once.
+            threads: the value of ``settings.threads``.
+            calls: the number of concurrent calls to help.
         """
         self.threads = threads
         self.took_s: dict[int, float] = {}
         self._calls = calls
-        # A fork has its parent's crews and none of their threads; so the process is a part of what they are known by.
-        self._crews: dict[tuple[int, int, int, bool], Crew] = {}
+        # A forked child has its parent's pools but not their threads, so the process ID is part of the key.
+        self._pools: dict[tuple[int, int, int, bool], WorkerPool] = {}
 
-    def crew(self, at_once: int) -> Crew | None:
-        """Return the threads for a call here of which so many parts can run at once; None if they run in turn."""
-        said = thread_counts.chosen()
-        inter = min(at_once, said.inter or self.threads.inter or 1)
+    def pool(self, at_once: int) -> WorkerPool | None:
+        """Return the pool for a call with this many parallel partitions; None if they run in sequence."""
+        chosen = thread_counts.chosen()
+        inter = min(at_once, chosen.inter or self.threads.inter or 1)
         if inter == 1:
             return None
-        is_said = bool(said.intra or self.threads.intra)
-        known = (os.getpid(), inter, torch.get_num_threads(), is_said)
-        return self._crews.get(known) or self._new(known)
+        is_chosen = bool(chosen.intra or self.threads.intra)
+        known = (os.getpid(), inter, torch.get_num_threads(), is_chosen)
+        return self._pools.get(known) or self._new(known)
 
-    def _new(self, known: tuple[int, int, int, bool]) -> Crew | None:
+    def _new(self, known: tuple[int, int, int, bool]) -> WorkerPool | None:
         _, inter, intra, _ = known
         found = thread_counts.in_force(self.threads)
-        if found.intra_from == "cores":  # nobody chose: parts share them
+        if found.intra_from == "cores":  # not chosen: partitions share the cores
             intra = max(1, found.cores // (inter * self._calls))
         try:
-            made = Crew((inter - 1) * self._calls, inter, intra)
-        except RuntimeError as error:  # the interpreter is ending, or the system gives no more threads
+            made = WorkerPool((inter - 1) * self._calls, inter, intra)
+        except RuntimeError as error:  # the interpreter is exiting, or the system has no more threads
             log.debug("parts run one after the other: %s", error)
             return None
-        kept = self._crews.setdefault(known, made)
-        if kept is not made:  # another thread was first
+        kept = self._pools.setdefault(known, made)
+        if kept is not made:  # another thread was faster
             made.close()
-        elif self._calls == 1 and (crowding := _crowding(inter, intra, found)):
-            log.warning("%s", crowding)
+        elif self._calls == 1 and (warning := _format_crowding(inter, intra, found)):
+            log.warning("%s", warning)
         return kept
 
 
-def _crowding(inter: int, intra: int, found: InForce) -> str:
-    """Return a sentence with numbers where parts at once have more threads than there are cores; else nothing."""
+def _format_crowding(inter: int, intra: int, found: InForce) -> str:
+    """Return a warning if parallel partitions have more threads than there are cores; else an empty string."""
     if inter * intra <= found.cores:
         return ""
     fitting = min(inter, found.cores)
@@ -90,36 +90,36 @@ def _crowding(inter: int, intra: int, found: InForce) -> str:
     )
 
 
-class Crew:
-    """Threads that help calls with their parts. Belongs to the process that made it.
+class WorkerPool:
+    """Threads that help calls with their partitions. Belongs to the process that created it.
 
     Attributes:
-        inter: how many parts of a call run at once at most, with the caller's own.
-        intra: how many threads work on each part.
+        inter: the maximum number of a call's partitions that run in parallel, including the caller's.
+        intra: intra-op threads of each partition.
     """
 
     def __init__(self, helpers: int, inter: int, intra: int) -> None:
         """Start the threads and wait until each has its number of intra-op threads.
 
-        A thread that began later could find the number that a call has set for its own time, and keep that.
+        A thread that started later could see a number that a call sets temporarily, and keep it.
 
         Raises:
-            RuntimeError: there can be no such threads.
+            RuntimeError: the threads cannot be started.
         """
         self.inter, self.intra = inter, intra
         self._pool = ThreadPoolExecutor(helpers, "trtcache-part", initializer=thread_counts.begin, initargs=(intra,))
-        begun = threading.Barrier(helpers + 1)
+        started = threading.Barrier(helpers + 1)
         try:
             for _ in range(helpers):
-                self._pool.submit(begun.wait)
-            begun.wait()
-        except BaseException:  # an interrupt as well: the end of the interpreter waits for threads that wait here
-            begun.abort()
+                self._pool.submit(started.wait)
+            started.wait()
+        except BaseException:  # interrupts too: the interpreter's exit waits for threads that wait here
+            started.abort()
             self.close()
             raise
 
     def help(self, work: Callable[[], None]) -> bool:
-        """Have a thread do some work as soon as one is free; False if the interpreter is ending."""
+        """Submit work to a thread; False if the interpreter is exiting."""
         try:
             self._pool.submit(copy_context().run, work)
         except RuntimeError:
@@ -127,17 +127,17 @@ class Crew:
         return True
 
     def close(self) -> None:
-        """Let the threads end when they have nothing left to do."""
+        """Let the threads end once they are idle."""
         self._pool.shutdown(wait=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TorchState:
-    """What torch keeps for each thread, as far as it is given to the threads that help; there are no gradients.
+    """The thread-local state of torch that helper threads take over; there are no gradients.
 
     Attributes:
-        inference: whether it is in inference mode.
-        autocast: the dtype of autocast on a CPU, and whether it keeps casts; None if it is off.
+        inference: whether inference mode is on.
+        autocast: the dtype of CPU autocast, and whether it caches casts; None if it is off.
     """
 
     inference: bool
@@ -145,7 +145,7 @@ class TorchState:
 
     @classmethod
     def here(cls) -> TorchState | None:
-        """Return this thread's; None if there is more to it: modes that look on, or another default device."""
+        """Return this thread's state; None if it has more: active modes, or another default device."""
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             return None
         on = torch.is_autocast_enabled("cpu")
@@ -153,8 +153,8 @@ class TorchState:
         return cls(torch.is_inference_mode_enabled(), autocast)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Be in this state while the block runs."""
+    def apply(self) -> Iterator[None]:
+        """Set this state for the block."""
         with ExitStack() as stack:
             if self.inference:
                 stack.enter_context(torch.inference_mode())
@@ -166,10 +166,10 @@ class TorchState:
 
 
 class Call:
-    """One call of a program, whose parts run side by side.
+    """One call of a program whose partitions run in parallel.
 
-    Of parts that can run, the one with the longest way before it comes first: four encoders that took 1, 4, 9 and 16
-    would take two threads 20 in that order, and take them 16.
+    Of the ready partitions the one with the longest remaining path runs first: four encoders that take 1, 4, 9 and 16
+    would take two threads 20 in that order; this way they take 16.
     """
 
     def __init__(
@@ -180,58 +180,58 @@ class Call:
         state: TorchState,
         took_s: dict[int, float],
     ) -> None:
-        """Begin with the parts that take nothing of others.
+        """Start with the partitions that use no other's results.
 
         Args:
-            order: which part comes after which.
-            run: runs a part; several threads are in it at once.
-            release: forgets what nobody needs after a part; one thread is in it at a time.
-            state: the caller's.
-            took_s: the least that each part took in calls before this one, which is noted here as well.
+            order: the order of partitions.
+            run: runs a partition; called by several threads at once.
+            release: frees values that are unused after a partition; called by one thread at a time.
+            state: the caller's torch state.
+            took_s: the minimum time of each partition in earlier calls; updated by this one.
         """
         self._order, self._run, self._release, self._state = order, run, release, state
-        self._took_s, self._ways_s = took_s, order.ways_s(took_s)
+        self._took_s, self._remaining_s = took_s, order.remaining_s(took_s)
         self._before = list(order.before)
-        self._ready = [(-self._ways_s[number], number) for number, count in enumerate(order.before) if not count]
+        self._ready = [(-self._remaining_s[number], number) for number, count in enumerate(order.before) if not count]
         heapify(self._ready)
-        # A lock written in C: an interrupt in Condition.__enter__ or __exit__, written in Python, leaves it locked.
+        # A lock implemented in C: an interrupt in Condition.__enter__ or __exit__, in Python, would leave it locked.
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
-        self._helped, self._helpers = 0, 0  # parts that helpers are in; helpers that were asked
+        self._helped, self._helpers = 0, 0  # partitions that helpers run; helpers started
         self._waits = self._ends = False
         self._failed: dict[int, BaseException] = {}
 
-    def finish(self, crew: Crew) -> None:
-        """Run all parts, with the help of a crew.
+    def finish(self, pool: WorkerPool) -> None:
+        """Run all partitions with the help of a pool.
 
-        Whatever a part raises is raised here, once no part is under way; of several the first one's. No other part is
-        begun then.
+        An exception of a partition is raised here once no partition is running, the first partition's if there are
+        several. No further partition is started then.
         """
         try:
-            self._ask(crew, self._wanted(crew))
+            self._start_helpers(pool, self._reserve_helpers(pool))
             while (number := self._next_or_wait()) is not None:
-                self._one(number, crew)
+                self._run_part(number, pool)
         finally:
             self._end()
         if self._failed:
             try:
                 raise self._failed[min(self._failed)]
             finally:
-                self._failed.clear()  # its traceback has this call
+                self._failed.clear()  # its traceback references this call
 
-    def _work(self, crew: Crew) -> None:
-        """Run parts in another thread than the caller's, as long as some can be run."""
-        with self._state.entered():
+    def _work(self, pool: WorkerPool) -> None:
+        """Run partitions in a helper thread while some are ready."""
+        with self._state.apply():
             number = self._next()
             while number is not None:
-                self._one(number, crew)
+                self._run_part(number, pool)
                 number = self._next(number)
 
-    def _one(self, number: int, crew: Crew) -> None:
+    def _run_part(self, number: int, pool: WorkerPool) -> None:
         began_s = time.perf_counter()
         try:
             self._run(number)
-        except BaseException as error:  # noqa: BLE001  # the caller's thread raises it
+        except BaseException as error:  # noqa: BLE001  # raised by the caller's thread
             with self._lock:
                 self._failed[number] = error
                 self._ready.clear()
@@ -244,22 +244,22 @@ class Call:
             for other in self._order.after[number]:
                 self._before[other] -= 1
                 if not self._before[other] and not self._ends:
-                    heappush(self._ready, (-self._ways_s[other], other))
-            wanted = self._wanted(crew)
-        self._ask(crew, wanted)
+                    heappush(self._ready, (-self._remaining_s[other], other))
+            wanted = self._reserve_helpers(pool)
+        self._start_helpers(pool, wanted)
 
-    def _wanted(self, crew: Crew) -> int:
-        """Return how many more threads have something to do, and count them as asked."""
-        wanted = min(len(self._ready) - 1 - self._waits, crew.inter - 1 - self._helpers)
+    def _reserve_helpers(self, pool: WorkerPool) -> int:
+        """Return how many more threads have work, and count them as started."""
+        wanted = min(len(self._ready) - 1 - self._waits, pool.inter - 1 - self._helpers)
         self._helpers += max(0, wanted)
         return wanted
 
-    def _ask(self, crew: Crew, wanted: int) -> None:
+    def _start_helpers(self, pool: WorkerPool, wanted: int) -> None:
         for _ in range(wanted):
-            crew.help(lambda: self._work(crew))
+            pool.help(lambda: self._work(pool))
 
     def _next(self, last: int | None = None) -> int | None:
-        """Return the next part for a helper, who leaves where there is none; ``last`` is the one that he ran."""
+        """Return the next partition for a helper, which exits on None; ``last`` is the one it has run."""
         with self._lock:
             self._helped -= last is not None
             number = heappop(self._ready)[1] if self._ready else None
@@ -270,7 +270,7 @@ class Call:
         return number
 
     def _next_or_wait(self) -> int | None:
-        """Return the next part for the caller; None if there is no other to come."""
+        """Return the next partition for the caller; None if there are no more."""
         with self._lock:
             self._waits = True
             while not self._ready and self._helped:
@@ -279,10 +279,10 @@ class Call:
             return heappop(self._ready)[1] if self._ready else None
 
     def _end(self) -> None:
-        """Begin nothing more, wait for helpers, and let go of the values of the call: helpers may yet come to it."""
+        """Start nothing more, wait for helpers, and drop the call's values: late helpers may still reference it."""
         with self._lock:
             self._ready.clear()
-            self._waits = self._ends = True  # an interrupt comes anywhere: helpers are to say when they are done
+            self._waits = self._ends = True  # an interrupt may come anywhere: helpers must notify when they are done
             while self._helped:
                 self._change.wait()
             self._run = self._release = _nothing
@@ -290,3 +290,48 @@ class Call:
 
 def _nothing(_: int) -> None:
     """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precedence:
+    """The order of partitions that run in parallel where possible.
+
+    Attributes:
+        before: for each partition, the number of its direct predecessors.
+        after: for each partition, its direct successors.
+        at_once: an upper bound on the partitions that run in parallel; exact (1) for a chain.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+    at_once: int
+
+    @classmethod
+    def of(cls, needs: Sequence[Iterable[int]], turns: Iterable[Sequence[int]]) -> Precedence:
+        """Return the order of partitions.
+
+        Args:
+            needs: for each partition, those whose results it uses.
+            turns: sequences of partitions that run in this order in any case.
+        """
+        direct = [set(one) for one in needs]
+        for turn in turns:
+            for before, after in pairwise(turn):
+                direct[after].add(before)
+        later: list[list[int]] = [[] for _ in direct]
+        depths: list[int] = []
+        for number, one in enumerate(direct):
+            depths.append(1 + max((depths[other] for other in one), default=0))
+            for other in one:
+                later[other].append(number)
+        longest = max(depths, default=0)
+        return cls(tuple(map(len, direct)), tuple(map(tuple, later)), len(direct) - longest + 1)
+
+    def remaining_s(self, took_s: Mapping[int, float]) -> list[float]:
+        """Return for each partition the length of the longest path from its start to the end, from measured times."""
+        lengths = [0.0] * len(self.after)
+        for number in reversed(range(len(lengths))):
+            lengths[number] = took_s.get(number, 0.0) + max(
+                (lengths[other] for other in self.after[number]), default=0.0
+            )
+        return lengths

@@ -1,4 +1,4 @@
-"""What a compiled module was made from, for who writes it to a file."""
+"""Provenance of a compiled module's engines, for export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.partition.partitions import Division
+from trtcache.partition.partitions import PartitionedProgram
 from trtcache.weights.recipes import evaluate
 from trtcache.weights.slots import alike
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The engines of a compiled module as they are stored, and what they were built by and for.
+class Provenance:
+    """The stored engines of a compiled module, with what built them and for which target.
 
     Attributes:
-        backend: which backend built them.
-        target: what they are for, as it stands in the key; ``label`` says it in words.
-        toolchain: what built them, as it stands in the key.
-        entries: the engines by the numbers of their parts; the one of a program that is not divided is 0.
-        division: the parts.
-        parameters: which of the model's weights are parameters; all others are buffers.
-        settings: what the caller said; None where nobody knows it any more.
+        backend: the backend that built them.
+        target: the target as in the key; ``label`` is its readable form.
+        toolchain: the toolchain as in the key.
+        entries: the engines' entries by partition number; 0 for a program that is one engine.
+        division: the partitions.
+        parameters: names of the model's weights that are parameters; all others are buffers.
+        settings: the caller's settings; None if unknown.
     """
 
     backend: str
@@ -41,13 +41,13 @@ class Origin:
     label: str
     toolchain: Mapping[str, Json]
     entries: Mapping[int, Entry]
-    division: Division = field(default_factory=Division)
+    division: PartitionedProgram = field(default_factory=PartitionedProgram)
     parameters: frozenset[str] = frozenset()
     settings: Settings | None = None
 
 
-def held(entry: Entry) -> Entry:
-    """Return an entry that keeps no file open and needs none."""
+def load_members(entry: Entry) -> Entry:
+    """Return an entry with all members in memory, independent of its file."""
     return replace(entry, contents={name: entry.read(name) for name in entry.members})
 
 
@@ -57,10 +57,10 @@ def parameters_of(state: Mapping[str, object]) -> frozenset[str]:
 
 
 def slot_values(interface: Interface, weights: Fitted) -> dict[int, torch.Tensor]:
-    """Return the value of each slot, by its number, as the engine has it now.
+    """Return each slot's current value, by number.
 
     Raises:
-        RefitError: of an engine weight that was made from several weights of the model, those are gone or have changed.
+        RefitError: model weights that an engine weight is computed from no longer exist, or have changed.
     """
     values = {one.slot.index: weights[one.name].detach() for one in interface.weights if one.slot is not None}
     made = [one for one in interface.weights if one.slot is None]
@@ -70,22 +70,22 @@ def slot_values(interface: Interface, weights: Fitted) -> dict[int, torch.Tensor
             tensor = known.tensor() if known is not None else None
             if slot.index not in values and tensor is not None:
                 values[slot.index] = tensor
-    _check(made, values, weights)
+    _check_recipes(made, values, weights)
     return values
 
 
-def _check(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: Fitted) -> None:
+def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: Fitted) -> None:
     missing, changed = [], []
     for one in made:
         missing += [slot.names[0] for slot in one.slots if slot.index not in values]
-        if not missing and not alike(_made(one, values), weights[one.name]):
+        if not missing and not alike(_evaluate_recipe(one, values), weights[one.name]):
             changed.append(f"{one.label} (it has changed since; refit the module with the model first)")
     if missing or changed:
         gone = tuple(f"{name} (the model is gone; refit the module with it first, and keep it)" for name in missing)
         raise RefitError(missing=gone, mismatched=tuple(changed))
 
 
-def _made(weight: EngineWeight, values: Mapping[int, torch.Tensor]) -> torch.Tensor:
+def _evaluate_recipe(weight: EngineWeight, values: Mapping[int, torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         given: dict[str | int, torch.Tensor] = dict(values.items())
         made = evaluate(weight.recipe, given)

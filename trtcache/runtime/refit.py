@@ -1,42 +1,45 @@
-"""How weights that were checked come behind a gate: beside those of before, or in their place.
+"""Refit: install checked weights in a new engine object, or overwrite the memory of the old ones.
 
-Weights that the engine reads where the model has them cost nothing. Others, which are copied or made by recipes, need
-memory. Made beside those of before they need it twice until the last call on the old engine has returned; so where
-that is more than one weight of the model, they are written one by one into the memory of those of before, while calls
-wait. Calls that run on and on are not waited for: then it is beside.
+Weights that the engine reads from the model's memory cost nothing. Others, copied or computed by recipes, need memory.
+New ones next to the old need it twice until the last call on the old engine returns; so if that is more than the
+model's largest weight, they overwrite the old ones one by one while calls wait. If running calls do not end in time,
+the new weights are allocated after all.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from trtcache.errors import RefitStoppedError
 from trtcache.weights.slots import Fitted, alike, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trtcache.runtime.engine_swap import Gate
+    from trtcache.backends.protocol import Engine
     from trtcache.weights.slots import EngineWeight, Sources
 
 BESIDE_BYTES = 16 << 20
-"""What is always made beside: less is not worth that calls wait."""
+"""Up to this size new memory is always allocated: less is not worth making calls wait."""
 
 _WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Refitted:
-    """What came of it.
+class RefitResult:
+    """The result of a refit.
 
     Attributes:
         weights: the engine's weights now.
-        changed: those whose values are others than before.
-        in_place: whether they were written into the memory of those of before.
-        interrupt: a Ctrl-C that waited for that.
+        changed: the weights whose values changed.
+        in_place: whether they overwrote the old weights' memory.
+        interrupt: a Ctrl-C that was deferred meanwhile.
     """
 
     weights: Fitted
@@ -46,32 +49,34 @@ class Refitted:
 
 
 def refit(
-    gate: Gate, current: Fitted, weights: Sequence[EngineWeight], sources: Sources, *, device: torch.device
-) -> Refitted:
-    """Put weights behind the gate. A call has those of before or these, never some of both.
+    swap: EngineSwap, current: Fitted, weights: Sequence[EngineWeight], sources: Sources, *, device: torch.device
+) -> RefitResult:
+    """Replace an engine's weights. Each call sees only the old weights or only the new.
 
     Raises:
-        IncompatibleEngineError: the engine cannot be loaded once more; nothing was changed.
-        RefitStoppedError: only from later calls, where memory ran out or a GPU failed while weights were written.
+        IncompatibleEngineError: the engine cannot be loaded again; nothing changed.
+        RefitStoppedError: raised by later calls if memory ran out or a GPU failed while weights were overwritten.
     """
-    if gate.engine.shares_weights and _is_much(current, weights, sources):
-        refitted = _in_place(gate, current, weights, sources, device)
+    if swap.engine.shares_weights and _is_much(current, weights, sources):
+        refitted = _in_place(swap, current, weights, sources, device)
         if refitted is not None:
             return refitted
-    refitted = beside(current, weights, sources, device=device)
-    gate.open(gate.engine.refit(refitted.weights))
+    refitted = make_new_weights(current, weights, sources, device=device)
+    swap.swap_in(swap.engine.refit(refitted.weights))
     return refitted
 
 
-def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device) -> Refitted:
-    """Make weights in memory of their own, but for those that would be as they are."""
+def make_new_weights(
+    current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device
+) -> RefitResult:
+    """Allocate new weights, except those that would be unchanged."""
     weights = tuple(weights)
     made: dict[str, torch.Tensor] = {}
     own, changed = set(), []
     for weight in weights:
         name, before = weight.name, current[weight.name]
         if name in sources.kept:
-            made[name] = before.clone()  # the engine of before goes on changing its own
+            made[name] = before.clone()  # the old engine keeps modifying its own
             own.add(name)
             continue
         made[name] = sources.make(weight)
@@ -84,7 +89,7 @@ def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *
             own.add(name)
     if own:
         finish(device)
-    return Refitted(Fitted(made, own, sources.made_of(weights)), tuple(changed))
+    return RefitResult(Fitted(made, own, sources.made_of(weights)), tuple(changed))
 
 
 def _is_much(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -> bool:
@@ -94,9 +99,9 @@ def _is_much(current: Fitted, weights: Iterable[EngineWeight], sources: Sources)
 
 
 def _in_place(
-    gate: Gate, current: Fitted, weights: Iterable[EngineWeight], sources: Sources, device: torch.device
-) -> Refitted | None:
-    """Write weights into the memory of those of before; None if calls are running on and on, and nothing was done."""
+    swap: EngineSwap, current: Fitted, weights: Iterable[EngineWeight], sources: Sources, device: torch.device
+) -> RefitResult | None:
+    """Overwrite the old weights; None, with nothing done, if running calls do not end in time."""
     weights = tuple(weights)
     chosen: dict[str, torch.Tensor] = {}
     own, changed = set(), []
@@ -114,38 +119,40 @@ def _in_place(
             changed.append(weight)
         if sources.is_own(weight, chosen[name]):
             own.add(name)
-    engine = gate.engine.refit(chosen)
-    if not gate.close(_WAIT_S):
+    engine = swap.engine.refit(chosen)
+    if not swap.pause(_WAIT_S):
         return None
     try:
-        written, interrupt = _write(writes, current, sources, device)
+        written, interrupt = _overwrite(writes, current, sources, device)
     except BaseException as error:
-        gate.stop(engine, f"{type(error).__name__}: {error}")
+        swap.disable(engine, f"{type(error).__name__}: {error}")
         raise
-    gate.open(engine)
+    swap.swap_in(engine)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return Refitted(Fitted(chosen, own, sources.made_of(weights)), tuple(order), True, interrupt)
+    return RefitResult(Fitted(chosen, own, sources.made_of(weights)), tuple(order), True, interrupt)
 
 
-# The weights that are written may be of a module that was compiled in inference mode.
+# The weights may belong to a module that was compiled in inference mode.
 @torch.inference_mode()
-def _write(
+def _overwrite(
     writes: deque[EngineWeight], current: Fitted, sources: Sources, device: torch.device
 ) -> tuple[list[EngineWeight], KeyboardInterrupt | None]:
-    """Write each weight that has other values; return those, and a Ctrl-C that came meanwhile."""
+    """Overwrite each weight whose value differs; return those, and a Ctrl-C deferred meanwhile."""
     written: list[EngineWeight] = []
     interrupt: KeyboardInterrupt | None = None
     _wait_for(device)  # kernels of calls that have returned may still read them
     while writes:
         try:
-            _write_next(writes, written, current, sources)
+            _overwrite_next(writes, written, current, sources)
         except KeyboardInterrupt as error:
-            interrupt = error  # and the weight at which it came is written once more
+            interrupt = error  # the interrupted weight is written again
     _wait_for(device)
     return written, interrupt
 
 
-def _write_next(writes: deque[EngineWeight], written: list[EngineWeight], current: Fitted, sources: Sources) -> None:
+def _overwrite_next(
+    writes: deque[EngineWeight], written: list[EngineWeight], current: Fitted, sources: Sources
+) -> None:
     weight = writes[0]
     for place, piece in sources.pieces(weight):
         target = current[weight.name][place]
@@ -159,3 +166,89 @@ def _write_next(writes: deque[EngineWeight], written: list[EngineWeight], curren
 def _wait_for(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+_LOOK_EVERY_S = 2e-4
+
+
+class _Runner(Protocol):
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
+
+
+class EngineSwap:
+    """An engine and the calls that are running on it.
+
+    Attributes:
+        engine: the current engine, whether it accepts calls or not.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Route calls to an engine."""
+        self.engine = engine
+        self._target: _Runner = engine
+        self._inside: deque[None] = deque()
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the engine; wait first if it is paused.
+
+        Raises:
+            RefitStoppedError: a refit failed and left weights of two models in the engine.
+        """
+        inside = self._inside
+        inside.append(None)
+        try:
+            return self._target.run(inputs)
+        finally:
+            inside.pop()
+
+    def pause(self, wait_s: float) -> bool:
+        """Hold new calls back and wait for running ones; return False, undoing it, if one takes longer."""
+        closed = _Paused(self)
+        self._target = closed
+        deadline = time.monotonic() + wait_s
+        while self._inside:
+            if time.monotonic() > deadline:
+                self.swap_in(self.engine)
+                return False
+            time.sleep(_LOOK_EVERY_S)
+        return True
+
+    def swap_in(self, engine: Engine) -> None:
+        """Route calls to an engine, including those held back."""
+        self.engine = engine
+        self._route_to(engine)
+
+    def disable(self, engine: Engine, why: str) -> None:
+        """Fail calls to an engine with weights of two models, until the next ``swap_in``."""
+        self.engine = engine
+        self._route_to(_Stopped(why))
+
+    def _route_to(self, behind: _Runner) -> None:
+        before, self._target = self._target, behind
+        if isinstance(before, _Paused):
+            before.opened.set()
+
+
+class _Paused:
+    """Hold calls back until the engine is swapped in."""
+
+    def __init__(self, swap: EngineSwap) -> None:
+        self._swap = swap
+        self.opened = threading.Event()
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        inside = self._swap._inside
+        inside.pop()  # a call that waits here is not running
+        try:
+            self.opened.wait()
+            return self._swap.run(inputs)
+        finally:
+            inside.append(None)
+
+
+class _Stopped:
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:  # noqa: ARG002  # nothing runs
+        raise RefitStoppedError(why=self._why)

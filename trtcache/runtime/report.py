@@ -1,4 +1,4 @@
-"""What ``compile`` did, and how long each part took."""
+"""Reports of ``compile`` and ``refit``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.config.units import format_duration
-from trtcache.partition.partitions import in_words
+from trtcache.partition.partitions import summarize_left
 
 if TYPE_CHECKING:
     from trtcache.digests import CacheKey
@@ -21,17 +21,16 @@ class PartitionReport:
 
     Attributes:
         key: its cache key; None for a program that cannot be cached.
-        outcome: ``hit``, ``built``, ``carried`` by the file of a program that was loaded, or ``eager`` where it runs in
-            torch because another process builds the engine.
+        outcome: ``hit``, ``built``, ``carried`` in the file of a loaded program, or ``eager`` if it runs in torch
+            because another process is building the engine.
         reason: why it was built (``absent``, ``corrupt:member``, ``uncacheable: ...``, ...) or runs in torch
-            (``busy``); empty for a hit, unless it is of the second choice, a plan for another product of the GPU's
-            capability.
-        weights: how many weights were put in.
+            (``busy``); empty for a hit, unless its plan was built for another product of the GPU's compute capability.
+        weights: the number of weights set.
         fetch_s: seconds to find, read and verify the artifact.
-        load_s: seconds to make a live engine of it, weights and all.
-        build_s: seconds of the build: this one, or for a hit the one that was saved.
-        path: the artifact file, or None when it could not be stored.
-        why: for a miss, the nearest stored entry and what differs, in words; empty where there is nothing to compare.
+        load_s: seconds to create a live engine, weights included.
+        build_s: seconds of the build: this one, or for a hit the saved one.
+        path: the artifact file, or None if it could not be stored.
+        why: for a miss, the nearest stored entry and the difference; empty without any.
     """
 
     key: CacheKey | None
@@ -46,7 +45,7 @@ class PartitionReport:
 
     @property
     def frozen(self) -> int:
-        """How many of the model's weights the artifact has in it: with other values it is another entry."""
+        """How many of the model's weights are frozen in the artifact: other values need another entry."""
         parts = self.key.document["parts"] if self.key else None
         found = parts.get("frozen") if isinstance(parts, dict) else None
         return len(found) if isinstance(found, list) else 0
@@ -54,27 +53,29 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class Report:
-    """What ``compile`` did for a whole model. Printing it gives a small table.
+    """The result of ``compile`` for a whole model. Printing it gives a small table.
 
     Attributes:
-        name: what the program is called.
-        backend: which backend made the engines.
-        target: what they run on.
+        name: the program's name.
+        backend: the backend of the engines.
+        target: the target that they run on.
         partitions: one for each engine.
         route: ``program`` for one that was loaded with its engines, ``lowered``, ``read`` for an ONNX file, ``memo``
             where a memo told the key, so that nothing was lowered
             or parsed, and of a file nothing exported, or ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
-        memo_s: seconds to find, read and verify the memo; of a program in memory also of its digest.
-        spared_s: seconds of lowering, and of a file of export, that the memo saved, as they were when it was made.
+        memo_s: seconds to find, read and verify the key alias, and for a program in memory to compute its digest.
+        spared_s: seconds of lowering, and for a file of export, that the key alias saved, as measured when it was
+            stored.
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
         left: the operators that stay in torch, and why.
-        direct: what came of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty for no module.
-        direct_s: seconds to describe the module and to check what led to its program.
-        guards: what the program was exported for, as conditions on the sizes of its arguments, which calls are held to.
-        programs: of further programs that ``on_guard="compile"`` compiled for calls that the guards refuse.
+        direct: the result of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty unless given a
+            module.
+        direct_s: seconds to fingerprint the module and to check its manifest.
+        guards: the program's guards: conditions on the sizes of its arguments, checked on each call.
+        programs: reports of further programs that ``on_guard="compile"`` compiled for calls that the guards reject.
     """
 
     name: str
@@ -98,24 +99,24 @@ class Report:
 
     @property
     def why(self) -> str:
-        """Why there was no hit: the nearest stored entry and what differs from it; empty for a hit."""
+        """Why it missed: the nearest stored entry and the difference; empty for a hit."""
         return "; ".join(one.why for one in self.partitions if one.why)
 
     @property
     def saved_s(self) -> float:
-        """Seconds of building that hits saved: their builds' seconds less what finding and loading them took."""
+        """Build seconds that hits saved: the time of their builds minus that of finding and loading them."""
         hits = [one for one in self.partitions if one.outcome == "hit"]
         return sum(max(0.0, one.build_s - one.fetch_s - one.load_s) for one in hits)
 
     @property
     def overhead_s(self) -> float:
-        """Seconds of ``compile`` beyond export, decompositions and building: what trtcache itself took."""
+        """Seconds of ``compile`` without export, decompositions and builds: the cost of trtcache itself."""
         built_s = sum(one.build_s for one in self.partitions if one.outcome == "built")
         return max(0.0, self.compile_s - self.export_s - self.decompose_s - built_s)
 
     @property
     def rest_s(self) -> float:
-        """Seconds of that which no other field has: opening the cache, matching weights, making the module."""
+        """Overhead seconds in no other field: opening the cache, matching weights, creating the module."""
         parts_s = (
             self.file_s
             + self.direct_s
@@ -140,19 +141,19 @@ class Report:
                 rows.append(f"  frozen: it has the values of {one.frozen} weights in it, and other values need another")
             if one.why:
                 rows.append(f"  {one.why}")
-        rows += [f"  in torch: {words}" for words in in_words(self.left)]
+        rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:
             rows.append(f"  guard: and {more} more (report.guards)")
         rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")
-        rows.append(f"  {self._way}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
+        rows.append(f"  {self._route_text}  rest {format_duration(self.rest_s)}  saved {format_duration(self.saved_s)}")
         return "\n".join(rows)
 
     @property
-    def _way(self) -> str:
-        """How the key was come by, with the seconds of each part."""
+    def _route_text(self) -> str:
+        """How the key was found, with the seconds of each step."""
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
         if self.route == "direct":
             spared = f"instead of {format_duration(self.spared_s)} of export, decompositions and lowering"
@@ -175,15 +176,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class RefitReport:
-    """What a refit did. Printing it gives a line or two.
+    """The result of a refit. Printing it gives a line or two.
 
     Attributes:
-        weights: how many weights the engine has.
-        changed: those whose values are others than before, by the model's names; several where one is made of several.
-        shared: how many the engine reads where they were given, in a model or in a file.
-        in_place: whether calls had to wait while weights were written, instead of being made beside those of before.
-        off_by: the largest difference from eager that ``verify`` saw, relative to the largest value; None without it.
-        refit_s: seconds of all of it.
+        weights: the number of the engine's weights.
+        changed: the weights whose values changed, by the model's names; several for one computed from several.
+        shared: how many the engine reads from the given model's or file's memory.
+        in_place: whether calls waited while weights were overwritten, instead of new ones being allocated.
+        off_by: the largest error against eager that ``verify`` found, relative to the largest value; None without it.
+        refit_s: seconds of the whole refit.
     """
 
     weights: int
@@ -195,7 +196,7 @@ class RefitReport:
 
     @property
     def unchanged(self) -> int:
-        """How many weights have the values that they had."""
+        """How many weights kept their values."""
         return self.weights - len(self.changed)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Threads that call one compiled module side by side: one engine, its weights in memory once."""
+"""Runners: threads that call one compiled module in parallel, with its weights in memory once."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AHEAD = 4
-"""Calls that ``map`` has submitted beyond the one whose outputs are taken, for each runner."""
+"""Calls that ``map`` submits ahead of the output it yields, for each runner."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnersReport:
-    """How calls run. Printing it gives a line.
+    """How calls run. Printing it gives one line.
 
     Attributes:
         runners: how many threads call the module.
         intra: how many threads work on each call.
-        intra_from: who said so; ``shared out`` where nobody did and the runners share the cores.
-        cores: those that this process may use.
-        why_not: why calls run one after the other all the same; empty where they run side by side.
-        inter: how many parts of each call run side by side.
+        intra_from: what set it; ``shared out`` if nothing did and the runners share the cores.
+        cores: the number of cores that this process may use.
+        why_not: why calls run in sequence; empty if they run in parallel.
+        inter: how many partitions of each call run in parallel.
     """
 
     runners: int
@@ -50,12 +50,12 @@ class RunnersReport:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether calls run at the same time."""
+        """Whether calls run in parallel."""
         return not self.why_not
 
     @property
     def crowding(self) -> str:
-        """A sentence with numbers where there are more threads than cores; else empty."""
+        """A warning if there are more threads than cores; else empty."""
         wanted = self.runners * self.inter * self.intra
         if wanted <= self.cores:
             return ""
@@ -76,18 +76,18 @@ class RunnersReport:
 
 
 class Runners:
-    """Calls a module from threads of its own, each with its number of intra-op threads.
+    """Call a module from a pool of threads, each with its own number of intra-op threads.
 
-    A refit of the module is these calls' as well. Calls that were submitted are finished before the interpreter ends.
-    In a process that was forked, threads and engine are made anew at the first call; what the parent had submitted
-    stays the parent's.
+    A refit of the module applies to these calls too. Submitted calls are finished before the interpreter exits. After a
+    fork, the child recreates threads and engine at its first call; calls that the parent submitted stay with the
+    parent.
 
     Attributes:
         report: how calls run.
     """
 
     def __init__(self, call: Callable[..., Any], report: RunnersReport) -> None:
-        """Start no thread yet: each starts when there is a call for it."""
+        """Start no thread yet; each starts when there is a call for it."""
         self.report = report
         self._call = call
         self._closed = False
@@ -96,22 +96,22 @@ class Runners:
             log.warning("%s", report.crowding)
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call the module with these arguments in one of the threads; the future has its outputs or its error.
+        """Call the module in one of the threads; the future has its outputs or its error.
 
         Raises:
-            RunError: ``close`` was called.
+            RunError: the runners are closed.
         """
         return self._open_pool().submit(self._call, *args, **kwargs)
 
     def map(self, *arguments: Iterable[Any]) -> Iterator[Any]:
-        """Return the outputs of a call for each item, in order; with several iterables, of calls with one of each.
+        """Yield the outputs of a call for each item, in order, like Python's ``map``.
 
-        Items are taken as outputs are: a few for each runner are ahead, so that they may be more than fit into memory.
+        Items are consumed lazily, a few per runner ahead of the outputs, so they may be more than fit into memory.
 
         Raises:
-            RunError: ``close`` was called. An error of a call is raised in its place.
+            RunError: the runners are closed. An error of a call is raised in its place.
         """
-        items = zip(*arguments, strict=False)  # as Python's own map
+        items = zip(*arguments, strict=False)  # like Python's map
         ahead = deque(self.submit(*item) for item in islice(items, _AHEAD * self.report.runners))
         self._open_pool()
         return self._in_order(ahead, items)
@@ -127,7 +127,7 @@ class Runners:
                 one.cancel()
 
     def close(self) -> None:
-        """Take no more calls, and wait for those that were submitted."""
+        """Accept no more calls, and wait for those submitted."""
         self._closed = True
         if pool := self._pools.get(os.getpid()):
             pool.shutdown()
@@ -144,11 +144,11 @@ class Runners:
         if self._closed:
             raise RunError("runners", "they were closed; module.runners(...) makes others")
         process = os.getpid()
-        # A fork has the parent's pool and none of its threads: what is submitted to it never runs.
+        # A forked child has the parent's pool but not its threads: what is submitted to it never runs.
         return self._pools.get(process) or self._pools.setdefault(process, self._pool())
 
     def _pool(self) -> ThreadPoolExecutor:
-        # New threads begin with the process's number of threads, not with their caller's.
+        # New threads start with the process's number of threads, not with their caller's.
         arguments = (self.report.intra, self.report.inter)
         return ThreadPoolExecutor(
             self.report.runners, "trtcache-runner", initializer=thread_counts.begin, initargs=arguments
@@ -156,7 +156,7 @@ class Runners:
 
 
 def report_on(runners: int, intra: int | None, found: InForce, why_not: str, *, inter: int = 1) -> RunnersReport:
-    """Return how so many runners run. Where nobody says how many threads a call has, they share the cores."""
+    """Return the report for a number of runners. Without an explicit number of threads they share the cores."""
     intra_from = "runners"
     if intra is None:
         intra, intra_from = found.intra, found.intra_from
@@ -166,16 +166,16 @@ def report_on(runners: int, intra: int | None, found: InForce, why_not: str, *, 
 
 
 def parts_at_once(engine: Engine, found: InForce) -> int:
-    """Return how many parts of a call run side by side: as many as somebody chose, if the program has them."""
+    """Return how many partitions of a call run in parallel: the chosen number, limited by the program."""
     return 1 if found.inter_from == "cores" else min(found.inter, getattr(engine, "at_once", 1))
 
 
 def side_by_side(engine: Engine, calls: int, *, changes_weights: bool) -> tuple[Engine, str]:
-    """Return an engine that so many calls can be in at once; or the same one, and why not."""
+    """Return an engine that accepts concurrent calls; or the same engine and the reason why it does not."""
     if changes_weights:
         return engine, "calls change the module's buffers"
     if not isinstance(engine, Parallel):
-        return engine, f"{type(engine).__name__} has no way for it"
+        return engine, f"{type(engine).__name__} does not support it"
     try:
         return engine.parallel(calls), ""
     except (IncompatibleEngineError, RunError) as error:

@@ -1,4 +1,4 @@
-"""From the arguments of a call to the flat leaves of the compiled program, and from its results back to an output."""
+"""The call signature of a compiled module: from arguments to leaves, and from results to the model's output."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OTHER_SETUP = ("a module that is set up as when compiling", "one with other fla
 
 
 class CallSignature:
-    """The call signature of a model, and the form of arguments that it was compiled with.
+    """The call signature of a model, and the structure of arguments that it was compiled with.
 
-    A call may give an argument by position or by name, and may give arguments that were left out when compiling as long
-    as they have the model's own default.
+    A call may pass an argument by position or by name, and may pass arguments that were omitted when compiling if they
+    have the model's own default.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class CallSignature:
         signature: inspect.Signature | None,
         input_names: Sequence[str] | None = None,
     ) -> None:
-        """Keep how torch flattens arguments and output.
+        """Store how torch flattens arguments and output.
 
         Args:
             in_spec: of ``(args, kwargs)`` as the program was exported.
             out_spec: of the output.
-            signature: of the model's ``forward``, where there is a model.
+            signature: of the model's ``forward``, if there is a model.
             input_names: names of arguments that need not be names of Python, as those of an ONNX file.
         """
         self.in_spec, self.out_spec = in_spec, out_spec
@@ -58,21 +58,21 @@ class CallSignature:
 
     @property
     def counts(self) -> tuple[int, tuple[str, ...]]:
-        """How many arguments are given by position, and the names of the others."""
+        """The number of positional arguments, and the names of the others."""
         return self._count, self._names
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """Return the leaves of a call's arguments.
 
         Raises:
-            InputError: arguments are missing, unknown, or nested otherwise than when compiling.
+            InputError: arguments are missing, unknown, or of another structure than when compiling.
         """
         if (
             len(args) != self._count
             or len(kwargs) != len(self._names)
             or not all(map(kwargs.__contains__, self._names))
         ):
-            args, kwargs = self._arranged(args, kwargs)
+            args, kwargs = self._arrange(args, kwargs)
         if self._flat:
             return (*args, *[kwargs[name] for name in self._names]) if kwargs else args
         ordered = {name: kwargs[name] for name in self._names}
@@ -89,11 +89,11 @@ class CallSignature:
     ) -> bool:
         """Append the leaves of a value in the order of a spec, as ``ExportedProgram.module()`` reads them.
 
-        A ``torch.Size`` counts as a tuple, a dict may have its keys in another order, and a module is its parameters
-        and buffers. Returns False where the value is nested otherwise.
+        A ``torch.Size`` counts as a tuple, a dict may have its keys in another order, and a module contributes its
+        parameters and buffers. Returns False if the structure differs.
 
         Raises:
-            InputError: a module is set up otherwise than the one that was compiled with.
+            InputError: a module's configuration differs from the compiled one's.
         """
         if module_class(spec) is not None:
             return self._gather_module(spec, value, leaves, next(modules))
@@ -123,7 +123,7 @@ class CallSignature:
         if list(tensors) != spec.context[0]:
             return False
         if configuration(value) != expected:
-            # Its numbers and flags are part of the program: torch.export traced the module that it was given.
+            # Its numbers and flags are part of the program: torch.export traced the example module.
             hint = "pass the one that was compiled with, or compile again"
             where = self.label(len(leaves)).removesuffix(f"[{next(iter(tensors))!r}]") if tensors else "arguments"
             raise InputError(where, *_OTHER_SETUP, hint)
@@ -131,7 +131,7 @@ class CallSignature:
         return True
 
     def unflatten(self, results: list[Any]) -> Any:
-        """Return an output of the model's own structure."""
+        """Return an output with the model's own structure."""
         return pytree.tree_unflatten(results, self.out_spec)
 
     def label(self, leaf: int) -> str:
@@ -145,7 +145,7 @@ class CallSignature:
         return f"{self._name((0, getattr(first, 'idx', 0) if place is None else place))}{pytree.keystr(tuple(rest))}"
 
     def _name(self, path: tuple[Any, ...]) -> str:
-        """Return the caller's name for a place: the group, an argument's position or name, and steps into it."""
+        """Return the caller's name for a path: the group, an argument's position or name, and steps into it."""
         if len(path) < 2:
             return "arguments"
         _, argument, *rest = path
@@ -154,8 +154,8 @@ class CallSignature:
             argument = names[argument]
         return f"argument {argument}" + "".join(f"[{step!r}]" for step in rest)
 
-    def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Give a call the form that it had when compiling."""
+    def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Bring a call's arguments into the positions and names used when compiling."""
         if self._input_names is not None:
             return self._arrange_named(self._input_names, args, kwargs)
         expected = f"{self._count} positional arguments" + (f" and {', '.join(self._names)}" if self._names else "")
@@ -166,7 +166,7 @@ class CallSignature:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InputError("arguments", expected, found, str(error)) from error
-        bound.apply_defaults()  # what the call leaves out may have been given when compiling, as its default
+        bound.apply_defaults()  # an argument omitted here may have been passed when compiling, with its default
         by_name = self._spread(bound)
         positional = self._positional()
         try:
@@ -210,7 +210,7 @@ class CallSignature:
         return by_name
 
     def _positional(self) -> list[str]:
-        """Return the names of the parameters that were given by position when compiling."""
+        """Return the names of the parameters passed by position when compiling."""
         names: list[str] = []
         for parameter in self._signature.parameters.values() if self._signature else ():
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -221,23 +221,23 @@ class CallSignature:
 
 
 def _difference(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[tuple[Any, ...], str, str]:
-    """Return the first place at which two structures differ, and what each has there."""
+    """Return the first path at which two structures differ, and what each has there."""
     inside, given = children(expected), children(found)
     kind = tuple if found.type is torch.Size else found.type
     if expected.type is dict and kind is dict and set(expected.context) == set(found.context):
         given = [given[found.context.index(key)] for key in expected.context]
     elif (expected.type, expected.context, len(inside)) != (kind, found.context, len(given)):
-        return (), *_told_apart(expected, found)
+        return (), *_describe_both(expected, found)
     steps = expected.context if expected.type is dict else range(len(inside))
     for step, one, other in zip(steps, inside, given, strict=True):
         if one != other:
             path, wanted, got = _difference(one, other)
             return (step, *path), wanted, got
-    return (), *_told_apart(expected, found)
+    return (), *_describe_both(expected, found)
 
 
-def _words(spec: pytree.TreeSpec) -> str:
-    """Return a structure as people say it: ``a list of 2``, ``a dict of 'a', 'b'``, ``a Pair of left, right``."""
+def _describe(spec: pytree.TreeSpec) -> str:
+    """Return a readable structure: ``a list of 2``, ``a dict of 'a', 'b'``, ``a Pair of left, right``."""
     if spec.is_leaf():
         return "a tensor or another single value"
     kind, names = spec.type, _names(spec)
@@ -249,7 +249,7 @@ def _words(spec: pytree.TreeSpec) -> str:
 
 
 def _names(spec: pytree.TreeSpec) -> list[str] | None:
-    """Return what the parts of a structure are called; None if they only have places."""
+    """Return the names of a structure's children; None if they only have indices."""
     if isinstance(spec.context, type) and issubclass(spec.context, tuple):
         return list(getattr(spec.context, "_fields", ()))
     if spec.type is defaultdict:
@@ -261,9 +261,9 @@ def _article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def _told_apart(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[str, str]:
-    """Return two structures in words, with all that torch knows of them where the words are the same."""
-    wanted, got = _words(expected), _words(found)
+def _describe_both(expected: pytree.TreeSpec, found: pytree.TreeSpec) -> tuple[str, str]:
+    """Return two structures in readable form, with their context if that is equal."""
+    wanted, got = _describe(expected), _describe(found)
     return (wanted, got) if wanted != got else (f"{wanted} ({expected.context!r})", f"{got} ({found.context!r})")
 
 

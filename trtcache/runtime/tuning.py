@@ -1,6 +1,6 @@
-"""Latency and throughput of a compiled module over numbers of intra-op threads and of runners.
+"""Measurement of a compiled module's latency and throughput over numbers of intra-op threads and runners.
 
-A *cell* is one pair of numbers. Cells take turns, so that other work on the machine falls on all of them alike.
+A *cell* is one pair of numbers. Cells take turns, so that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -13,50 +13,57 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from trtcache.config import threads as thread_counts
+from trtcache.errors import InputError
+from trtcache.lowering.expressions import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from trtcache.lowering.interface import Interface, TensorInput
     from trtcache.runtime.module import CompiledModule
+    from trtcache.runtime.signature import CallSignature
 
 ROUNDS = 3
-"""Turns that a cell has."""
+"""Turns of each cell."""
 
 _WARM_SHARE = 0.2
-"""How much of a turn is run before it, and is not counted."""
+"""Warm-up before a turn, as a share of it."""
 
 _LEAST_CALLS = 2
-"""However long a call takes."""
+"""Minimum number of calls, however long one takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a cell is measured: for so many seconds, or for so many calls where ``calls`` says how many."""
+    """How long to measure a cell: in seconds, or in calls if ``calls`` is set."""
 
     seconds: float = 3.0
     calls: int | None = None
 
     def of_a_turn(self) -> Effort:
-        """Return what one of a cell's turns is."""
+        """Return the effort of one turn."""
         return Effort(self.seconds / ROUNDS, None if self.calls is None else -(-self.calls // ROUNDS))
 
     @property
     def warm_up(self) -> Effort:
-        """What comes before it uncounted."""
+        """The effort of the warm-up."""
         return Effort(self.seconds * _WARM_SHARE, None if self.calls is None else math.ceil(self.calls * _WARM_SHARE))
 
 
 @dataclass(slots=True)
 class Cell:
-    """What was measured with so many threads and runners.
+    """The measurements for one number of threads and runners.
 
     Attributes:
         threads: intra-op threads of each call.
-        runners: calls that are under way at once; one is a plain loop of calls.
+        runners: concurrent calls; 1 is a plain loop.
         skipped: why it was not measured, or empty.
-        latencies_s: seconds of each call, from handing it over to having its outputs.
-        elapsed_s: seconds that all of them took.
+        latencies_s: seconds of each call, from submission to its outputs.
+        elapsed_s: wall-clock seconds of all calls.
     """
 
     threads: int
@@ -67,22 +74,22 @@ class Cell:
 
     @property
     def median_s(self) -> float:
-        """The latency that half of the calls had at most."""
+        """The median latency."""
         return statistics.median(self.latencies_s)
 
     @property
     def p95_s(self) -> float:
-        """The latency that 95 of 100 calls had at most."""
+        """The 95th percentile of latency."""
         return sorted(self.latencies_s)[-(-95 * len(self.latencies_s) // 100) - 1]
 
     @property
     def calls_per_s(self) -> float:
-        """Calls in a second, of all runners."""
+        """Throughput of all runners."""
         return len(self.latencies_s) / self.elapsed_s
 
 
 def grid(threads: Sequence[int], runners: Sequence[int], *, cores: int) -> list[Cell]:
-    """Return a cell for each pair of numbers; what needs more than the cores is skipped."""
+    """Return a cell for each pair of numbers; pairs that need more than the cores are skipped."""
     cells = []
     for count in dict.fromkeys(runners):
         for intra in dict.fromkeys(threads):
@@ -92,12 +99,12 @@ def grid(threads: Sequence[int], runners: Sequence[int], *, cores: int) -> list[
 
 
 def fastest(cells: Sequence[Cell]) -> Cell:
-    """Return the cell of the least median latency."""
+    """Return the cell with the lowest median latency."""
     return min((one for one in cells if not one.skipped), key=lambda one: one.median_s)
 
 
 def busiest(cells: Sequence[Cell]) -> Cell:
-    """Return the cell with the most calls in a second."""
+    """Return the cell with the highest throughput."""
     return max((one for one in cells if not one.skipped), key=lambda one: one.calls_per_s)
 
 
@@ -108,52 +115,52 @@ def measure(
     cells: Sequence[Cell],
     *,
     effort: Effort,
-    told: Callable[[Cell], None] = lambda _: None,
+    on_turn: Callable[[Cell], None] = lambda _: None,
 ) -> None:
-    """Measure the cells that are not skipped, in turns, and add what is found to them.
+    """Measure the cells that are not skipped, in turns, and add the results to them.
 
     Args:
-        module: the module, which takes these arguments.
+        module: the module to call.
         args: positional arguments of each call.
-        kwargs: arguments by name.
-        cells: what to measure.
-        effort: how long a cell is measured.
-        told: called with a cell after each of its turns.
+        kwargs: keyword arguments of each call.
+        cells: the cells to measure.
+        effort: how long to measure a cell.
+        on_turn: called with a cell after each of its turns.
 
     Raises:
-        InputError: the module does not take the arguments.
+        InputError: the arguments do not match the module.
     """
     module(*args, **kwargs)
     measured = [cell for cell in cells if not cell.skipped]
     if most := max((cell.runners for cell in measured), default=0):
-        module.runners(most, intra=1).close()  # room for all of them is made once
+        module.runners(most, intra=1).close()  # allocate for all of them once
     for _ in range(ROUNDS):
         for cell in measured:
             measure_turn(module, args, kwargs, cell, effort.of_a_turn())
-            told(cell)
+            on_turn(cell)
 
 
 def measure_turn(
     module: CompiledModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], cell: Cell, effort: Effort
 ) -> None:
-    """Measure a cell for one turn, after calls that do not count, and add what is found to it."""
+    """Measure one turn of a cell after a warm-up, and add the results to it."""
     if cell.runners == 1:
         with thread_counts.threads(intra=cell.threads):
-            found = _warm_and_timed(lambda: module(*args, **kwargs), effort, 1)
+            found = _time_warm_calls(lambda: module(*args, **kwargs), effort, 1)
     else:
         with module.runners(cell.runners, intra=cell.threads) as runners:
-            found = _warm_and_timed(lambda: runners.submit(*args, **kwargs).result(), effort, cell.runners)
+            found = _time_warm_calls(lambda: runners.submit(*args, **kwargs).result(), effort, cell.runners)
     cell.latencies_s += found[0]
     cell.elapsed_s += found[1]
 
 
-def _warm_and_timed(call: Callable[[], object], effort: Effort, callers: int) -> tuple[list[float], float]:
-    _timed(call, effort.warm_up, callers)
-    return _timed(call, effort, callers)
+def _time_warm_calls(call: Callable[[], object], effort: Effort, callers: int) -> tuple[list[float], float]:
+    _time_calls(call, effort.warm_up, callers)
+    return _time_calls(call, effort, callers)
 
 
-def _timed(call: Callable[[], object], effort: Effort, callers: int) -> tuple[list[float], float]:
-    """Return the seconds of each call of so many callers, and those of all of them together."""
+def _time_calls(call: Callable[[], object], effort: Effort, callers: int) -> tuple[list[float], float]:
+    """Return the seconds of each call of all callers, and the wall-clock seconds of all."""
     start = threading.Barrier(callers)
 
     def loop() -> list[float]:
@@ -180,3 +187,72 @@ def _is_done(effort: Effort, calls: int, took_s: float) -> bool:
     if effort.calls is not None:
         return calls >= effort.calls
     return calls >= _LEAST_CALLS and took_s >= effort.seconds
+
+
+def sample(interface: Interface, call: CallSignature, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, Any]:
+    """Return positional and keyword arguments.
+
+    Args:
+        interface: the engine's interface.
+        call: how arguments are flattened.
+        shapes: shapes of arguments with dynamic sizes, by name as in errors: ``input_ids`` or ``states[0]``.
+
+    Raises:
+        InputError: sizes are missing or do not match, or an argument does not exist.
+    """
+    names = {one.leaf: call.label(one.leaf).removeprefix("argument ") for one in interface.inputs}
+    if unknown := [name for name in shapes if name not in names.values()]:
+        raise InputError("arguments", f"one of {', '.join(names.values())}", unknown[0])
+    sizes: dict[int, int] = {}
+    for one in interface.inputs:
+        given = shapes.get(names[one.leaf])
+        _match(one, (*given, 0) if given is not None and one.number else given, names[one.leaf], sizes)
+    leaves: dict[int, Any] = {value.leaf: value.value for value in interface.values}
+    tensors = {one.leaf: _tensor(one, names[one.leaf], sizes, interface) for one in interface.inputs}
+    leaves |= {one.leaf: tensors[one.leaf].shape[0] if one.number else tensors[one.leaf] for one in interface.inputs}
+    spec = call.in_spec
+    args, kwargs = pytree.tree_unflatten([leaves[leaf] for leaf in range(spec.num_leaves)], spec)
+    return args, kwargs
+
+
+def _match(one: TensorInput, given: tuple[int, ...] | None, name: str, sizes: dict[int, int]) -> None:
+    """Record the sizes of a given shape."""
+    if given is None:
+        return
+    text = "x".join(map(str, given))
+    if len(given) != len(one.shape):
+        raise InputError(f"argument {name}", f"{len(one.shape)} sizes", text)
+    for written, size in zip(one.shape, given, strict=True):
+        if isinstance(written, dict):
+            known = sizes.setdefault(int(str(written["sym"])), size)
+            if known != size:
+                raise InputError(f"argument {name}", f"the size {known} that another argument has", text)
+        elif isinstance(written, int) and written != size:
+            raise InputError(f"argument {name}", f"a size of {written}", text)
+
+
+def _tensor(one: TensorInput, name: str, sizes: Mapping[int, int], interface: Interface) -> torch.Tensor:
+    shape = [evaluate(written, sizes) for written in one.shape]
+    known = [size for size in shape if size is not None]
+    if len(known) != len(shape):
+        wanted = "x".join("?" if size is None else str(size) for size in shape)
+        raise InputError(f"argument {name}", "a number for each size that varies", wanted, f"say {name}=SIZES")
+    for written, size in zip(one.shape, known, strict=True):
+        _check_range(written, size, name, interface)
+    dtype = getattr(torch, one.dtype)
+    stride = [evaluate(step, sizes) for step in one.stride]
+    steps = [step for step in stride if step is not None]
+    made = torch.empty_strided(known, steps, dtype=dtype, device=one.device) if len(steps) == len(known) else None
+    if made is None:
+        made = torch.empty(known, dtype=dtype, device=one.device)
+    if dtype.is_floating_point or dtype.is_complex:
+        return made.copy_(torch.randn(known, generator=torch.Generator().manual_seed(0)))
+    return made.fill_(dtype is torch.bool)
+
+
+def _check_range(written: object, size: int, name: str, interface: Interface) -> None:
+    if not isinstance(written, dict):
+        return
+    least, most = interface.ranges[int(str(written["sym"]))]
+    if size < (least or 0) or (most is not None and size > most):
+        raise InputError(f"argument {name}", f"a size of {least or 0} to {'any' if most is None else most}", str(size))

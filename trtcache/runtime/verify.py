@@ -1,6 +1,6 @@
-"""Compares an engine with eager torch, on inputs of the caller's.
+"""Comparison of an engine with eager torch, on the caller's inputs.
 
-Inputs are never made up: a whole number that is no index of the model's ends the process.
+Inputs are never generated: an integer that is not a valid index for the model ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 KEPT_BYTES = 16 << 20
-"""Examples as large as this at most are kept for as long as the compiled module lives."""
+"""Examples up to this size are kept as long as the compiled module."""
 
 _TOLERANCES = {torch.float64: 1e-6, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 _OTHERS_TOLERANCE = 1e-3  # float32: sums in another order
@@ -29,10 +29,10 @@ _TF32_TOLERANCE = 1e-2  # on a GPU, where 12 convolutions were off by 1.3e-3
 
 
 def tolerance_of(verify: object) -> float | None:
-    """Return how much an output may be off by, None where its dtype decides or nothing is compared.
+    """Return the maximum error of an output, None if its dtype decides or nothing is compared.
 
     Raises:
-        SettingsError: it is neither a flag nor a number from 0 on.
+        SettingsError: it is neither a flag nor a number of at least 0.
     """
     if isinstance(verify, bool):
         return None
@@ -43,11 +43,12 @@ def tolerance_of(verify: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """What ``compile`` was given, as far as it is kept.
+    """The arguments of ``compile``, if they were kept.
 
     Attributes:
-        args, kwargs: example inputs, the caller's own tensors; ``args`` is None where they are too large or none.
-        model: the model, for as long as the caller keeps it.
+        args, kwargs: example inputs, the caller's own tensors; ``args`` is None if there are none or they are too
+            large.
+        model: a weak reference to the model.
     """
 
     args: tuple[Any, ...] | None = None
@@ -56,12 +57,12 @@ class Examples:
 
     @property
     def module(self) -> torch.nn.Module | None:
-        """The model that was compiled, if it is still there."""
+        """The compiled model, if it still exists."""
         return self.model() if self.model is not None else None
 
     @classmethod
     def of(cls, model: object, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Examples:
-        """Keep what costs little. A program has its own inputs."""
+        """Keep what is small. A program has its own inputs."""
         if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None:
             args, kwargs = model.example_inputs
         leaves = pytree.tree_leaves((args, kwargs))
@@ -72,17 +73,17 @@ class Examples:
 
 
 def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
-    """Return what answers as a module does with other weights; the module, and what was given, stay as they are.
+    """Return a function that computes what a module does with other weights, without modifying module or weights.
 
     Args:
         module: the module.
-        weights: those of its weights, and of the state that calls change, that are to be others.
+        weights: the weights, and the state that calls modify, to replace.
 
     Raises:
-        VerifyError: there is no module to ask.
+        VerifyError: there is no module.
     """
     if module is None:
-        why = "weights alone do not say what eager torch answers, and the model that was compiled is gone"
+        why = "weights alone cannot run in eager torch, and the compiled model no longer exists"
         raise VerifyError(why=f"{why}; give the module")
     if isinstance(module, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript.module import Script, Scripted  # few models are TorchScript
@@ -108,25 +109,25 @@ def compare(
     dtypes: Iterable[torch.dtype],
     device: torch.device,
 ) -> float:
-    """Return by how much the outputs differ at most, relative to the largest value of each.
+    """Return the largest error of an output relative to its largest value.
 
     Args:
-        reference: what is right.
-        engine: what is compared with it; each gets inputs of its own.
+        reference: computes the expected outputs.
+        engine: computes the outputs to check; each gets its own copy of the inputs.
         args: positional inputs.
-        kwargs: inputs by name.
-        tolerance: what is allowed; None for what is usual for the coarsest dtype of weights and outputs.
-        dtypes: those of the weights.
+        kwargs: keyword inputs.
+        tolerance: the maximum error; None for the default of the coarsest dtype of weights and outputs.
+        dtypes: the weights' dtypes.
         device: where the engine runs.
 
     Raises:
-        VerifyError: they differ by more, or are not of one structure.
+        VerifyError: they differ by more, or have different structures.
         InputError: the engine was compiled for other inputs.
     """
     found = pytree.tree_flatten_with_path(engine(*_copies(args), **_copies(dict(kwargs))))[0]
     wanted = pytree.tree_flatten_with_path(reference(*_copies(args), **_copies(dict(kwargs))))[0]
     if [path for path, _ in found] != [path for path, _ in wanted]:
-        raise VerifyError(why="the outputs are nested otherwise than those of eager torch")
+        raise VerifyError(why="the outputs have another structure than those of eager torch")
     outputs = [one.dtype for _, one in wanted if isinstance(one, torch.Tensor)]
     usual = max((_tolerance(one, device) for one in (*dtypes, *outputs)), default=0.0)
     allowed = usual if tolerance is None else tolerance
@@ -153,7 +154,7 @@ def _tolerance(dtype: torch.dtype, device: torch.device) -> float:
 
 
 def _off_by(wanted: Any, found: Any) -> float:
-    """Return the largest difference relative to the largest value; infinite where it cannot be a rounding error."""
+    """Return the largest error relative to the largest value; infinite if it cannot be a rounding error."""
     if not isinstance(wanted, torch.Tensor) or not isinstance(found, torch.Tensor):
         return 0.0 if type(wanted) is type(found) and wanted == found else float("inf")
     if wanted.dtype != found.dtype or wanted.shape != found.shape:
@@ -168,4 +169,4 @@ def _off_by(wanted: Any, found: Any) -> float:
     apart = (wanted - found).abs().masked_fill(same, 0.0).max()
     largest = wanted.abs().nan_to_num(0.0, 0.0, 0.0).max()
     off_by = float(apart / largest) if float(largest) else float(apart)
-    return float("inf") if math.isnan(off_by) else off_by  # nan: only one of them has it
+    return float("inf") if math.isnan(off_by) else off_by  # NaN: only one of them has it

@@ -1,4 +1,4 @@
-"""What a refit was given: a module, its state_dict, or a file of weights."""
+"""Weights for a refit: from a module, its state_dict, or a file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Weights: TypeAlias = "torch.nn.Module | Mapping[str, torch.Tensor] | str | os.PathLike[str]"
-"""What can be put into a compiled module: a module, its state_dict, or the path of a file of weights."""
+"""Accepted by ``refit``: a module, its state_dict, or the path of a file of weights."""
 
 _EXTRA_STATE = "_extra_state"  # torch.nn.modules.module._EXTRA_STATE_KEY_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Weights by a model's names for them.
+class WeightSource:
+    """Weights by a model's names.
 
     Attributes:
         state: the weights.
-        module: the module that has them, if one was given.
-        is_file: whether they were read from a file, and may then be brought to the engine's device.
+        module: the module that owns them, if one was given.
+        is_file: whether they come from a file, and may be moved to the engine's device.
     """
 
     state: Mapping[str, torch.Tensor]
@@ -38,17 +38,17 @@ class Given:
     is_file: bool = False
 
     @classmethod
-    def of(cls, weights: Weights, *, known: frozenset[str], constants: Mapping[str, Content]) -> Given:
-        """Return what was given.
+    def of(cls, weights: Weights, *, known: frozenset[str], constants: Mapping[str, Content]) -> WeightSource:
+        """Return the weights of a module, a state_dict or a file.
 
         Args:
             weights: a module, its state_dict, or a path.
-            known: every name that the compiled model has.
-            constants: what the program's own constants are, by the model's names for them.
+            known: all names of weights and constants in the compiled model.
+            constants: contents of the program's constants by the model's names.
 
         Raises:
-            TypeError: it is neither.
-            RefitError: it has other constants than the program, or a name that is no text.
+            TypeError: it is none of these.
+            RefitError: its constants differ from the program's, or a name is not a string.
             WeightsFileError: the file cannot be read.
         """
         module, is_file = None, isinstance(weights, (str, os.PathLike))
@@ -65,7 +65,7 @@ class Given:
                 raise RefitError(unexpected=strange)
         else:
             raise TypeError(f"refit takes a path, a torch.nn.Module or its state_dict, not {type(weights).__name__}")
-        # What a module's get_extra_state returned is no weight.
+        # The result of a module's get_extra_state is not a weight.
         taken = {name: one for name, one in state.items() if name in known or not name.endswith(_EXTRA_STATE)}
         return cls(taken, module, is_file)
 

@@ -16,7 +16,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.tensorrt.place import Place
+    from trtcache.backends.tensorrt.bindings import DeviceContext
 
 DataType = enum.Enum("DataType", "FLOAT HALF BF16 INT8 INT32 INT64 UINT8 BOOL FP8 INT4")
 TensorLocation = enum.Enum("TensorLocation", "DEVICE HOST")
@@ -151,7 +151,7 @@ class Cpu:
         self.current = Stream(1)
         self.held: list[tuple[Shape, int]] = []
 
-    def entered(self) -> nullcontext[None]:
+    def activate(self) -> nullcontext[None]:
         return nullcontext()
 
     def stream(self) -> Stream:
@@ -161,6 +161,6 @@ class Cpu:
         self.held.append((tuple(tensor.shape), stream.cuda_stream))
 
 
-def is_place(cpu: Cpu) -> Place:
+def is_place(cpu: Cpu) -> DeviceContext:
     """Let the type checker compare the fake with what it stands for."""
     return cpu

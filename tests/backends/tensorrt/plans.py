@@ -11,9 +11,9 @@ from torch import nn
 
 import trtcache
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import logger_of
-from trtcache.backends.tensorrt.network import Network, parse
+from trtcache.backends.tensorrt.log import get_logger
 from trtcache.backends.tensorrt.onnx import OnnxModel, to_onnx
+from trtcache.backends.tensorrt.plan import Network, parse
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def onnx_of(program: LoweredProgram) -> OnnxModel:
 def network_of(model: OnnxModel) -> Network:
     """Return the parsed network of an ONNX model."""
     trt = TENSORRT_RTX.load()
-    logger, ears = logger_of(trt)
-    with ears.listening() as errors:
+    logger, ears = get_logger(trt)
+    with ears.collect_errors() as errors:
         return parse(trt, TENSORRT_RTX, logger, model, errors)
 
 

@@ -12,9 +12,9 @@ import torch
 from tests.backends.tensorrt.fake_runtime import Context, Cpu, DataType, Engine, TensorLocation
 from tests.backends.tensorrt.test_preflight import FACTS, HERE, L4, for_product
 from tests.backends.tensorrt.test_runner import doubling
+from trtcache.backends.tensorrt import bindings
 from trtcache.backends.tensorrt import engine as loaded
-from trtcache.backends.tensorrt import place
-from trtcache.backends.tensorrt.engine import LoadedPlan, PlanEngine, engine_of
+from trtcache.backends.tensorrt.engine import LoadedPlan, PlanEngine, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError, RunError
 
@@ -87,14 +87,14 @@ class Flavour:
 
 @pytest.fixture(autouse=True)
 def _on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "CudaPlace", lambda _: Cpu())
+    monkeypatch.setattr(bindings, "CudaDevice", lambda _: Cpu())
     monkeypatch.setattr(Runtime, "allowed", [])
     monkeypatch.setattr(Runtime, "bits", 0)
 
 
 def load(plan: bytes = b"plan", facts: Any = FACTS, weights: Mapping[str, torch.Tensor] | None = None) -> Any:
     """Load a plan on a machine that has its GPU."""
-    return engine_of(Flavour(), plan, facts, device=CPU, weights=weights or {}, machine=HERE)  # type: ignore[arg-type]  # a fake
+    return load_plan(Flavour(), plan, facts, device=CPU, weights=weights or {}, machine=HERE)  # type: ignore[arg-type]  # a fake
 
 
 def test_a_plan_is_loaded_and_run() -> None:
@@ -107,7 +107,7 @@ def test_a_plan_is_loaded_and_run() -> None:
 
 def test_a_plan_that_does_not_load_is_unfit() -> None:
     """TensorRT returns none, and says why in its log."""
-    with pytest.raises(IncompatibleEngineError, match="TensorRT-RTX cannot load it: it did not say why"):
+    with pytest.raises(IncompatibleEngineError, match="TensorRT-RTX cannot load it: it gave no reason"):
         load(b"junk")
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from tests.backends.tensorrt.plans import Small, compiled, ids
 from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import Errors, logger_of
+from trtcache.backends.tensorrt.log import Errors, get_logger
 from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
 from trtcache.compiler.refit import refitted_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
@@ -87,7 +87,7 @@ def put(engine: Engine, weights: Any, **more: Any) -> Any:
     trt = SimpleNamespace(
         Refitter=Refitter, Weights=TRT.Weights, DataType=TRT.DataType, TensorLocation=TRT.TensorLocation
     )
-    return refit_engine(trt, logger_of(TRT)[0], engine, weights, tuple(SHAPES), errors=Errors(), **more)
+    return refit_engine(trt, get_logger(TRT)[0], engine, weights, tuple(SHAPES), errors=Errors(), **more)
 
 
 def values(engine: Engine) -> dict[str, float]:
@@ -154,7 +154,7 @@ def test_a_plan_that_takes_other_weights_than_were_proven_is_none_of_ours() -> N
         ({**made(1.0), "w0": torch.ones(4)}, r"w0 \(4 elements of torch.float32, the plan has 3 elements of"),
         ({**made(1.0), "w0": torch.ones(3).half()}, r"w0 \(3 elements of torch.float16, the plan has"),
         ({**made(1.0), "w0": torch.ones(3).long()}, r"w0 \(3 elements of torch.int64"),
-        ({**made(1.0), "w2": torch.full((4,), 13.0)}, r"mismatched: w2 \(it did not say why"),
+        ({**made(1.0), "w2": torch.full((4,), 13.0)}, r"mismatched: w2 \(it gave no reason"),
         ({**made(1.0), "w1": torch.full((2, 3), 14.0)}, r"mismatched: w1 \("),
     ],
     ids=["missing", "size", "dtype", "whole", "refused", "failed"],
@@ -231,8 +231,8 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
     )
     stored = {"format": 1, "inputs": [], "outputs": [], "refit": True, "weights": {"refittable": list(SHAPES)}}
     flavour = SimpleNamespace(title="it", version="1.7", load=lambda: trt)
-    monkeypatch.setattr(refit, "logger_of", lambda _: logger_of(TRT))
-    monkeypatch.setattr(runner, "deserialized", lambda *_: (None, engine))
+    monkeypatch.setattr(refit, "get_logger", lambda _: get_logger(TRT))
+    monkeypatch.setattr(runner, "deserialize", lambda *_: (None, engine))
     monkeypatch.setattr(preflight, "require_fit", lambda *_: None)
     monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
     plan = refit.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]

@@ -13,17 +13,17 @@ from torch import nn
 
 import trtcache
 from tests.backends.tensorrt.plans import compiled, stored
-from trtcache.backends.tensorrt.engine import LoadedPlan, engine_of
+from trtcache.backends.tensorrt.engine import LoadedPlan, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import (
     MEMBER,
-    Facts,
     Machine,
+    PlanFacts,
     driver_cuda,
-    elsewhere,
     other_product,
     require_fit,
     validity,
+    why_not_here,
 )
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.target import Gpu, host_platform
@@ -35,7 +35,7 @@ ADA = Gpu("NVIDIA GeForce RTX 4090", "8.9", 128, 24)
 L4 = Gpu("NVIDIA L4", "8.9", 58, 24)
 HERE = Machine("1.7.1.116", "linux-x86_64", ADA, 13)
 TARGET = {"platform": "linux-x86_64", "device": "cuda", "capability": "8.6,8.9"}
-FACTS = Facts(1, ("in0",), ("out0",), False, (), "1.7.1.116", 13, TARGET, False)
+FACTS = PlanFacts(1, ("in0",), ("out0",), False, (), "1.7.1.116", 13, TARGET, False)
 
 
 def for_product(gpu: Gpu) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def for_product(gpu: Gpu) -> dict[str, Any]:
 def test_a_plan_for_this_machine_may_be_loaded() -> None:
     """One of its capabilities is enough, and so is what was recorded of no plan before."""
     require_fit(FACTS, HERE)
-    assert elsewhere(FACTS, HERE) is None
+    assert why_not_here(FACTS, HERE) is None
     require_fit(replace(FACTS, version=""), HERE)
-    assert elsewhere(replace(FACTS, target={}, cuda=None), HERE) is None
-    assert elsewhere(replace(FACTS, target=for_product(ADA)), HERE) is None
-    assert elsewhere(replace(FACTS, target={**TARGET, "capability": "ampere+"}), HERE) is None
+    assert why_not_here(replace(FACTS, target={}, cuda=None), HERE) is None
+    assert why_not_here(replace(FACTS, target=for_product(ADA)), HERE) is None
+    assert why_not_here(replace(FACTS, target={**TARGET, "capability": "ampere+"}), HERE) is None
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_plan_for_this_machine_may_be_loaded() -> None:
     ],
     ids=["no_gpu", "platform", "capability", "ampere", "driver"],
 )
-def test_a_plan_for_another_machine_is_told_why(facts: Facts, machine: Machine, why: str) -> None:
+def test_a_plan_for_another_machine_is_told_why(facts: PlanFacts, machine: Machine, why: str) -> None:
     """The reason names what the plan wants and what is here."""
-    found = elsewhere(facts, machine)
+    found = why_not_here(facts, machine)
     assert found is not None
     assert re.search(why, found)
 
@@ -78,7 +78,7 @@ def test_a_plan_for_another_machine_is_told_why(facts: Facts, machine: Machine, 
 def test_a_plan_for_another_product_of_the_capability_may_run() -> None:
     """It is the second choice of a caller who allows it, and its product is told."""
     facts = replace(FACTS, target=for_product(L4))
-    assert elsewhere(facts, HERE) is None
+    assert why_not_here(facts, HERE) is None
     assert other_product(facts, HERE) == "NVIDIA L4"
     assert other_product(replace(FACTS, target=for_product(ADA)), HERE) is None
 
@@ -101,7 +101,7 @@ def test_a_plan_of_another_version_is_unfit(built: str, compatible: bool, fits: 
 def test_what_is_beside_a_plan_may_be_anything(content: bytes) -> None:
     """It is refused in one error, by which the entry is built again."""
     with pytest.raises(IncompatibleEngineError, match="what is stored beside it"):
-        Facts.read(content)
+        PlanFacts.read(content)
 
 
 def test_a_later_form_is_refused() -> None:
@@ -118,7 +118,7 @@ def test_a_build_records_what_is_compared(engines: Path) -> None:
             return x.relu()
 
     written, _ = stored(compiled(Unused(), (torch.ones(2, 2), True, torch.ones(3)), engines), engines)
-    facts = Facts.read(json.dumps(written).encode())
+    facts = PlanFacts.read(json.dumps(written).encode())
     assert (facts.version, facts.cuda) == (TENSORRT_RTX.version, TENSORRT_RTX.cuda)
     assert (facts.target["capability"], facts.target["platform"]) == ("8.9", host_platform())
     assert (facts.arguments, facts.results, facts.refit) == (("in0", "in2"), ("out0",), False)
@@ -196,4 +196,4 @@ def test_a_plan_that_no_machine_loads_is_unfit() -> None:
     """The check comes before TensorRT is asked, on machines without a GPU too."""
     facts = replace(FACTS, version="0.1")
     with pytest.raises(IncompatibleEngineError):
-        engine_of(TENSORRT, b"", facts, device=torch.device("cpu"), weights={}, machine=replace(HERE, gpu=None))
+        load_plan(TENSORRT, b"", facts, device=torch.device("cpu"), weights={}, machine=replace(HERE, gpu=None))

@@ -56,7 +56,7 @@ def test_a_size_that_follows_from_another_has_its_range() -> None:
 def test_a_size_without_a_most_value_is_an_error_that_says_how_to_give_one() -> None:
     """A plan needs an end of every range."""
     program = lowered(Small(), (ids(4),), dynamic_shapes=({0: Dim("batch", min=1)},))
-    with pytest.raises(ProfileError, match=r"input in0 .* has no most value; .*max=8"):
+    with pytest.raises(ProfileError, match=r"input in0 .* has no upper bound; .*max=8"):
         ranges_of(program, RTX)
 
 

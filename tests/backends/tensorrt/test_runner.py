@@ -11,11 +11,10 @@ import torch
 
 from tests.backends.tensorrt.fake_runtime import Context, Cpu, DataType, Engine, Stream, Tensor, TensorLocation, Trt
 from tests.backends.tensorrt.plans import compiled
-from trtcache.backends.tensorrt.border import dtypes_of
+from trtcache.backends.tensorrt.bindings import address, dtypes_of, empty, place_tensor
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.place import address, empty, placed
-from trtcache.backends.tensorrt.preflight import Facts
-from trtcache.backends.tensorrt.runner import Runner, deserialized
+from trtcache.backends.tensorrt.preflight import PlanFacts
+from trtcache.backends.tensorrt.runner import Runner, deserialize
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 
 
-def facts(*arguments: str, results: tuple[str, ...] = ("out0",)) -> Facts:
+def facts(*arguments: str, results: tuple[str, ...] = ("out0",)) -> PlanFacts:
     """Return what is stored beside a plan with these inputs."""
-    return Facts(1, arguments, results, False, (), "", None, {}, False)
+    return PlanFacts(1, arguments, results, False, (), "", None, {}, False)
 
 
 def doubling(**changed: Tensor) -> Engine:
@@ -220,8 +219,8 @@ def test_memory_lies_where_tensorrt_takes_it(shape: tuple[int, ...]) -> None:
         assert (made.shape, made.dtype, address(made) % 256) == (torch.Size(shape), dtype, 0)
         assert address(made) != 0
     if made.numel():
-        assert placed(made, "cpu", private=False).data_ptr() == made.data_ptr()
-        assert placed(made, "cpu", private=True).data_ptr() != made.data_ptr()
+        assert place_tensor(made, "cpu", private=False).data_ptr() == made.data_ptr()
+        assert place_tensor(made, "cpu", private=True).data_ptr() != made.data_ptr()
 
 
 @pytest.mark.slow
@@ -229,10 +228,10 @@ def test_memory_lies_where_tensorrt_takes_it(shape: tuple[int, ...]) -> None:
 def test_a_real_plan_is_not_loaded_without_a_gpu(engines: Path) -> None:
     """TensorRT-RTX's own runtime is asked: it allows no host code, and its no is told in words."""
     plan = _plan(engines)
-    with pytest.raises(NoDeviceError, match=r"cannot run it: it did not say why; .*CUDA driver version"):
-        deserialized(TENSORRT_RTX.load(), TENSORRT_RTX, plan)
+    with pytest.raises(NoDeviceError, match=r"cannot run it: it gave no reason; .*CUDA driver version"):
+        deserialize(TENSORRT_RTX.load(), TENSORRT_RTX, plan)
     with pytest.raises(IncompatibleEngineError, match="finds it invalid: malformed engine"):
-        deserialized(TENSORRT_RTX.load(), TENSORRT_RTX, b"x" * 2000)
+        deserialize(TENSORRT_RTX.load(), TENSORRT_RTX, b"x" * 2000)
 
 
 def _plan(engines: Path) -> Any:

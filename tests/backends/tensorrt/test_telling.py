@@ -15,11 +15,11 @@ from torch import nn
 import trtcache
 from tests.backends.tensorrt.plans import Small, compiled, ids, lowered, network_of, onnx_of
 from tests.prepare import prepare
-from trtcache.backends.tensorrt.dtypes import require_border
+from trtcache.backends.tensorrt.checks import require_matching_ports
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import Ears, logger_of
-from trtcache.backends.tensorrt.network import parse
+from trtcache.backends.tensorrt.log import MessageRouter, get_logger
 from trtcache.backends.tensorrt.onnx import OnnxModel
+from trtcache.backends.tensorrt.plan import parse
 from trtcache.errors import BuildCancelledError, BuildError, UnsupportedOperatorError
 
 if TYPE_CHECKING:
@@ -143,34 +143,34 @@ def test_a_network_with_another_border_is_refused() -> None:
     """What the parser made is compared with the program: dtype, rank and sizes of each input and output."""
     program = lowered(nn.ReLU(), (torch.zeros(2, 4),))
     network, trt = network_of(onnx_of(program)), TENSORRT_RTX.load()
-    require_border(trt, network, program.interface, ["in0"], "tensorrt_rtx")
+    require_matching_ports(trt, network, program.interface, ["in0"], "tensorrt_rtx")
     changes: list[dict[str, Any]] = [{"dtype": "float16"}, {"shape": (2, 4, 1)}, {"shape": (2, 9)}]
     for side, change in itertools.product(("inputs", "outputs"), changes):
         other = replace(program.interface, **{side: (replace(getattr(program.interface, side)[0], **change),)})
         with pytest.raises(BuildError, match=rf"the parser made {side[:-1]} .*which is .* in the program"):
-            require_border(trt, network, other, ["in0"], "tensorrt_rtx")
+            require_matching_ports(trt, network, other, ["in0"], "tensorrt_rtx")
 
 
 def test_what_is_no_onnx_is_an_error_with_the_parsers_words() -> None:
     """Bytes that cannot be read are a BuildError, not a crash."""
     trt = TENSORRT_RTX.load()
-    logger, ears = logger_of(trt)
-    with ears.listening() as errors, pytest.raises(BuildError, match="cannot read the program"):
+    logger, ears = get_logger(trt)
+    with ears.collect_errors() as errors, pytest.raises(BuildError, match="cannot read the program"):
         parse(trt, TENSORRT_RTX, logger, OnnxModel(b"junk", {}, (), (), {}), errors)
 
 
 def test_errors_that_somebody_listens_to_are_not_printed_as_errors(caplog: pytest.LogCaptureFixture) -> None:
     """They become the message of an exception; without a listener they are errors of the log."""
-    ears = Ears()
+    ears = MessageRouter()
     with caplog.at_level(logging.DEBUG, "trtcache.tensorrt"):
-        with ears.listening() as errors:
-            ears.hear(logging.ERROR, "no memory")
-            ears.hear(logging.ERROR, "no memory")
-            ears.hear(logging.DEBUG, "a step")
-        ears.hear(logging.ERROR, "alone")
+        with ears.collect_errors() as errors:
+            ears.route(logging.ERROR, "no memory")
+            ears.route(logging.ERROR, "no memory")
+            ears.route(logging.DEBUG, "a step")
+        ears.route(logging.ERROR, "alone")
     assert errors.text == "no memory"
     assert [one.levelno for one in caplog.records] == [logging.INFO, logging.INFO, logging.DEBUG, logging.ERROR]
-    with ears.listening() as none:
+    with ears.collect_errors() as none:
         assert "did not say why" in none.text
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.backends.tensorrt.fake_timing import GPU, NEWER, TENSORRT, FakeConfig, built
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.timing import KIND, Timings, parts_of
-from trtcache.backends.tuning_cache import learned, learning
+from trtcache.backends.tensorrt.timing import KIND, Timings, tuning_key_parts
+from trtcache.backends.tuning_cache import current_tuning_store, use_tuning_store
 from trtcache.cache import Cache
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def times(cache: Cache) -> dict[str, float]:
     """Return what is kept."""
-    content = cache.recall(KIND, parts_of(TENSORRT, GPU))
+    content = cache.recall(KIND, tuning_key_parts(TENSORRT, GPU))
     assert content is not None
     known: dict[str, float] = json.loads(content)[1]
     return known
@@ -80,7 +80,7 @@ def test_what_another_measured_meanwhile_is_combined(tmp_path: Path) -> None:
 def test_a_cache_that_tensorrt_refuses_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     """Content of another device, or none at all, costs measurements and no build."""
     cache = Cache(tmp_path)
-    cache.merge(KIND, parts_of(TENSORRT, GPU), lambda _: content)
+    cache.merge(KIND, tuning_key_parts(TENSORRT, GPU), lambda _: content)
     assert built(cache, "a") == ["a"]
     assert set(times(cache)) == {"a"}
 
@@ -88,20 +88,20 @@ def test_a_cache_that_tensorrt_refuses_is_begun_anew(tmp_path: Path, content: by
 def test_other_versions_and_gpus_have_caches_of_their_own() -> None:
     """Nothing that was measured elsewhere is taken for this machine's."""
     kinds = [GPU, replace(GPU, product="NVIDIA RTX 4090"), replace(GPU, multiprocessors=57)]
-    parts = [*(parts_of(TENSORRT, gpu) for gpu in kinds), parts_of(NEWER, GPU)]
+    parts = [*(tuning_key_parts(TENSORRT, gpu) for gpu in kinds), tuning_key_parts(NEWER, GPU)]
     assert len({json.dumps(one, sort_keys=True, default=str) for one in parts}) == 4
 
 
 def test_tensorrt_rtx_and_a_build_without_a_gpu_have_none(tmp_path: Path) -> None:
     """TensorRT-RTX times nothing, and without a GPU there is nothing to time; both leave the builder alone."""
-    with learning(Cache(tmp_path)):
+    with use_tuning_store(Cache(tmp_path)):
         for flavour, gpu in ((TENSORRT_RTX, GPU), (TENSORRT, None)):
             config = FakeConfig()
             timings = Timings.of(config, flavour, gpu)
             timings.keep()
             assert config.cache is None
     assert list(DiskStore.open(tmp_path).scan()) == []
-    assert learned() is None
+    assert current_tuning_store() is None
 
 
 def test_a_store_that_cannot_be_written_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

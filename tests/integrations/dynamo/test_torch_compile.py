@@ -197,7 +197,7 @@ def test_a_number_that_is_no_size_has_engines_of_its_own(
     assert [one.name for one in second.engines] == [
         f"test_torch_compile.padded (l_count_ = {one})" for one in (3, 4, 5)
     ]
-    assert second.eager == ["it has 3 engines for numbers that are no input's size, and there are more"]
+    assert second.eager == ["it has 3 engines for numbers that are not an input's size, and there are more"]
 
 
 def test_a_fraction_that_varies_builds_nothing(compile_model: CompileModel, made: Made) -> None:
@@ -239,7 +239,7 @@ def test_torch_says_nothing_where_a_fraction_cannot_be_an_input(
         for by in (0.25, 0.5):
             assert torch.equal(compiled(x, by), scaled(x, by))
     assert "def forward" not in "".join(capfd.readouterr())
-    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("torch said")]
+    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("messages of torch")]
     assert ["def forward" in one for one in said] == [True]
     assert [engines for engines, _ in made()] == [1, 1]
 

@@ -24,7 +24,7 @@ from trtcache.config.trust import Trust
 from trtcache.digests import Digest
 from trtcache.errors import SettingsError, UntrustedWriterError
 from trtcache.integrations.foreign_caches.adoption import adopted_key, plan_adoption
-from trtcache.integrations.foreign_caches.plan_header import PlanHeader, read_header
+from trtcache.integrations.foreign_caches.find import PlanHeader, read_header
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -62,7 +62,7 @@ def test_plans_of_tensorrt_rtx_say_version_and_capabilities(
     """And their length, so that a cut one is told."""
     head = bytes.fromhex(REAL[which]).ljust(64, b"\0")
     assert read_header(head, size_bytes) == PlanHeader("TensorRT-RTX", version, capabilities)
-    with pytest.raises(ValueError, match="bytes long and says"):
+    with pytest.raises(ValueError, match="bytes long, and its header declares"):
         read_header(head, size_bytes - 1)
 
 
@@ -276,14 +276,14 @@ def test_a_model_that_lies_about_its_lengths_is_damaged(data: bytes, tmp_path: P
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "m_ctx.onnx").write_bytes(data)
     (found,) = plan_adoption("onnxruntime", tmp_path / "cache").finds
-    assert (found.state, "it is no ONNX file" in found.why) == ("damaged", True)
+    assert (found.state, "it is not an ONNX file" in found.why) == ("damaged", True)
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
         (b"\x80\x04" + b"N0" * 10_001 + b".", "it has no 'serialized_engine'"),
-        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + b"\xff" * 8, "no pickle of an entry"),
+        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + b"\xff" * 8, "not a pickle of an entry"),
         (b"\x80\x04}\x8c\x11serialized_engine\x8e" + (1 << 40).to_bytes(8, "little") + b"x" * 99, "no pickle"),
         (b"\x80\x04X" + (1 << 17).to_bytes(4, "little") + b"x" * (1 << 17), "no pickle"),
         (b"cos\nsystem\n(S'true'\ntR.", "it has no 'serialized_engine'"),

@@ -1,7 +1,7 @@
-"""What the process says to Inductor outside ``Settings``: torch's flags, its configuration module, its environment.
+"""Process-wide settings of Inductor outside ``Settings``: flags of torch, configuration, environment variables.
 
-``torch._inductor.config`` costs a second to import. While nobody has imported it nobody has changed it, so then only
-the environment speaks; both ways give the same answer for the same configuration.
+Importing ``torch._inductor.config`` takes a second. Unless it is imported nothing can have changed it, so then the
+environment alone decides; both give the same result for the same configuration.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "TORCHINDUCTOR_"
 
-# Where Inductor keeps its own caches, how it spreads its work, and what it logs: none of it is in a package.
-_IRRELEVANT = (
+# Inductor's own caches, worker processes and logging: none of these affect a package.
+_IGNORED = (
     "AUTOGRAD_",
     "CACHE_",
     "COMPILE_",
@@ -33,11 +33,11 @@ _IRRELEVANT = (
     "WRITE_",
 )
 
-_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py notes the last package's device in it
+_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
 
-_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py picks vector code by it
+_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
 
-# Inductor chooses the kernel of scaled_dot_product_attention when it builds.
+# Inductor chooses the kernel of scaled_dot_product_attention at build time.
 _ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
     "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
     "flash": torch.backends.cuda.flash_sdp_enabled,
@@ -47,7 +47,7 @@ _ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
 
 
 def ambient() -> dict[str, object]:
-    """Return the part of the key that process-wide state is."""
+    """Return process-wide state as part of the key."""
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "float32_matmul_precision": matmul_precision(),
@@ -59,9 +59,9 @@ def ambient() -> dict[str, object]:
 
 
 def matmul_precision() -> str:
-    """Return how precise matrix products are to be, also where that was said in the newer of torch's two ways.
+    """Return the precision of matrix products, also if it was set with the newer of torch's two APIs.
 
-    ``torch.get_float32_matmul_precision`` raises then, as soon as the two differ (torch 2.13).
+    ``torch.get_float32_matmul_precision`` raises once the two differ (torch 2.13).
     """
     try:
         return torch.get_float32_matmul_precision()
@@ -71,32 +71,32 @@ def matmul_precision() -> str:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which an environment changes what Inductor builds."""
-    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(_prefixed())]
+    """Return the environment variables that affect Inductor's builds."""
+    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(_ignored_prefixes())]
     return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
 
 
-def _prefixed() -> tuple[str, ...]:
-    return tuple(_PREFIX + name for name in _IRRELEVANT)
+def _ignored_prefixes() -> tuple[str, ...]:
+    return tuple(_PREFIX + name for name in _IGNORED)
 
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
-    """Yield options that this process set to something else than their default or their environment's value."""
+    """Yield options whose value differs from both their default and their environment variable."""
     entries: Mapping[str, Any] = getattr(config, "_config", {})
     ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
     for name, entry in entries.items():
         override = entry.user_override
         value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
-        if not _unset(value) and not name.startswith(ignored) and value not in _defaults(entry):
+        if not _is_unset(value) and not name.startswith(ignored) and value not in _defaults(entry):
             yield name, value
 
 
 def _defaults(entry: Any) -> list[object]:
     values = (entry.default, entry.env_value_default, entry.env_value_force)
-    return [value for value in values if not _unset(value)]
+    return [value for value in values if not _is_unset(value)]
 
 
-def _unset(value: object) -> bool:
+def _is_unset(value: object) -> bool:
     from torch.utils import _config_module
 
     return value is _config_module._UNSET_SENTINEL

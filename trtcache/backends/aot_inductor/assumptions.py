@@ -1,8 +1,8 @@
-"""What Inductor assumes about sizes while it compiles, and the check of it at every call.
+"""Guards on sizes that Inductor assumes while it compiles, checked at every call.
 
-Its lowerings take sizes for numbers (``adaptive_avg_pool2d`` unrolls its windows) or choose by them (``diagonal`` takes
-the smaller of two), and note a guard. ``torch.compile`` checks these guards; a package has none of them, and torch
-2.13 answers other sizes from the wrong memory. So they are stored beside the package, and the engine checks them.
+Its lowerings specialise on sizes (``adaptive_avg_pool2d`` unrolls its windows) or choose by them (``diagonal`` takes
+the smaller of two), and add a guard. ``torch.compile`` checks these guards; a package does not contain them, and torch
+2.13 reads wrong memory for other sizes. So they are stored beside the package, and the engine checks them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
 
 MEMBER = "assumptions.json"
-"""The member of an artifact with the guards, and the shapes of inputs that their symbols are read from."""
+"""The member with the guards, and the input shapes that define their symbols."""
 
-# Operators for which torch 2.13's Inductor takes sizes for numbers (guard_int, evaluate_min in its lowering.py and
-# kernel/conv.py). Entries without the member were built before this was noted: with one of these they may be wrong.
+# Operators for which torch 2.13's Inductor specialises on sizes (guard_int, evaluate_min in its lowering.py and
+# kernel/conv.py). Entries without the member predate it: with one of these operators they may be wrong.
 _ASSUMING = (
     *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
     *("convolution", "_pdist", "as_strided", "sort"),
 )
-# Functions that ask about sizes only to choose a layout in memory or a way to compute, each right for all sizes.
-# Layouts are chosen as if sizes were large, so that an answer that holds for small sizes alone is an assumption.
+# Functions that query sizes only to choose a memory layout or an implementation, each valid for all sizes.
+# Layouts are chosen as if sizes were large, so an answer that holds only for small sizes is an assumption.
 _LAYOUT = {
     "torch/_prims_common/__init__.py": (
         *("is_contiguous", "is_contiguous_or_false", "check_contiguous_sizes_strides"),
@@ -52,32 +52,32 @@ _LAYOUT = {
     "torch/_subclasses/functional_tensor.py": ("__new__",),
     "torch/_inductor/ir.py": ("significant_strides_equal",),
 }
-# Decompositions, and the code through which they ask about sizes.
+# Decompositions, and the code through which they query sizes.
 _DECIDING = ("torch/_decomp/decompositions.py", "torch/_inductor/decomposition.py")
 _SYMBOLIC = (
     *("torch/fx/experimental/symbolic_shapes.py", "torch/fx/experimental/sym_node.py", "torch/__init__.py"),
     "trtcache/lowering/size_decisions.py",
 )
 _IMPLEMENTATION = {
-    "torch/_subclasses/fake_impls.py": ("conv",),  # which of ATen's kernels runs: they agree on dense inputs
-    "torch/_inductor/codegen/cpp.py": ("need_use_acc_helper",),  # a sum of over 4,096 numbers is made more precise
+    "torch/_subclasses/fake_impls.py": ("conv",),  # selects one of ATen's kernels, which agree on dense inputs
+    "torch/_inductor/codegen/cpp.py": ("need_use_acc_helper",),  # makes sums of over 4,096 numbers more precise
 }
-_FRAMES = 24  # between the question and the function that asks it are fewer
+_FRAMES = 24  # more than between a query and the function that makes it
 _KEPT = ("guards", "replacements", "divisible", "var_to_range", "var_to_range_sloc", "axioms")
 
 
-class Noted:
-    """The guards that were noted while Inductor compiled, as sympy expressions."""
+class SizeGuards:
+    """The guards recorded while Inductor compiled, as sympy expressions."""
 
     def __init__(self) -> None:
         """Start with none."""
         self.guards: tuple[Any, ...] = ()
 
     def member(self, program: LoweredProgram) -> bytes | None:
-        """Return the member for a program; None where no size varies.
+        """Return the content of the member for a program; None without dynamic sizes.
 
         Raises:
-            BuildError: a guard has a term that is not known, so that it could not be checked.
+            BuildError: a guard has an unknown term, so that it could not be checked.
         """
         from trtcache.lowering.input_guards import conjuncts, symbolic_guards
 
@@ -97,14 +97,14 @@ class Noted:
 
 
 @contextmanager
-def noted(program: LoweredProgram) -> Iterator[Noted]:
-    """Note what is assumed about a program's sizes while the body runs, and forget it in the program's ``ShapeEnv``."""
-    result, environment = Noted(), _environment(program)
+def record_assumptions(program: LoweredProgram) -> Iterator[SizeGuards]:
+    """Record assumptions about a program's sizes in the block, without leaving them in its ``ShapeEnv``."""
+    result, environment = SizeGuards(), _environment(program)
     if environment is None:
         yield result
         return
     whole = whole_ranges() if _has_whole_ranges(environment) else nullcontext()
-    with _unchanged(environment), _without_layout_guards(environment), whole:
+    with _preserve_environment(environment), _without_layout_guards(environment), whole:
         count = len(environment.guards)
         with recorded_decisions(_is_deciding) as recorded:
             yield result
@@ -113,14 +113,14 @@ def noted(program: LoweredProgram) -> Iterator[Noted]:
 
 
 def _has_whole_ranges(environment: Any) -> bool:
-    """Say whether the program was exported with ``whole_ranges``: sizes that it has an example of may be 1."""
+    """Return whether the program was exported with ``whole_ranges``: backed sizes may be 1."""
     ranges = environment.var_to_range
     return any(ranges[symbol].lower < 2 for symbol in environment.backed_var_to_val if symbol in ranges)
 
 
 @contextmanager
-def _unchanged(environment: Any) -> Iterator[None]:
-    """Forget what a ``ShapeEnv`` learns meanwhile: it is the caller's program's too, whose sizes would be numbers."""
+def _preserve_environment(environment: Any) -> Iterator[None]:
+    """Restore a ``ShapeEnv``, which belongs to the caller's program: its sizes would be specialised."""
     before = {name: getattr(environment, name).copy() for name in _KEPT if hasattr(environment, name)}
     try:
         yield
@@ -132,14 +132,14 @@ def _unchanged(environment: Any) -> Iterator[None]:
 
 @contextmanager
 def _without_layout_guards(environment: Any) -> Iterator[None]:
-    """Add no guard where a layout or an implementation is chosen: each of them is right for all sizes.
+    """Add no guard where a layout or an implementation is chosen: each of them is valid for all sizes.
 
-    With a guard for each, no call could have another batch than the example on the other side of 16 (``conv``).
+    Otherwise no call could have a batch on the other side of 16 than the example (``conv``).
     """
     original = environment.evaluate_expr
 
     def evaluate_expr(expr: Any, *args: Any, **kwargs: Any) -> Any:
-        is_layout, is_implementation = _asked_for(sys._getframe(1))
+        is_layout, is_implementation = _classify_query(sys._getframe(1))
         if not (is_layout or is_implementation):
             return original(expr, *args, **kwargs)
         with environment.suppress_guards():
@@ -155,8 +155,8 @@ def _without_layout_guards(environment: Any) -> Iterator[None]:
         del environment.evaluate_expr
 
 
-def _asked_for(frame: FrameType | None) -> tuple[bool, bool]:
-    """Say whether a size is asked about to choose a layout, or to choose an implementation."""
+def _classify_query(frame: FrameType | None) -> tuple[bool, bool]:
+    """Return whether a size is queried to choose a layout, and whether to choose an implementation."""
     for _ in range(_FRAMES):
         if frame is None:
             break
@@ -170,7 +170,7 @@ def _asked_for(frame: FrameType | None) -> tuple[bool, bool]:
 
 
 def _is_deciding() -> bool:
-    """Say whether the Python code that asks about a size is a decomposition."""
+    """Return whether the Python code that queries a size is a decomposition."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
         frame = frame.f_back
@@ -178,7 +178,7 @@ def _is_deciding() -> bool:
 
 
 def _fails_for_small_sizes(condition: Any) -> bool:
-    """Say whether a condition does not hold for some sizes with a 0 or a 1 among them."""
+    """Return whether a condition is false for some sizes that include a 0 or a 1."""
     symbols = sorted(condition.free_symbols, key=str)
     for sizes in trials(symbols, (0, 1, 2, 5)):
         if min(sizes.values(), default=2) >= 2:
@@ -192,7 +192,7 @@ def _fails_for_small_sizes(condition: Any) -> bool:
 
 
 def _answer_for_large_sizes(expr: Any) -> Any:
-    """Return what a condition is where all sizes are large and differ."""
+    """Evaluate a condition for large, distinct sizes."""
     symbols = sorted(getattr(expr, "free_symbols", ()), key=str)
     return expr.xreplace({symbol: sympy.Integer((1 << 20) * (place + 3) + 1) for place, symbol in enumerate(symbols)})
 
@@ -211,7 +211,7 @@ class Assumptions:
     """The check of a package's guards."""
 
     def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
-        """Keep the guards, and where the first size is that each symbol can be read from."""
+        """Store the guards, and the first input dimension that defines each symbol."""
         self._guards = tuple(guards)
         self._places: dict[int, tuple[int, int, int, int]] = {}
         for place, shape in enumerate(inputs):
@@ -222,25 +222,25 @@ class Assumptions:
 
     @classmethod
     def of(cls, read: Callable[[str], bytes | memoryview]) -> Assumptions | None:
-        """Read them from an entry's members; None where there is nothing to check.
+        """Read them from an entry's members; None if there is nothing to check.
 
         Raises:
-            IncompatibleEngineError: the entry was built before they were noted, and has operators that need them.
+            IncompatibleEngineError: the entry predates them, and has operators that need them.
         """
         try:
             document: Mapping[str, Any] = json.loads(bytes(read(MEMBER)))
         except LookupError:
             if _may_assume(read):
-                why = "it was built before Inductor's assumptions about sizes were noted"
+                why = "it was built before Inductor's assumptions about sizes were recorded"
                 raise IncompatibleEngineError("package", f"{why}; build it again") from None
             return None
         return cls(document["inputs"], document["guards"]) if document["guards"] else None
 
     def check(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Compare the sizes of an engine's inputs.
+        """Check the sizes of an engine's inputs.
 
         Raises:
-            GuardError: Inductor assumed something else.
+            GuardError: an assumption does not hold.
         """
         sizes = {
             number: (inputs[place].shape[dim] - more) // factor
@@ -255,11 +255,11 @@ class Assumptions:
 
 
 def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:
-    """Say whether an entry without the member has sizes that vary and operators that Inductor takes sizes of."""
+    """Return whether an entry without the member has dynamic sizes and operators that specialise on them."""
     try:
         if not json.loads(bytes(read(INTERFACE)))["sizes"]:
             return False
         graph = bytes(read(GRAPH)).decode()
     except LookupError:
-        return False  # an engine without a key: it was built by this very version
+        return False  # an engine without a key: this version built it
     return any(name in graph for name in _ASSUMING)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _BUILDER = 2
-"""What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
+"""Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
 
 
 class AotInductor(Backend):
@@ -40,7 +40,7 @@ class AotInductor(Backend):
     )
 
     def unavailable(self, device: str) -> str | None:
-        """Say what is missing for this kind of device."""
+        """Return what is missing for this device type."""
         if device not in self.capabilities.devices:
             return f"runs on CPU and CUDA, not on {device}"
         if device == "cuda" and not torch.cuda.is_available():
@@ -48,16 +48,16 @@ class AotInductor(Backend):
         return None
 
     def target(self, requested: str | None, device: torch.device) -> Target:
-        """Return this machine, or a named level of x86-64; on CUDA with the device's compute capability."""
+        """Return this machine, or a named x86-64 level; on CUDA with the device's compute capability."""
         capability = None
         if device.type == "cuda":
             capability = ".".join(map(str, torch.cuda.get_device_capability(device)))
         return resolve_target(requested, device=device.type, capability=capability)
 
     def toolchain(self, device: str) -> Mapping[str, object]:
-        """Return the version of our own builder, and the exact build of torch and, on CUDA, of CUDA and Triton.
+        """Return the version of the builder, and the exact build of torch and, on CUDA, of CUDA and Triton.
 
-        The C++ compiler stays out: machines that only run engines have none and must hit (``docs/adr/0003``).
+        The C++ compiler is left out: machines that only run engines have none and must hit (``docs/adr/0003``).
         """
         facts: dict[str, object] = {
             "builder": _BUILDER,
@@ -69,7 +69,7 @@ class AotInductor(Backend):
         return facts
 
     def ambient(self) -> Mapping[str, object]:
-        """Return what torch's process-wide flags and Inductor's configuration and environment say."""
+        """Return torch's process-wide flags and Inductor's configuration and environment."""
         return ambient()
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
@@ -86,7 +86,7 @@ class AotInductor(Backend):
         constants: Mapping[str, torch.Tensor],
         weights: Mapping[str, torch.Tensor],
     ) -> PackageEngine:
-        """Load a package and put every constant and weight in."""
+        """Load a package and set every constant and weight."""
         return PackageEngine(Package(artifact, device), constants, weights)
 
     def load_entry(
@@ -97,7 +97,7 @@ class AotInductor(Backend):
         constants: Mapping[str, torch.Tensor],
         weights: Mapping[str, torch.Tensor],
     ) -> PackageEngine:
-        """Load a package with what Inductor assumed about sizes, which each call is held to."""
+        """Load a package with Inductor's assumptions about sizes, which are checked on each call."""
         return PackageEngine(Package(read(ENGINE), device, Assumptions.of(read)), constants, weights)
 
 

@@ -1,4 +1,4 @@
-"""Builds a package: the lowered graph with its slots as named buffers, compiled ahead of time without their values."""
+"""Builds of packages: the lowered graph with slots as named buffers, compiled ahead of time without their values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.backends.aot_inductor.assumptions import MEMBER, noted
+from trtcache.backends.aot_inductor.assumptions import MEMBER, record_assumptions
 from trtcache.backends.aot_inductor.loader import open_loader
-from trtcache.backends.aot_inductor.patterns import without_attention_patterns
 from trtcache.backends.aot_inductor.scratch import reclaim
 from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.interface import NOT_COMPUTED
+from trtcache.lowering.tracing_lock import ALONE
 from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trtcache.target import Target
     from trtcache.weights.slots import EngineWeight, Slot
 
-# Either option alone leaves instructions of the build machine in the code (checked with objdump).
+# Either option alone leaves the build machine's instructions in the code (checked with objdump).
 _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
     "native": {},
     "x86-64": {"cpp.march": "x86-64", "cpp.simdlen": 1},
@@ -41,35 +41,35 @@ _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
     "x86-64-v4": {"cpp.march": "x86-64-v4", "cpp.simdlen": 512},
 }
 
-# What others load says nothing of who built it: line tables have the path of every header and of Inductor's folder, and
-# the sources that lie beside the library begin with the whole command line of the compiler.
+# A package must not reveal who built it: line tables have the path of every header and of Inductor's folder, and the
+# sources next to the library begin with the compiler's command line.
 _WITHOUT_PATHS: dict[str, Option] = {"aot_inductor.enable_line_tables": False}
 _SOURCES = (".cpp", ".cu", ".h")
 _METADATA = "_metadata.json"
 
 
 def build_package(program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-    """Return a new package in ``folder``, and what Inductor assumed about sizes.
+    """Build a package in ``folder``; return it with Inductor's assumptions about sizes.
 
     Raises:
-        SettingsError: Inductor has no option of a name in ``settings.inductor``.
-        BuildError: Inductor or the C++ compiler failed, or the package does not hold exactly the program's slots.
+        SettingsError: Inductor does not have an option of ``settings.inductor``.
+        BuildError: Inductor or the C++ compiler failed, or the package lacks a weight.
     """
-    from torch._inductor import aot_compile  # a second to import, and only a build needs it
+    from torch._inductor import aot_compile  # takes a second to import; only builds need it
     from torch._inductor.package.package import package_aoti
 
     check_options(settings.inductor)
     reclaim()
-    module, examples = unlifted(program)
+    module, examples = unlift(program)
     options = inductor_options(settings, target)
     try:
-        with quiet(), _same_recursion_limit(), without_attention_patterns(), noted(program) as assumed:
+        with quiet(), _same_recursion_limit(), without_attention_patterns(), record_assumptions(program) as assumed:
             files: Any = aot_compile(module, examples, options=options)
             package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     except Exception as error:
-        raise BuildError("aot_inductor", _explained(error)) from error
-    path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since it was given one
-    _prove(program, path)
+        raise BuildError("aot_inductor", _explain(error)) from error
+    path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
+    _check_weights(program, path)
     member = assumed.member(program)
     return Artifact(path, {} if member is None else {MEMBER: member})
 
@@ -84,17 +84,15 @@ def _same_recursion_limit() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-def _prove(program: LoweredProgram, package: Path) -> None:
-    """Refuse a package that does not take every weight: one that was compiled in would not follow a refit.
-
-    Raises:
-        BuildError: a weight is not among the package's, or the package cannot be loaded.
-    """
+def _check_weights(program: LoweredProgram, package: Path) -> None:
+    """Reject a package in which a weight was compiled in: it would not follow a refit."""
     try:
         taken = set(open_loader(str(package), program.device).get_constant_fqns())
     except RuntimeError as error:
         raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
-    needed = [weight for weight in program.interface.weights if 0 not in weight.shape]  # those have no values
+    needed = [
+        weight for weight in program.interface.weights if 0 not in weight.shape
+    ]  # weights without elements are left out
     absent = [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]
     if absent:
         names = ", ".join(absent)
@@ -104,10 +102,10 @@ def _prove(program: LoweredProgram, package: Path) -> None:
 
 
 def check_options(options: Mapping[str, Option]) -> None:
-    """Make sure that Inductor has these options.
+    """Check that Inductor has these options.
 
     Raises:
-        SettingsError: it has not; the message has the nearest one.
+        SettingsError: an option is unknown; the message has the nearest ones.
     """
     known = known_options()
     for name in options:
@@ -117,9 +115,9 @@ def check_options(options: Mapping[str, Option]) -> None:
 
 
 def without_sources(files: Any, folder: Path) -> list[Any]:
-    """Return the files of a package without the sources beside the library, and the library without names of folders.
+    """Return a package's files without sources, and with folder names removed from the library.
 
-    An empty file stays for the one source beside which metadata lies: torch 2.11 finds the metadata by its name.
+    An empty file replaces the one source with metadata: torch 2.11 finds the metadata by its name.
     """
     metadata = {str(file) for file in files if str(file).endswith(_METADATA)}
     kept = [without_paths(file, folder) for file in files if not str(file).endswith(_SOURCES)]
@@ -132,10 +130,10 @@ def without_sources(files: Any, folder: Path) -> list[Any]:
 
 
 def without_paths(file: Any, folder: Path) -> Any:
-    """Return a library's copy in ``folder`` without the names of this machine's folders; any other file as it is.
+    """Return a library's copy in ``folder`` without this machine's folder names; return other files unchanged.
 
-    They are in it as C++'s ``__FILE__``, for messages. Names of the same length take their places, and the end of each
-    path stays: by that, kernels of a GPU are found in the package. Inductor hands no option on to the compiler.
+    The names come from C++'s ``__FILE__``, for messages. They are replaced by names of equal length, and the end of
+    each path is kept: GPU kernels are found in the package by it. Inductor has no compiler option for this.
     """
     path = Path(str(file))
     if path.suffix != ".so":
@@ -159,17 +157,17 @@ def known_options() -> list[str]:
 
 def inductor_options(settings: Settings, target: Target) -> dict[str, Any]:
     """Return the configuration of a build: the caller's, the target's, and what refit relies on."""
-    # With one thread Inductor writes code that has no parallel loop at all, whoever runs it later.
+    # With one thread Inductor generates code without any parallel loop, regardless of where it runs later.
     threads = {"cpp.threads": max(2, os.cpu_count() or 2)}
-    quiet_options = {name: value for name, value in _WITHOUT_PATHS.items() if name in known_options()}
-    chosen = {**threads, **quiet_options, **settings.inductor}
+    path_options = {name: value for name, value in _WITHOUT_PATHS.items() if name in known_options()}
+    chosen = {**threads, **path_options, **settings.inductor}
     return {**chosen, **_LEVEL_OPTIONS[target.level], **PINNED_INDUCTOR_OPTIONS}
 
 
-def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
+def unlift(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
     """Return the program as a graph module whose weights are attributes, and example inputs for it.
 
-    Nodes are in canonical order, weights are called ``w0``, ... and constants ``c0``, ..., so that equal programs give
+    Nodes are in canonical order, weights are named ``w0``, ... and constants ``c0``, ..., so that equal programs give
     equal graphs. New contents of weights are copied into them; new contents of inputs are outputs.
     """
     graph = fx.Graph()
@@ -177,9 +175,9 @@ def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tenso
     root = torch.nn.Module()
     for node in program.graph_module.graph.find_nodes(op="placeholder"):
         if "input" in node.meta:
-            copies[node] = _kept(graph.placeholder(f"in{node.meta['input']}"), node)
+            copies[node] = _copy_value(graph.placeholder(f"in{node.meta['input']}"), node)
     for weight in program.interface.weights:
-        root.register_buffer(weight.name, _unset(weight, program.device))
+        root.register_buffer(weight.name, _empty_weight(weight, program.device))
     for name, tensor in program.constants.items():
         root.register_buffer(name, tensor)
     for node in program.order:
@@ -187,7 +185,7 @@ def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tenso
             continue
         if "engine_weight" in node.meta or "constant" in node.meta:
             name = node.meta["engine_weight"].name if "engine_weight" in node.meta else node.meta["constant"][0]
-            copies[node] = _kept(graph.create_node("get_attr", name), node)
+            copies[node] = _copy_value(graph.create_node("get_attr", name), node)
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     _write_output(program, graph, copies)
@@ -195,7 +193,7 @@ def unlifted(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tenso
     return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
 
 
-def _unset(weight: EngineWeight, device: torch.device) -> torch.Tensor:
+def _empty_weight(weight: EngineWeight, device: torch.device) -> torch.Tensor:
     place = device if weight.device == device.type else torch.device(weight.device)
     return torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
 
@@ -205,7 +203,7 @@ def _slot(node: fx.Node) -> Slot | None:
     return weight.slot if weight else None
 
 
-def _kept(copy: fx.Node, node: fx.Node) -> fx.Node:
+def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
     copy.meta["val"] = node.meta["val"]
     return copy
 
@@ -217,7 +215,7 @@ def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node
     results = []
     for role, value in outputs:
         if role.kind not in {*NOT_COMPUTED, "weight"}:
-            results.append(_computed(graph, copies[value]) if _source(value) in stores else copies[value])
+            results.append(_recompute(graph, copies[value]) if _source(value) in stores else copies[value])
     for weight, value in stores.items():
         copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
         copied.meta["val"] = weight.meta["val"]
@@ -230,17 +228,17 @@ def _weight(program: LoweredProgram, name: object) -> fx.Node:
 
 
 def _source(node: fx.Node) -> fx.Node:
-    """Return the node whose value a result is, seen through views and copies."""
+    """Return the node whose value a result has, looking through views and copies."""
     while node.op == "call_function" and (node.target is torch.ops.aten.clone.default or is_view(node)):
         node = node.all_input_nodes[0]
     return node
 
 
-def _computed(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """Return the same value, computed anew.
+def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """Return the same value, computed again.
 
-    A result that is a weight's old content must not lie in the weight's memory, where the new content comes. ``clone``
-    does not help: torch/_inductor/fx_passes/post_grad.py takes it out, for it knows inputs but not attributes.
+    A result that is a weight's old content must not share the weight's memory, which is overwritten. ``clone`` does not
+    help: torch/_inductor/fx_passes/post_grad.py removes it, since it tracks inputs but not attributes.
     """
     value = node.meta["val"]
     boolean = value.dtype is torch.bool
@@ -250,8 +248,39 @@ def _computed(graph: fx.Graph, node: fx.Node) -> fx.Node:
     return made
 
 
-def _explained(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}".strip()
     if shutil.which(os.environ.get("CXX", "g++")) is None:
         text = f"no C++ compiler was found; install g++ or set CXX. {text}"
     return text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
+
+
+@contextmanager
+def without_attention_patterns() -> Iterator[None]:
+    """Exclude these patterns from Inductor's joint graph passes in the block, in every thread."""
+    from torch._inductor.fx_passes import joint_graph
+
+    patterns: Any = joint_graph.patterns
+    original = patterns.apply
+
+    def apply(graph: Any) -> int:
+        every = dict(patterns.patterns)
+        patterns.patterns.update({key: [one for one in every[key] if not _is_attention(one)] for key in every})
+        try:
+            count: int = original(graph)
+        finally:
+            patterns.patterns.update(every)
+        return count
+
+    with ALONE:
+        patterns.apply = apply
+        try:
+            yield
+        finally:
+            del patterns.apply
+
+
+def _is_attention(entry: Any) -> bool:
+    cells = getattr(entry.extra_check, "__closure__", None) or ()
+    home = "torch._inductor.fx_passes.fuse_attention"
+    return any(getattr(cell.cell_contents, "__module__", None) == home for cell in cells)

@@ -1,9 +1,8 @@
-"""A package's container, driven through its C functions, so that calls run side by side.
+"""A package's container, called through its C functions, so that calls run in parallel.
 
-torch's loader holds the interpreter's lock while a package runs: two threads were as fast as one (0.95x on 2 cores).
-``AOTInductorModelContainerRun`` (torch/csrc/inductor/aoti_runtime/interface.h) called by ctypes holds none: 1.9x, bit
-by bit the same results. A container has one set of weights and, for each call that may be in it at once, a model that
-only points to them.
+torch's loader holds the GIL while a package runs: two threads were as fast as one (0.95x on 2 cores).
+``AOTInductorModelContainerRun`` (torch/csrc/inductor/aoti_runtime/interface.h) called by ctypes releases it: 1.9x, with
+bitwise equal results. A container has one set of weights and, for each concurrent call, a model that references them.
 """
 
 from __future__ import annotations
@@ -56,21 +55,21 @@ class _Constant(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("handle", ctypes.c_void_p))
 
 
-class Library:
-    """The shared library of a package. It stays in the process: its threads may run in it to the end."""
+class PackageLibrary:
+    """A package's shared library. It is never unloaded: its threads may run in it until the process ends."""
 
     def __init__(self, package: bytes | memoryview) -> None:
         """Load the library.
 
         Raises:
-            IncompatibleEngineError: only torch's loader can run this package, or this torch has no such functions.
+            IncompatibleEngineError: only torch's loader can run this package, or this torch lacks the functions.
         """
         content = _library_in(package)
         if not hasattr(torch._C._aoti, "alloc_tensors_by_stealing_from_void_ptrs"):
             raise IncompatibleEngineError("package", f"torch {torch.__version__} does not hand tensors to C functions")
         try:
             with scratch() as folder:
-                # A path that this process has not used before: the dynamic linker knows libraries by path.
+                # A path that this process has not used before: the dynamic linker identifies libraries by path.
                 file = folder / f"engine-{os.getpid()}-{next(_NUMBERS)}.so"
                 file.write_bytes(content)
                 self.functions = ctypes.CDLL(str(file))
@@ -83,30 +82,34 @@ class Library:
         """Call a C function.
 
         Raises:
-            RunError: it says that it failed; with torch's own words where it has any.
+            RunError: it failed; the message has torch's error, if there is one.
         """
         if getattr(self.functions, function)(*args):
-            raise RunError("aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {self._words()}")
+            raise RunError(
+                "aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {self._last_error()}"
+            )
 
     def number(self, function: str, container: ctypes.c_void_p) -> int:
-        """Return what a function counts."""
+        """Call a C function that returns a count."""
         found = ctypes.c_size_t()
         self.call(function, container, ctypes.byref(found))
         return found.value
 
-    def _words(self) -> str:
+    def _last_error(self) -> str:
         found = ctypes.c_char_p()
         last = getattr(self.functions, "AOTInductorGetLastError", None)
         if last is not None:
             last(ctypes.byref(found))
-        return (found.value or b"").decode(errors="replace") or "it failed; torch has written why to standard error"
+        return (found.value or b"").decode(
+            errors="replace"
+        ) or "it failed; torch has written the reason to standard error"
 
 
 def _library_in(package: bytes | memoryview) -> bytes:
-    """Return the shared library in a package.
+    """Extract the shared library of a package.
 
     Raises:
-        IncompatibleEngineError: it has none that works without torch's loader.
+        IncompatibleEngineError: it has no library that works without torch's loader.
     """
     with zipfile.ZipFile(io.BytesIO(package)) as archive:
         names = archive.namelist()
@@ -119,14 +122,14 @@ def _library_in(package: bytes | memoryview) -> bytes:
 
 
 class Container:
-    """A container with all its constants set. Belongs to the process that made it."""
+    """A container with all its constants set. Belongs to the process that created it."""
 
-    def __init__(self, library: Library, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
-        """Make a container that ``calls`` calls can be in at once, and share ``tensors`` with it.
+    def __init__(self, library: PackageLibrary, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
+        """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it.
 
         Raises:
-            IncompatibleEngineError: it wants constants that are not among the tensors.
-            RunError: torch cannot make it.
+            IncompatibleEngineError: it needs constants that are not among the tensors.
+            RunError: torch cannot create it.
         """
         self._library, self._tensors = library, tensors
         self._handle = ctypes.c_void_p()
@@ -134,19 +137,19 @@ class Container:
         handles: list[int] = []
         weakref.finalize(self, _end, library, self._handle, handles, os.getpid()).atexit = False
         self._outputs = library.number("AOTInductorModelContainerGetNumOutputs", self._handle)
-        # Who waits inside for a model is not woken when a call fails (model_container.h): so nobody waits inside.
+        # A call that waits inside for a model is not woken if another fails (model_container.h): so calls wait here.
         self._room = threading.BoundedSemaphore(calls)
         self._first, self._has_run = threading.Lock(), False
         self._share(handles)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package without the interpreter's lock.
+        """Run the package without the GIL.
 
         Raises:
             RunError: the package failed.
         """
         if not self._has_run:
-            # In a container's first call torch looks for constants to fold, under a lock: others would wait inside.
+            # In its first call a container folds constants under a lock: other calls would wait inside.
             with self._first:
                 if not self._has_run:
                     outputs = self._run(inputs)
@@ -157,7 +160,7 @@ class Container:
 
     def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         outputs = (ctypes.c_void_p * self._outputs)()
-        given = _handles(inputs)  # the package takes them over
+        given = _handles(inputs)  # the package takes ownership
         self._library.call(
             "AOTInductorModelContainerRun",
             self._handle,
@@ -169,20 +172,20 @@ class Container:
             None,
         )
         capsules = [_NEW_CAPSULE(output, None, None) for output in outputs]
-        made: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
-        return made
+        outputs_: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+        return outputs_
 
     def _share(self, handles: list[int]) -> None:
         names = self._names()
         if missing := set(names.values()) - set(self._tensors):
-            raise IncompatibleEngineError("package", f"it wants constants that nobody has: {sorted(missing)}")
+            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
         handles += _handles([self._tensors[name] for name in names.values()])
         pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
         function, count, active = _SHARE, ctypes.c_size_t(len(names)), ctypes.c_bool(False)
         self._library.call(function, self._handle, pairs, count, active, ctypes.c_bool(True))
 
     def _names(self) -> dict[bytes, str]:
-        """Return the container's name of each constant, and the engine's."""
+        """Return the engine's name of each constant, by the container's name."""
         return {
             self._text("AOTInductorModelContainerGetConstantName", number): self._text(
                 "AOTInductorModelContainerGetConstantOriginalFQN", number
@@ -202,22 +205,22 @@ class Container:
         return found.value
 
 
-class ContainerHere:
-    """The container of the process that asks: a process that was forked makes one of its own.
+class ProcessContainer:
+    """The current process's container: a forked process creates its own.
 
-    In a fork the parent's has the models of calls that ran in threads which the fork has not, and locks that those
-    threads held.
+    After a fork the parent's container has models of calls in threads that do not exist in the child, and locks that
+    those threads held.
     """
 
     def __init__(self, make: Callable[[], Container]) -> None:
-        """Make this process's."""
+        """Create this process's container."""
         self._make = make
         self._made = {os.getpid(): make()}
 
     def __call__(self) -> Container:
-        """Return this process's."""
+        """Return this process's container."""
         process = os.getpid()
-        # No lock, which a fork could find locked: threads that come at once may make one too many.
+        # No lock, which a fork could find locked: concurrent threads may create one too many.
         return self._made.get(process) or self._made.setdefault(process, self._make())
 
 
@@ -225,7 +228,7 @@ def _handles(tensors: Sequence[torch.Tensor]) -> list[int]:
     return [_GET_POINTER(one, None) for one in torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
 
 
-def _end(library: Library, container: ctypes.c_void_p, handles: list[int], process: int) -> None:
+def _end(library: PackageLibrary, container: ctypes.c_void_p, handles: list[int], process: int) -> None:
     if os.getpid() != process:
         return
     library.functions.AOTInductorModelContainerDelete(container)

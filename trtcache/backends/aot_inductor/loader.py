@@ -1,9 +1,9 @@
-"""Everything that touches torch's package loader.
+"""torch's package loader.
 
-``torch._C._aoti.AOTIModelPackageLoader`` loads in 3 ms without importing ``torch._inductor``, which costs a second; it
-is private, so when it is not there the public ``torch._inductor.aoti_load_package`` is asked for the same object. torch
-checks nothing about constants: running with one unset ends the process, one of a wrong shape or stride gives wrong
-results. So nothing in this file hands out a loader before every constant is set, and ``weights.fit`` has checked them.
+``torch._C._aoti.AOTIModelPackageLoader`` loads in 3 ms without importing ``torch._inductor``, which takes a second. It
+is private, so if it is missing the public ``torch._inductor.aoti_load_package`` is used. torch does not check
+constants: running with one unset ends the process, one of a wrong shape or stride gives wrong results. So nothing in
+this module returns a loader before every constant is set, and ``weights.fit`` has checked them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.aot_inductor.mapped import Mapped, engine_libraries, unpacked_folder
 from trtcache.backends.aot_inductor.scratch import claim, scratch
 from trtcache.errors import IncompatibleEngineError
 
@@ -30,45 +29,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trtcache.backends.aot_inductor.assumptions import Assumptions
-    from trtcache.backends.aot_inductor.container import Library
+    from trtcache.backends.aot_inductor.container import PackageLibrary
 
 log = logging.getLogger(__name__)
 
 
 class Package:
-    """The bytes of a package, from which any number of live engines can be made."""
+    """The bytes of a package, from which any number of live engines can be loaded."""
 
     def __init__(
         self, content: bytes | memoryview, device: torch.device, assumptions: Assumptions | None = None
     ) -> None:
-        """Keep the bytes; for each load they are written to a private file that is gone after it.
+        """Store the bytes; each load writes them to a private temporary file.
 
         Args:
             content: the package.
-            device: where it runs.
-            assumptions: what Inductor assumed about sizes; None for nothing.
+            device: the device that it runs on.
+            assumptions: Inductor's assumptions about sizes; None if there are none.
         """
         self._content = content
         self.assumptions = assumptions
         self.device = device
 
     @cached_property
-    def library(self) -> Library:
-        """The package's shared library, for calls that run side by side.
+    def library(self) -> PackageLibrary:
+        """The package's shared library, for parallel calls.
 
         Raises:
             IncompatibleEngineError: the package runs only in torch's loader.
         """
-        from trtcache.backends.aot_inductor.container import Library  # few modules run calls side by side
+        from trtcache.backends.aot_inductor.container import PackageLibrary  # few modules run parallel calls
 
-        return Library(self._content)
+        return PackageLibrary(self._content)
 
     def open(self) -> Any:
         """Return a new loader with no constants set.
 
-        The file is in memory where the kernel has that, and sealed: nobody can change what was verified any more, and
-        writing to a disk took 5 ms of a load of 10 ms. torch unpacks it to a folder of its own, which is removed when
-        the library is loaded, or on a GPU, whose kernels are read later, claimed while the loader lives.
+        The file is a sealed in-memory file if the kernel supports it: verified bytes cannot change any more, and
+        writing to a disk took 5 ms of a load of 10 ms. torch unpacks it to a folder of its own. That is removed once
+        the library is loaded; for a GPU, whose kernels are read later, it is claimed while the loader lives.
 
         Raises:
             IncompatibleEngineError: torch cannot load the package.
@@ -88,29 +87,24 @@ class Package:
 
 
 def _open_new(path: str, device: torch.device) -> Any:
-    """Return a loader whose library is none that this process had before.
-
-    Raises:
-        RuntimeError: torch cannot load the package.
-        IncompatibleEngineError: the dynamic linker gives a library of before.
-    """
-    with _OPENING:  # so that what appears meanwhile is this one's
+    """Return a loader whose library this process has not loaded before."""
+    with _OPENING:  # so that a new mapping belongs to this load
         for _ in range(_ATTEMPTS):
             loader = open_loader(path, device)
-            loaded = engine_libraries()  # a millisecond, so once for each load
+            loaded = engine_libraries()  # takes a millisecond, so once per load
             added = {library for library, is_there in loaded.items() if is_there and library not in _SEEN}
-            is_told = bool(_SEEN) or len(loaded) == 1  # at first others of this process could be taken for this one
+            is_distinguishable = bool(_SEEN) or len(loaded) == 1  # at first it could be another thread's
             _SEEN.update(loaded)
-            if not loaded or (added and is_told):
+            if not loaded or (added and is_distinguishable):
                 _tidy(loader, {path for _, path in added}, device)
                 return loader
-    raise IncompatibleEngineError("package", "the dynamic linker gives a library that was loaded before")
+    raise IncompatibleEngineError("package", "the dynamic linker returns a library that was loaded before")
 
 
 def _tidy(loader: Any, libraries: set[str], device: torch.device) -> None:
     """Remove the folder that torch unpacked a library to, or claim it while the loader lives.
 
-    Nothing is done where the library of another thread could be meant, which used torch's own loader meanwhile.
+    Do nothing if the library may be another thread's that used torch's own loader in the meantime.
     """
     folders = {unpacked_folder(library, Path(tempfile.gettempdir())) for library in libraries}
     if len(folders) != 1 or (folder := folders.pop()) is None:
@@ -125,7 +119,7 @@ def _tidy(loader: Any, libraries: set[str], device: torch.device) -> None:
 @contextmanager
 def _memory_file(content: bytes | memoryview) -> Iterator[str]:
     if not hasattr(os, "memfd_create"):
-        raise OSError("this kernel has no files in memory")
+        raise OSError("this kernel has no in-memory files")
     descriptor = os.memfd_create("engine.pt2", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -135,7 +129,7 @@ def _memory_file(content: bytes | memoryview) -> Iterator[str]:
 
 
 def open_loader(path: str, device: torch.device) -> Any:
-    """Return torch's loader of a package file, by the private door or else by the public one.
+    """Return torch's loader of a package file, through the private API or else the public one.
 
     Raises:
         RuntimeError: torch cannot load the package.
@@ -160,7 +154,7 @@ class PackageEngine:
         """Load the package and share ``constants`` and ``weights`` with it.
 
         Raises:
-            IncompatibleEngineError: torch cannot load the package, or it wants other constants.
+            IncompatibleEngineError: torch cannot load the package, or it needs other constants.
         """
         self._package = package
         self._constants = constants
@@ -168,23 +162,23 @@ class PackageEngine:
         self._loader = package.open()
         wanted = set(self._loader.get_constant_fqns())
         if missing := wanted - set(self._shared):
-            raise IncompatibleEngineError("package", f"it wants constants that nobody has: {sorted(missing)}")
+            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
         given = {name: tensor for name, tensor in self._shared.items() if name in wanted}
-        self._loader.load_constants(given, False, False, True)  # the binding names no arguments
+        self._loader.load_constants(given, False, False, True)  # the binding has no keyword arguments
         self.weight_names = frozenset(wanted)
         self._enters = package.device.type == "cuda"
-        if self._enters:  # calls return before their kernels have, which may read weights of this engine's own
+        if self._enters:  # calls return before their kernels, which may still read this engine's weights
             weakref.finalize(self, _wait, package.device).atexit = False
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> PackageEngine:
-        """Load the package once more, with other weights; calls that run on this engine are not disturbed."""
+        """Load the package again with other weights; running calls on this engine are unaffected."""
         return PackageEngine(self._package, self._constants, weights)
 
     def parallel(self, calls: int) -> ParallelEngine:
-        """Return an engine of the same package and weights that this many calls can be in at once.
+        """Return an engine of the same package and weights that accepts this many concurrent calls.
 
         Raises:
-            IncompatibleEngineError: the package runs only in torch's loader, one call after the other.
+            IncompatibleEngineError: the package runs only in torch's loader, one call at a time.
         """
         if self._enters:
             raise IncompatibleEngineError("package", "on a GPU calls are enqueued by torch's loader, one at a time")
@@ -194,7 +188,7 @@ class PackageEngine:
         """Run the package.
 
         Raises:
-            GuardError: the sizes are not those that Inductor assumed.
+            GuardError: Inductor's assumptions about sizes do not hold.
         """
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
@@ -204,10 +198,10 @@ class PackageEngine:
         return outputs
 
     def _enter(self) -> None:
-        """Give a thread that has not used the GPU yet its context.
+        """Initialise the CUDA context of a thread that has not used the GPU yet.
 
-        A package brings its kernels to the GPU in its first call, by the driver, which knows nothing of threads:
-        "CUDA driver error: invalid device context" (torch 2.11).
+        A package loads its kernels in its first call through the driver API, which fails without a context: "CUDA
+        driver error: invalid device context" (torch 2.11).
         """
         entered, device = _ENTERED.__dict__, str(self._package.device)
         if device not in entered:
@@ -216,7 +210,7 @@ class PackageEngine:
 
 
 class ParallelEngine:
-    """A loaded package that several calls can be in at once, with one set of weights."""
+    """A loaded package that accepts concurrent calls, with one set of weights."""
 
     shares_weights: ClassVar[bool] = True
 
@@ -230,22 +224,22 @@ class ParallelEngine:
         """Load the package's library and share ``constants`` and ``weights`` with it.
 
         Raises:
-            IncompatibleEngineError: the package runs only in torch's loader, or it wants other constants.
-            RunError: torch cannot make a container of it.
+            IncompatibleEngineError: the package runs only in torch's loader, or it needs other constants.
+            RunError: torch cannot create a container.
         """
-        from trtcache.backends.aot_inductor.container import Container, ContainerHere
+        from trtcache.backends.aot_inductor.container import Container, ProcessContainer
 
         self._package, self._constants, self._calls = package, constants, calls
         self._weights = {**constants, **weights}
         library, shared = package.library, self._weights
-        self._here = ContainerHere(lambda: Container(library, shared, calls))
+        self._here = ProcessContainer(lambda: Container(library, shared, calls))
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> ParallelEngine:
-        """Return an engine of the same library with other weights; calls that run on this one are not disturbed."""
+        """Return an engine of the same library with other weights; running calls on this one are unaffected."""
         return ParallelEngine(self._package, self._constants, weights, self._calls)
 
     def parallel(self, calls: int) -> ParallelEngine:
-        """Return an engine that at least this many calls can be in at once."""
+        """Return an engine that accepts at least this many concurrent calls."""
         if calls <= self._calls:
             return self
         return ParallelEngine(self._package, self._constants, self._weights, calls)
@@ -254,7 +248,7 @@ class ParallelEngine:
         """Run the package.
 
         Raises:
-            GuardError: the sizes are not those that Inductor assumed.
+            GuardError: Inductor's assumptions about sizes do not hold.
             RunError: the package failed.
         """
         if self._package.assumptions is not None:
@@ -268,7 +262,39 @@ def _wait(device: torch.device) -> None:
 
 
 _OPENING = threading.Lock()
-_SEEN: set[Mapped] = set()
+_SEEN: set[MappedLibrary] = set()
 _ATTEMPTS = 3
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ENTERED = threading.local()  # for each thread, the GPUs that it has used
+
+
+_MAPS = Path("/proc/self/maps")
+_INSIDE = b"/data/aotinductor/"
+_GONE = " (deleted)"
+
+MappedLibrary = tuple[str, str]
+"""Device and inode of a mapped library, and its path."""
+
+
+def engine_libraries() -> dict[MappedLibrary, bool]:
+    """Return each engine library with whether its file still exists; empty if the kernel does not provide maps."""
+    try:
+        maps = _MAPS.read_bytes()
+    except OSError:
+        return {}
+    if _INSIDE not in maps:
+        return {}
+    lines = (line.decode(errors="replace").split(maxsplit=5) for line in maps.splitlines() if _INSIDE in line)
+    return {
+        (f"{device} {inode}", path.removesuffix(_GONE)): not path.endswith(_GONE)
+        for _, _, _, device, inode, path in lines
+    }
+
+
+def unpacked_folder(library: str, below: Path) -> Path | None:
+    """Return the folder below the temporary directory ``below`` that torch unpacked a library to."""
+    try:
+        inside = Path(library).relative_to(below)
+    except ValueError:
+        return None
+    return below / inside.parts[0] if len(inside.parts) > 2 else None

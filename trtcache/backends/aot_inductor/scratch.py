@@ -1,7 +1,7 @@
-"""Folders in the temporary directory that libraries are loaded from, and those that killed processes left there.
+"""Temporary folders that libraries are loaded from, and removal of those left by killed processes.
 
-A folder that a living process needs has a file in it that the process holds a lock on; the kernel drops the lock with
-the process. So what may be removed is known in every container that shares the directory, and no process is asked for.
+A folder in use contains a file that its process holds a lock on; the kernel drops the lock with the process. So any
+container that shares the directory can tell which folders are abandoned, without looking up processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PREFIX = "trtcache-load-"
 TORCH_PREFIX = "aotinductor_"
 UNCLAIMED_S = 86400.0
-"""How old a folder without a lock file must be: torch makes one, fills it and loads from it before it is claimed."""
+"""Minimum age of an unlocked folder to be removed: torch creates, fills and loads from one before it is claimed."""
 
 _CLAIM = ".trtcache-in-use"
 _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
@@ -30,10 +30,10 @@ _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a new folder of this user's own, which is gone afterwards.
+    """Create a new private folder for the block.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
@@ -47,10 +47,10 @@ def scratch() -> Iterator[Path]:
 
 
 def claim(folder: Path) -> int:
-    """Say that a folder is in use, until the returned descriptor is closed or the process has ended.
+    """Mark a folder as in use until the returned descriptor is closed or the process ends.
 
     Raises:
-        OSError: the file system has no locks.
+        OSError: the file system does not support locks.
     """
     fd = os.open(folder / _CLAIM, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -62,9 +62,9 @@ def claim(folder: Path) -> int:
 
 
 def reclaim(directory: Path | None = None, *, now_s: float | None = None) -> int:
-    """Remove this user's folders that no living process uses, and return how many those were.
+    """Remove this user's folders that no living process uses, and return their number.
 
-    What cannot be looked at or removed is left for the next time.
+    Folders that cannot be inspected or removed are left for the next time.
     """
     removed = 0
     with suppress(OSError), os.scandir(directory or tempfile.gettempdir()) as found:
@@ -102,10 +102,10 @@ def _is_abandoned(folder: Path, now_s: float) -> bool:
 
 
 def _is_unclaimed(folder: Path, now_s: float) -> bool:
-    """Return whether a folder without a lock file is of no use to anybody.
+    """Return whether a folder without a lock file is unused.
 
-    torch's own programs make such folders too. A library that is loaded does not need its file any more; kernels of a
-    GPU are read when they are first called.
+    Program that use torch directly create such folders too. A loaded library does not need its file any more; GPU
+    kernels are read when they are first called.
     """
     try:
         if now_s - folder.lstat().st_mtime < UNCLAIMED_S:

@@ -1,1 +1,1 @@
-"""Plans of TensorRT and of TensorRT-RTX, whose Python APIs are nearly one."""
+"""Plans of TensorRT and TensorRT-RTX, whose Python APIs are nearly identical."""

@@ -11,9 +11,9 @@ import torch
 from trtcache.backends.members import ENGINE
 from trtcache.backends.protocol import Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt import torchlib
-from trtcache.backends.tensorrt.engine import PlanEngine, engine_of
+from trtcache.backends.tensorrt.engine import PlanEngine, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.preflight import MEMBER, Facts
+from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
 from trtcache.backends.tensorrt.targets import gpu_here, plan_target
 from trtcache.errors import NoDeviceError
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from trtcache.weights.slots import Slot
 
 _BUILDER = 2
-"""What ``build.py`` makes of a lowered program. It changes whenever an entry of before would answer otherwise."""
+"""Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
 
 
 class TensorRTBackend(Backend):
-    """What both flavours do."""
+    """The common part of both flavours."""
 
     flavour: ClassVar[Flavour]
     capabilities: ClassVar[Capabilities] = Capabilities(
         devices=frozenset({"cpu", "cuda"}),
-        # torch.onnx writes attention in a form that TensorRT has kernels for; torch's own decomposition has more steps.
+        # torch.onnx exports attention in a form that TensorRT has kernels for; torch's decomposition has more steps.
         keep=frozenset({"aten.scaled_dot_product_attention"}),
         refit=True,
         bakes_weights=True,
     )
 
     def unavailable(self, device: str) -> str | None:
-        """Say what is missing. A model on the CPU can be built for a GPU."""
+        """Return what is missing. A model on the CPU can be built for a GPU."""
         if device not in self.capabilities.devices:
             return f"builds from models on CPU and CUDA, not on {device}"
         if not self.flavour.installed:
@@ -59,12 +59,12 @@ class TensorRTBackend(Backend):
             return f"{self.flavour.title} builds on the GPU that the plan is for, and there is none here"
         return None
 
-    def target(self, requested: str | None, device: torch.device) -> Target:  # noqa: ARG002  # wherever the model is
-        """Return what a plan is for."""
+    def target(self, requested: str | None, device: torch.device) -> Target:  # noqa: ARG002  # independent of the model's device
+        """Return the target of a plan."""
         return plan_target(requested, self.flavour, gpu_here())
 
     def toolchain(self, device: str) -> Mapping[str, object]:  # noqa: ARG002  # a plan is for a GPU
-        """Return the exact versions of TensorRT and of what writes ONNX."""
+        """Return the exact versions of TensorRT and of the ONNX exporter."""
         return {
             "builder": _BUILDER,
             self.flavour.name: self.flavour.version,
@@ -74,25 +74,25 @@ class TensorRTBackend(Backend):
         }
 
     def ambient(self) -> Mapping[str, object]:
-        """Return nothing: no process-wide setting changes a plan."""
+        """Return nothing: no process-wide setting affects a plan."""
         return {}
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that this flavour lacks."""
+        """Reject settings that this flavour does not support."""
         self.flavour.check(settings)
 
     def why_not(self, node: fx.Node) -> str | None:
-        """Return why torch cannot write a node as ONNX, or None if it can."""
+        """Return why torch cannot export a node to ONNX, or None if it can."""
         return torchlib.why_not(node)
 
-    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return the slots whose values a plan has in it: all of them where it is not to be refitted."""
+    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+        """Return the slots whose values a plan contains: all of them if it is not refittable."""
         if not self.takes_weights(settings):
             return program.interface.slots
         return tuple(slot for slot in program.interface.slots if not getattr(torch, slot.dtype).is_floating_point)
 
     def takes_weights(self, settings: Settings) -> bool:
-        """Say whether a plan is to take other weights; the machine has no say, for a build farm may have no GPU."""
+        """Return whether a plan is refittable; the machine does not matter, as a build farm may have no GPU."""
         wanted = settings.tensorrt.refit
         return bool(settings.tensorrt.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
 
@@ -100,7 +100,7 @@ class TensorRTBackend(Backend):
         """Build a plan.
 
         Raises:
-            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+            NoDeviceError: the plan is refittable, and there is no GPU to build it on.
         """
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
@@ -117,24 +117,24 @@ class TensorRTBackend(Backend):
         target: Target,
         folder: Path,
     ) -> Artifact:
-        """Build a plan of what is ONNX already.
+        """Build a plan of an ONNX model.
 
         Args:
-            model: what is to be built, with its weights under the names that ``interface`` has for them.
-            interface: its border and its weights.
-            ranges: inputs whose sizes vary.
-            settings: the caller's.
-            target: what the plan is for.
-            folder: where it is to be.
+            model: the model, with its weights under their names in ``interface``.
+            interface: its inputs, outputs and weights.
+            ranges: inputs with dynamic sizes.
+            settings: the caller's settings.
+            target: the target of the plan.
+            folder: the folder for the plan.
 
         Raises:
-            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+            NoDeviceError: the plan is refittable, and there is no GPU to build it on.
             BuildError: the parser or the builder failed.
         """
         refit = self._refits_here(settings, target)
-        from trtcache.backends.tensorrt.build import plan_of  # a hit does not need it
+        from trtcache.backends.tensorrt.build import build_onnx_plan  # a hit does not need it
 
-        plan, proof = plan_of(
+        plan, proof = build_onnx_plan(
             self.flavour, model, interface, model.inputs, ranges, settings, target, folder, refit=refit
         )
         return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
@@ -152,11 +152,11 @@ class TensorRTBackend(Backend):
         self,
         artifact: bytes | memoryview,
         *,
-        device: torch.device,  # noqa: ARG002  # a plan runs on a GPU wherever the model is
-        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan has them
+        device: torch.device,  # noqa: ARG002  # a plan runs on a GPU, whatever the model's device
+        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan contains them
         weights: Mapping[str, torch.Tensor],
     ) -> PlanEngine:
-        """Return a plan that can be kept; without what is stored beside it, it cannot be run."""
+        """Return a plan that can be stored; without its other members it cannot run."""
         return PlanEngine(self.flavour, artifact, weights, "nothing is known of its inputs and outputs")
 
     def load_entry(
@@ -164,16 +164,16 @@ class TensorRTBackend(Backend):
         read: Callable[[str], bytes | memoryview],
         *,
         device: torch.device,
-        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan has them
+        constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan contains them
         weights: Mapping[str, torch.Tensor],
     ) -> Engine:
-        """Return a plan on its GPU, or elsewhere one that can be kept.
+        """Return a live engine on a GPU, or elsewhere a plan that can be stored.
 
         Raises:
-            IncompatibleEngineError: it is of another version, damaged, or not what is stored beside it.
+            IncompatibleEngineError: it has another version, is damaged, or does not match its other members.
         """
-        facts = Facts.read(bytes(read(MEMBER)))
-        return engine_of(self.flavour, read(ENGINE), facts, device=device, weights=weights)
+        facts = PlanFacts.read(bytes(read(MEMBER)))
+        return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 
 
 class TensorRT(TensorRTBackend):

@@ -1,19 +1,16 @@
-"""Builds a plan of a lowered program: ONNX, network, proof, plan."""
+"""Build of a plan from a lowered program: ONNX, network, proof, plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.backends.tensorrt.dtypes import require_border, require_known
-from trtcache.backends.tensorrt.interrupts import holding_interrupts
-from trtcache.backends.tensorrt.log import logger_of
-from trtcache.backends.tensorrt.network import parse
-from trtcache.backends.tensorrt.onnx import to_onnx
-from trtcache.backends.tensorrt.plan import write_plan
-from trtcache.backends.tensorrt.preflight import recorded
+from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
+from trtcache.backends.tensorrt.log import get_logger
+from trtcache.backends.tensorrt.onnx import input_name, to_onnx
+from trtcache.backends.tensorrt.plan import parse, write_plan
+from trtcache.backends.tensorrt.preflight import record_facts
 from trtcache.backends.tensorrt.profiles import ranges_of
-from trtcache.backends.tensorrt.program import input_name
-from trtcache.backends.tensorrt.proof import forget, prove, require_complete
+from trtcache.backends.tensorrt.progress import defer_interrupts
 from trtcache.progress import watcher
 from trtcache.weights.fingerprints import fingerprints
 from trtcache.weights.slots import fit
@@ -22,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from trtcache.backends.tensorrt.checks import Proof
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.backends.tensorrt.profiles import Range
-    from trtcache.backends.tensorrt.proof import Proof
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
@@ -36,24 +33,24 @@ if TYPE_CHECKING:
 def build_plan(
     flavour: Flavour, program: LoweredProgram, settings: Settings, target: Target, folder: Path, *, refit: bool
 ) -> tuple[Path, dict[str, Json]]:
-    """Return the file of a new plan in ``folder``, and what is to be kept about it.
+    """Build a plan in ``folder``; return its file and the facts to store beside it.
 
     Raises:
-        ProfileError: a size that varies has no most value.
-        UnsupportedOperatorError: TensorRT does not know an operator, or one makes float64 or complex numbers.
-        BuildError: torch.onnx, the parser or the builder failed, what they made takes or gives other tensors than the
-            program, or a plan that is to take other weights cannot take one whose values are not in its key.
-        KeyboardInterrupt: Ctrl-C called it off.
+        ProfileError: a dynamic size has no upper bound.
+        UnsupportedOperatorError: TensorRT does not know an operator, or one computes float64 or complex numbers.
+        BuildError: torch.onnx, the parser or the builder failed, the network's inputs or outputs differ from the
+            program's, or a refittable plan cannot refit a weight whose values are not in its key.
+        KeyboardInterrupt: Ctrl-C cancelled the build.
     """
     require_known(program, flavour.name)
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
     model = to_onnx(program, weights, flavour.name)
     arguments = [input_name(one.leaf) for one in program.interface.inputs]
-    return plan_of(flavour, model, program.interface, arguments, ranges, settings, target, folder, refit=refit)
+    return build_onnx_plan(flavour, model, program.interface, arguments, ranges, settings, target, folder, refit=refit)
 
 
-def plan_of(
+def build_onnx_plan(
     flavour: Flavour,
     model: OnnxModel,
     interface: Interface,
@@ -65,35 +62,35 @@ def plan_of(
     *,
     refit: bool,
 ) -> tuple[Path, dict[str, Json]]:
-    """Do as ``build_plan`` for what is ONNX already.
+    """Build a plan of an ONNX model, as ``build_plan`` does of a program.
 
     Args:
-        flavour: which TensorRT builds.
-        model: what it builds.
-        interface: the engine weights.
+        flavour: the TensorRT that builds.
+        model: the model.
+        interface: the engine's inputs, outputs and weights.
         arguments: names of the inputs in the order of a call.
-        ranges: inputs whose sizes vary.
-        settings: the caller's.
-        target: what the plan is for.
-        folder: where the file is to be.
-        refit: whether the plan is to take other weights.
+        ranges: inputs with dynamic sizes.
+        settings: the caller's settings.
+        target: the target of the plan.
+        folder: the folder for the file.
+        refit: whether the plan is refittable.
 
     Raises:
         UnsupportedOperatorError: TensorRT does not know an operator.
-        BuildError: as of ``build_plan``.
-        KeyboardInterrupt: Ctrl-C called it off.
+        BuildError: see ``build_plan``.
+        KeyboardInterrupt: Ctrl-C cancelled the build.
     """
     trt = flavour.load()
-    logger, ears = logger_of(trt)
+    logger, router = get_logger(trt)
     path = folder / "engine.plan"
-    with ears.listening() as errors, holding_interrupts() as interrupted:
+    with router.collect_errors() as errors, defer_interrupts() as interrupted:
         network = parse(trt, flavour, logger, model, errors)
-        require_border(trt, network, interface, arguments, flavour.name)
+        require_matching_ports(trt, network, interface, arguments, flavour.name)
         proof = prove(network, interface, flavour.name)
         if refit:
             require_complete(proof, interface, flavour.name)
         else:
-            forget(network, proof)
+            unmark(network, proof)
         write_plan(
             trt,
             flavour,
@@ -108,7 +105,7 @@ def plan_of(
             errors=errors,
         )
     facts = _facts(model, proof, arguments, ranges, refit=refit, stripped=bool(settings.tensorrt.strip))
-    return path, {**facts, **recorded(flavour, settings.tensorrt, target)}
+    return path, {**facts, **record_facts(flavour, settings.tensorrt, target)}
 
 
 def _facts(
@@ -121,7 +118,7 @@ def _facts(
     stripped: bool,
 ) -> dict[str, Json]:
     has: dict[str, Json] = {}
-    if refit and not stripped:  # a load then sets only those that are others
+    if refit and not stripped:  # a load then sets only weights that differ
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
     return {
         "format": 1,

@@ -1,4 +1,4 @@
-"""A plan that was taken from the cache: loaded on its GPU, or kept in a process that cannot run it."""
+"""Loaded plans: on their GPU, or stored in a process that cannot run them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.tensorrt.log import logger_of
-from trtcache.backends.tensorrt.preflight import Facts, Machine, elsewhere, other_product, require_fit
+from trtcache.backends.tensorrt.log import get_logger
+from trtcache.backends.tensorrt.preflight import Machine, PlanFacts, other_product, require_fit, why_not_here
 from trtcache.backends.tensorrt.refit import refit_engine
 from trtcache.backends.tensorrt.runtime_cache import RuntimeCache
 from trtcache.backends.tensorrt.targets import gpu_here
-from trtcache.backends.tuning_cache import learned
+from trtcache.backends.tuning_cache import current_tuning_store
 from trtcache.errors import NoDeviceError, RefitError
 
 if TYPE_CHECKING:
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     import torch
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tuning_cache import Learned
+    from trtcache.backends.tuning_cache import TuningStore
 
 log = logging.getLogger(__name__)
 
 
-def engine_of(
+def load_plan(
     flavour: Flavour,
     plan: bytes | memoryview,
-    facts: Facts,
+    facts: PlanFacts,
     *,
     device: torch.device,
     weights: Mapping[str, torch.Tensor],
     machine: Machine | None = None,
 ) -> LoadedPlan | PlanEngine:
-    """Return a plan that can be called, or one that is kept for another machine and says why.
+    """Return a callable plan, or one for another machine that can only be stored.
 
     Args:
-        flavour: which TensorRT built it.
-        plan: its bytes, verified.
-        facts: what is stored beside it.
-        device: where the model is.
-        weights: those that it is to have.
-        machine: what is compared; by default this one.
+        flavour: the TensorRT that built it.
+        plan: its verified bytes.
+        facts: the facts stored beside it.
+        device: the model's device.
+        weights: the weights to set.
+        machine: the machine to compare with; by default this one.
 
     Raises:
-        IncompatibleEngineError: it is of another version, damaged, or not what is stored beside it.
+        IncompatibleEngineError: it has another version, is damaged, or does not match the facts.
     """
     machine = machine or Machine.here(flavour)
     require_fit(facts, machine)
-    why = elsewhere(facts, machine)
+    why = why_not_here(facts, machine)
     if why is None:
         if product := other_product(facts, machine):
             log.warning("a plan of %s was built for %s: it may be slower here, or not load", flavour.title, product)
         try:
-            return LoadedPlan(flavour, plan, facts, device, weights, learned())
+            return LoadedPlan(flavour, plan, facts, device, weights, current_tuning_store())
         except NoDeviceError as error:
             why = error.why
-    log.info("a plan of %s is kept and not loaded: %s", flavour.title, why)
+    log.info("a plan of %s is not loaded: %s", flavour.title, why)
     return PlanEngine(flavour, plan, weights, why, refits=facts.refit)
 
 
@@ -70,59 +70,59 @@ class LoadedPlan:
         self,
         flavour: Flavour,
         plan: bytes | memoryview,
-        facts: Facts,
+        facts: PlanFacts,
         device: torch.device,
         weights: Mapping[str, torch.Tensor],
-        store: Learned | None = None,
+        store: TuningStore | None = None,
     ) -> None:
-        """Load a plan, and put weights in if it takes any; what it compiles at its first call is kept in ``store``.
+        """Load a plan, and set weights if it is refittable; kernels compiled at its first call go to ``store``.
 
         Raises:
-            IncompatibleEngineError: TensorRT cannot load it, or it is not what is stored beside it.
-            NoDeviceError: TensorRT-RTX says that this machine cannot run it.
-            RefitError: TensorRT refuses a weight.
+            IncompatibleEngineError: TensorRT cannot load it, or it does not match the facts.
+            NoDeviceError: TensorRT-RTX reports that this machine cannot run it.
+            RefitError: TensorRT rejects a weight.
         """
-        # TensorRT, which a kept plan does not need.
-        from trtcache.backends.tensorrt.place import CudaPlace
-        from trtcache.backends.tensorrt.runner import Runner, deserialized
+        # These import TensorRT, which a plan that is only stored does not need.
+        from trtcache.backends.tensorrt.bindings import CudaDevice
+        from trtcache.backends.tensorrt.runner import Runner, deserialize
 
         self._flavour, self.plan, self._facts, self._device = flavour, plan, facts, device
         self.weights, self._store = weights, store
-        trt, place = flavour.load(), CudaPlace(device)
-        with place.entered():
-            # The runtime is kept: it has to live as long as its engine.
-            self._runtime, engine = deserialized(trt, flavour, plan)
-            if facts.refit:  # whose weights are in it nobody knows
-                self._put_in(trt, engine)
+        trt, place = flavour.load(), CudaDevice(device)
+        with place.activate():
+            # The runtime must live as long as its engine.
+            self._runtime, engine = deserialize(trt, flavour, plan)
+            if facts.refit:  # the weights in it are unknown
+                self._set_weights(trt, engine)
             self._compiled = RuntimeCache(engine, flavour, gpu_here(), store if flavour.compiles_at_run else None)
             context = self._compiled.context
             self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place, context=context)
         weakref.finalize(self, self._compiled.keep)
 
-    def _put_in(self, trt: Any, engine: Any) -> None:
-        logger, ears = logger_of(trt)
-        with ears.listening() as errors:
+    def _set_weights(self, trt: Any, engine: Any) -> None:
+        logger, router = get_logger(trt)
+        with router.collect_errors() as errors:
             refit_engine(trt, logger, engine, self.weights, self._facts.refittable, errors=errors)
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> LoadedPlan:
-        """Load the plan once more, with other weights; calls that run on this engine are not disturbed.
+        """Load the plan again with other weights; running calls on this engine are unaffected.
 
         Raises:
-            RefitError: the plan takes no other weights, or TensorRT refuses one.
+            RefitError: the plan is not refittable, or TensorRT rejects a weight.
         """
         if not self._facts.refit:
             raise RefitError(mismatched=(_BAKED,))
         return LoadedPlan(self._flavour, self.plan, self._facts, self._device, weights, self._store)
 
     def parallel(self, calls: int) -> LoadedPlan:  # noqa: ARG002  # each thread has its own context
-        """Return this engine: each thread that calls it has a context of its own."""
+        """Return this engine: each thread that calls it has its own context."""
         return self
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the plan on the caller's stream.
 
         Raises:
-            RunError: TensorRT refuses the call.
+            RunError: TensorRT rejects the call.
         """
         outputs = self._runner.run(inputs)
         self._compiled.has_run()
@@ -133,9 +133,9 @@ _BAKED = "all of them: the plan was built with its weights in it (compile the ot
 
 
 class PlanEngine:
-    """A verified plan and the weights for it.
+    """A verified plan with its weights, on a machine that cannot run it.
 
-    A plan is made and kept on machines that cannot run it, so having one is no error; calling it there is.
+    Plans are built and stored on such machines, so loading one is not an error; calling it is.
     """
 
     shares_weights: ClassVar[bool] = False  # a plan has its own
@@ -149,7 +149,7 @@ class PlanEngine:
         *,
         refits: bool = True,
     ) -> None:
-        """Keep a plan; ``why`` says what this machine lacks, and ``refits`` whether the plan takes other weights."""
+        """Store a plan; ``why`` is what this machine lacks, ``refits`` whether the plan is refittable."""
         self._flavour = flavour
         self.plan = plan
         self.weights = weights
@@ -160,8 +160,8 @@ class PlanEngine:
         """Return the same plan with other weights.
 
         Raises:
-            RefitError: the plan takes no other weights.
-            NoDeviceError: a refit is the work of a GPU.
+            RefitError: the plan is not refittable.
+            NoDeviceError: a refit needs a GPU.
         """
         if not self._refits:
             raise RefitError(mismatched=(_BAKED,))
@@ -171,6 +171,6 @@ class PlanEngine:
         """Raise.
 
         Raises:
-            NoDeviceError: there is nothing to run it on.
+            NoDeviceError: there is no GPU to run it on.
         """
         raise NoDeviceError(self._flavour.name, "a plan", f"it runs on its GPU: {self.why}")

@@ -1,4 +1,4 @@
-"""The two TensorRTs: which package each one is, which version is installed, and what it lacks."""
+"""The two flavours of TensorRT: their packages, installed versions and missing features."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Flavour:
     """One of the two TensorRTs.
 
     Attributes:
-        name: the backend's name, and that of the module.
-        title: what NVIDIA calls it.
+        name: the name of the backend and of the module.
+        title: NVIDIA's name for it.
         extra: the extra of this package that installs it.
-        builds_without_gpu: whether it builds on a machine that has no GPU, for a compute capability that it is told.
-        lacks: settings that it has not, by name, and why.
-        capabilities: the compute capabilities that it builds for; empty where only a version can tell.
-        times_kernels: whether it measures kernels while it builds, so that what it measured can be kept.
-        compiles_at_run: whether it compiles kernels when a plan first runs, so that those can be kept.
+        builds_without_gpu: whether it builds on a machine without a GPU, for a given compute capability.
+        lacks: unsupported settings by name, with the reason.
+        capabilities: the compute capabilities that it builds for; empty if that depends on the version.
+        times_kernels: whether it times kernels while it builds, so that the timings can be stored.
+        compiles_at_run: whether it compiles kernels when a plan first runs, so that they can be stored.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Flavour:
 
     @property
     def version(self) -> str:
-        """The exact version that is installed.
+        """The exact installed version.
 
         Raises:
             BackendUnavailableError: it is not installed.
@@ -53,7 +53,7 @@ class Flavour:
 
     @property
     def cuda(self) -> int | None:
-        """The major version of CUDA that it was made for, None where its package's name does not tell.
+        """The major version of CUDA that it was built for, None if its package's name does not have it.
 
         Raises:
             BackendUnavailableError: it is not installed.
@@ -63,7 +63,7 @@ class Flavour:
 
     @property
     def _distribution(self) -> tuple[str, str]:
-        # The bindings are what is imported; the package of the flavour's name only asks for them.
+        # The bindings are what is imported; the package of the flavour's name only depends on them.
         for distribution in (f"{self.name}_cu13_bindings", f"{self.name}_cu12_bindings", self.name):
             try:
                 return distribution, importlib.metadata.version(distribution)
@@ -73,12 +73,12 @@ class Flavour:
 
     @property
     def missing(self) -> str:
-        """What to say where it is not installed."""
+        """The message if it is not installed."""
         return f"{self.title} is not installed; pip install 'trtcache[{self.extra}]'"
 
     @property
     def installed(self) -> bool:
-        """Whether its module is there; it is not imported for that. A folder of that name is none."""
+        """Whether its module is installed, without importing it. A folder of that name does not count."""
         return is_installed(self.name)
 
     def load(self) -> Any:
@@ -95,10 +95,10 @@ class Flavour:
             raise BackendUnavailableError(self.name, f"{self.title} cannot be loaded: {error}") from error
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that this flavour lacks.
+        """Reject settings that this flavour does not support.
 
         Raises:
-            SettingsError: it names the setting and what to do.
+            SettingsError: the message names the setting and what to do.
         """
         for name in settings.tensorrt.given:
             if name in self.lacks:
@@ -120,7 +120,7 @@ TENSORRT_RTX = Flavour(
     extra="tensorrt-rtx",
     builds_without_gpu=True,
     lacks={
-        # The build asks for libnvinfer_lean.so, which is no part of it (1.7).
+        # The build needs libnvinfer_lean.so, which it does not ship (1.7).
         "version_compatible": "its plans are for one version; leave the setting out and build for each",
         "avg_timing_iterations": "it times nothing while it builds; leave the setting out",
         "compatible": "its plans are for capabilities, whatever the product; leave the setting out",

@@ -1,4 +1,4 @@
-"""TensorRT's messages, as Python logging has them."""
+"""Logging of TensorRT's messages."""
 
 from __future__ import annotations
 
@@ -16,47 +16,49 @@ log = logging.getLogger("trtcache.tensorrt")
 _MOST_ERRORS = 20
 
 
-class Errors:
-    """The errors that TensorRT told since ``heard`` was entered, in order."""
+class ErrorCollector:
+    """The errors that TensorRT has logged since collection started, in order."""
 
     def __init__(self) -> None:
         """Start with none."""
         self.lines: list[str] = []
 
     def add(self, line: str) -> None:
-        """Note one more; the first few say why."""
+        """Add an error; only the first few are kept."""
         if len(self.lines) < _MOST_ERRORS:
             self.lines.append(line)
 
     @property
     def text(self) -> str:
-        """All of them in one line."""
-        return "; ".join(dict.fromkeys(self.lines)) or "it did not say why (TRTCACHE_LOG=tensorrt shows all it says)"
+        """All errors in one line."""
+        return (
+            "; ".join(dict.fromkeys(self.lines)) or "it gave no reason (TRTCACHE_LOG=tensorrt shows all its messages)"
+        )
 
 
-class Ears:
-    """Where TensorRT's messages go: to ``logging``, and errors to whoever listens."""
+class MessageRouter:
+    """Route TensorRT's messages to ``logging``, and errors to active collectors too."""
 
     def __init__(self) -> None:
-        """Listen for nobody."""
+        """Start without collectors."""
         self._lock = threading.Lock()
-        self._listeners: list[Errors] = []
+        self._listeners: list[ErrorCollector] = []
 
-    def hear(self, level: int, message: str) -> None:
-        """Take one message. TensorRT calls this from threads of its own.
+    def route(self, level: int, message: str) -> None:
+        """Handle one message. TensorRT calls this from its own threads.
 
-        An error that somebody listens to becomes his exception, so it is not printed as well.
+        An error that is collected becomes an exception, so it is logged at INFO only.
         """
         with self._lock:
-            heard = level >= logging.ERROR and bool(self._listeners)
-            for one in self._listeners if heard else ():
-                one.add(message)
-        log.log(logging.INFO if heard else level, "%s", message)
+            is_collected = level >= logging.ERROR and bool(self._listeners)
+            for collector in self._listeners if is_collected else ():
+                collector.add(message)
+        log.log(logging.INFO if is_collected else level, "%s", message)
 
     @contextmanager
-    def listening(self) -> Iterator[Errors]:
-        """Collect the errors that are told meanwhile."""
-        errors = Errors()
+    def collect_errors(self) -> Iterator[ErrorCollector]:
+        """Collect the errors that are logged in the block."""
+        errors = ErrorCollector()
         with self._lock:
             self._listeners.append(errors)
         try:
@@ -67,29 +69,29 @@ class Ears:
 
 
 @functools.cache
-def logger_of(trt: Any) -> tuple[Any, Ears]:
-    """Return the one logger for a TensorRT module and where its messages go.
+def get_logger(trt: Any) -> tuple[Any, MessageRouter]:
+    """Return the process's logger for a TensorRT module, with its router.
 
-    There is one for each process: TensorRT keeps the first that it is given, and complains about any other.
+    There is one per process: TensorRT keeps the first logger that it gets, and complains about any other.
     """
     severity = trt.ILogger.Severity
     levels = {
         severity.VERBOSE: logging.DEBUG,
-        # What TensorRT calls information is a line for each of hundreds of steps.
+        # TensorRT logs a line of INFO for each of hundreds of steps.
         severity.INFO: logging.DEBUG,
         severity.WARNING: logging.INFO,
         severity.ERROR: logging.ERROR,
         severity.INTERNAL_ERROR: logging.ERROR,
     }
-    ears = Ears()
+    router = MessageRouter()
 
     class Logger(trt.ILogger):  # type: ignore[misc]  # a class of an extension module
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, message: str) -> None:
-            ears.hear(levels.get(severity, logging.INFO), message)
+            router.route(levels.get(severity, logging.INFO), message)
 
     logger = Logger()
-    trt.init_libnvinfer_plugins(logger, "")  # operators such as NonZero are plugins of TensorRT's own
-    return logger, ears
+    trt.init_libnvinfer_plugins(logger, "")  # operators such as NonZero are built-in plugins
+    return logger, router

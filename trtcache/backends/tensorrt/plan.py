@@ -1,14 +1,15 @@
-"""From a network to a plan in a file."""
+"""Build of a plan file from a network."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.tensorrt.profiles import add_profile
 from trtcache.backends.tensorrt.progress import Phases, monitor_of
 from trtcache.backends.tensorrt.targets import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
 from trtcache.backends.tensorrt.timing import Timings
-from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError
+from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, UnsupportedOperatorError
 from trtcache.target import capability_words
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.log import Errors
-    from trtcache.backends.tensorrt.network import Network
+    from trtcache.backends.tensorrt.log import ErrorCollector
+    from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.backends.tensorrt.profiles import Range
     from trtcache.config.tensorrt_settings import TensorRTSettings
     from trtcache.progress import Watcher
@@ -39,25 +40,25 @@ def write_plan(
     refit: bool,
     watcher: Watcher | None,
     interrupted: Callable[[], bool],
-    errors: Errors,
+    errors: ErrorCollector,
 ) -> None:
-    """Build a network and write its plan, as it comes, to a file.
+    """Build a network and stream its plan to a file.
 
     Args:
         trt: the module of the TensorRT that builds.
-        flavour: which one that is.
+        flavour: the flavour of that module.
         network: what to build.
         path: the file.
-        settings: the caller's.
-        target: what the plan is for.
-        ranges: inputs whose sizes vary.
-        refit: whether the weights that are marked are to be refittable.
-        watcher: who is told of progress, and may call the build off.
-        interrupted: whether Ctrl-C called it off.
-        errors: what TensorRT complains of meanwhile.
+        settings: the caller's settings.
+        target: the target of the plan.
+        ranges: inputs with dynamic sizes.
+        refit: whether marked weights are refittable.
+        watcher: receives progress, and may cancel the build.
+        interrupted: returns whether Ctrl-C cancelled the build.
+        errors: collects TensorRT's errors.
 
     Raises:
-        BuildCancelledError: the watcher, or Ctrl-C, called it off.
+        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
         BuildMemoryError: there was not enough memory.
         BuildError: the builder failed.
         Exception: whatever the watcher raised.
@@ -114,7 +115,7 @@ def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bo
 def _flags(trt: Any, settings: TensorRTSettings, *, refit: bool) -> list[tuple[Any, bool | None]]:
     """Return each builder flag and whether it is set; None leaves it to TensorRT.
 
-    Only the marked weights are to be refittable: those that are not have proven reasons, and the key knows them.
+    Only marked weights are refittable: the values of the others are in the key.
     """
     flags = trt.BuilderFlag
     return [
@@ -141,8 +142,8 @@ def _set_target(trt: Any, config: Any, target: Target, flavour: Flavour) -> None
             config.set_compute_capability(known, place)
 
 
-def failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
-    """Return what a build failed of, by what TensorRT said."""
+def failure(flavour: Flavour, target: Target, errors: ErrorCollector) -> BuildError:
+    """Return the error for a failed build, from TensorRT's messages."""
     text = errors.text
     if any(word in text.lower() for word in _OUT_OF_MEMORY):
         return BuildMemoryError(flavour.name, text)
@@ -151,6 +152,49 @@ def failure(flavour: Flavour, target: Target, errors: Errors) -> BuildError:
         return BuildError(
             flavour.name,
             "sm_75 (Turing) has no float32 or bfloat16 matrix products in TensorRT-RTX; convert the model to float16 "
-            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. It said: {text}",
+            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. Its message: {text}",
         )
     return BuildError(flavour.name, f"for {target.label}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A parsed network, and everything that must live as long: TensorRT keeps pointers into it."""
+
+    builder: Any
+    definition: Any
+    parser: Any
+    model: OnnxModel
+
+
+def parse(trt: Any, flavour: Flavour, logger: Any, model: OnnxModel, errors: ErrorCollector) -> Network:
+    """Parse an ONNX model into a strongly typed network.
+
+    Raises:
+        UnsupportedOperatorError: the parser does not know an operator; the message names the line of the user's model.
+        BuildError: the model cannot be read.
+    """
+    builder = trt.Builder(logger)
+    # Strongly typed: precision is part of the graph, and so of the key.
+    definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    parser = trt.OnnxParser(definition, logger)
+    if not parser.load_model_proto(model.content):
+        raise _failure(flavour, parser, model, errors)
+    for name, tensor in model.weights.items():
+        if not parser.load_initializer(name, tensor.data_ptr(), tensor.nbytes):
+            raise BuildError(flavour.name, f"the parser rejects the weight {name}: {errors.text}")
+    if not parser.parse_model_proto():
+        raise _failure(flavour, parser, model, errors)
+    return Network(builder, definition, parser, model)
+
+
+def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorCollector) -> BuildError:
+    found = [parser.get_error(place) for place in range(parser.num_errors)]
+    refused = next((refused for refused in found if refused.node_name()), None)
+    if refused is None:
+        why = "; ".join(refused.desc() for refused in found) or errors.text
+        return BuildError(flavour.name, f"the ONNX parser cannot read the program: {why}")
+    node = refused.node_name()
+    return UnsupportedOperatorError(
+        flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
+    )

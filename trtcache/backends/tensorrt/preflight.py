@@ -1,8 +1,8 @@
-"""Whether a stored plan can run here: what was recorded when it was built, compared with this machine.
+"""Preflight check: whether a stored plan can run on this machine.
 
-There are two kinds of no. A plan that is *elsewhere's* is sound and for another machine, or this one lacks something:
-it is kept and handed on, and a call says why it has no answer. A plan that is *unfit* cannot be what its key says: it
-is an ``IncompatibleEngineError``, by which the entry is put aside and built anew.
+There are two negative results. A plan for another machine is sound, or this machine lacks something: it is stored and
+passed on, and calling it raises with the reason. An unfit plan cannot match its key: it raises
+``IncompatibleEngineError``, and the entry is quarantined and rebuilt.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 MEMBER = "plan.json"
 
 UNFIT = ("MALFORMED_ENGINE", "VERSION_MISMATCH")
-"""What TensorRT-RTX says of plans that no machine can run with it."""
+"""TensorRT-RTX's diagnostics for plans that it cannot run on any machine."""
 
 ELSEWHERE = ("UNSUPPORTED_CC", "OLD_CUDA_DRIVER", "OLD_CUDA_RUNTIME", "INSUFFICIENT_GPU_MEMORY", "CUDA_ERROR")
-"""What it says of plans that another machine may run."""
+"""Its diagnostics for plans that another machine may run."""
 
 _FORMAT = 1
 
 
-def recorded(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
-    """Return what is to be known of a plan before it is loaded."""
+def record_facts(flavour: Flavour, settings: TensorRTSettings, target: Target) -> dict[str, Json]:
+    """Return what must be known about a plan before it is loaded."""
     written: Any = {"version": flavour.version, "target": target.document(), "cuda": flavour.cuda}
     written["version_compatible"] = bool(settings.version_compatible)
     return dict(written)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is stored beside a plan.
+class PlanFacts:
+    """The facts stored beside a plan.
 
     Attributes:
-        format: the version of this form.
-        arguments: names of the engine's inputs, in the order of a call; TensorRT may have left unused ones out.
+        format: the version of this format.
+        arguments: names of the engine's inputs, in the order of a call; TensorRT may have removed unused ones.
         results: names of its outputs, in order.
-        refit: whether the plan takes other weights, so that those in it may be anybody's.
-        refittable: names of the weights that it takes.
-        version: the TensorRT that built it, empty where it was not recorded.
+        refit: whether the plan is refittable, so that the weights in it may be another model's.
+        refittable: names of the refittable weights.
+        version: the version of TensorRT that built it, empty if unrecorded.
         cuda: the major version of CUDA of that TensorRT.
-        target: what it was built for.
-        version_compatible: whether later versions of the same major one load it.
-        fingerprints: of the weights in a plan that takes others, by name; empty where none are in it, or nobody knows.
+        target: the target that it was built for.
+        version_compatible: whether later versions of the same major version load it.
+        fingerprints: fingerprints of the weights in a refittable plan, by name; empty if none are in it or unknown.
     """
 
     format: int
@@ -71,11 +71,11 @@ class Facts:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, content: bytes) -> Facts:
-        """Return what a plan's member says.
+    def read(cls, content: bytes) -> PlanFacts:
+        """Parse a plan's member.
 
         Raises:
-            IncompatibleEngineError: it is no such member.
+            IncompatibleEngineError: it cannot be parsed.
         """
         try:
             written = json.loads(content)
@@ -97,13 +97,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a plan is compared with.
+    """The properties of a machine that a plan depends on.
 
     Attributes:
-        version: the TensorRT that is installed.
+        version: the installed version of TensorRT.
         platform: operating system and processor family.
-        gpu: the GPU, None where there is none.
-        cuda: the major version of CUDA that the driver knows, None where there is no driver.
+        gpu: the GPU, or None.
+        cuda: the major version of CUDA that the driver supports, None without a driver.
     """
 
     version: str
@@ -118,7 +118,7 @@ class Machine:
 
 
 def driver_cuda(library: str = "libcuda.so.1") -> int | None:
-    """Return the major version of CUDA that the NVIDIA driver knows, None where there is no driver."""
+    """Return the major version of CUDA that the NVIDIA driver supports, None without a driver."""
     found = ctypes.c_int(0)
     try:
         failed = ctypes.CDLL(library).cuDriverGetVersion(ctypes.byref(found))
@@ -127,11 +127,11 @@ def driver_cuda(library: str = "libcuda.so.1") -> int | None:
     return None if failed else found.value // 1000
 
 
-def require_fit(facts: Facts, machine: Machine) -> None:
-    """Refuse a plan that is not of this TensorRT.
+def require_fit(facts: PlanFacts, machine: Machine) -> None:
+    """Reject a plan of another version of TensorRT.
 
     Raises:
-        IncompatibleEngineError: it says which version built the plan, and which one is here.
+        IncompatibleEngineError: the message names both versions.
     """
     if facts.format != _FORMAT:
         raise IncompatibleEngineError("plan", f"what is stored beside it is of version {facts.format}, not {_FORMAT}")
@@ -147,7 +147,7 @@ def _is_later(here: str, built: str) -> bool:
     return one[:1] == other[:1] and one >= other
 
 
-def elsewhere(facts: Facts, machine: Machine) -> str | None:
+def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:
     """Return why a sound plan cannot run on this machine, or None if it can."""
     gpu, target = machine.gpu, facts.target
     if gpu is None:
@@ -171,8 +171,8 @@ def _other_gpu(target: Mapping[str, Any], gpu: Gpu) -> str | None:
     return None
 
 
-def other_product(facts: Facts, machine: Machine) -> str | None:
-    """Return the product that a plan was built for if it is another than this machine's: it may run, but slower."""
+def other_product(facts: PlanFacts, machine: Machine) -> str | None:
+    """Return the product that a plan was built for if it differs from this machine's: it may run slower."""
     product = facts.target.get("gpu")
     if machine.gpu is None or not product or product == machine.gpu.document():
         return None
@@ -180,10 +180,10 @@ def other_product(facts: Facts, machine: Machine) -> str | None:
 
 
 def validity(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
-    """Ask TensorRT-RTX about a plan; TensorRT has no such question. Return why it cannot run here, or None.
+    """Return why TensorRT-RTX cannot run a plan here, or None; TensorRT has no such query.
 
     Raises:
-        IncompatibleEngineError: it is damaged, or of another version.
+        IncompatibleEngineError: it is damaged, or has another version.
     """
     if not hasattr(trt, "EngineValidity"):
         return None
@@ -192,7 +192,7 @@ def validity(trt: Any, runtime: Any, plan: bytes | memoryview) -> str | None:
         return None
     known = trt.EngineInvalidityDiagnostics
     reasons = [name for name in (*UNFIT, *ELSEWHERE) if int(bits) & int(getattr(known, name))]
-    words = ", ".join(reasons).lower().replace("_", " ") or "it did not say why"
+    words = ", ".join(reasons).lower().replace("_", " ") or "it gave no reason"
     if set(reasons) & set(UNFIT):
         raise IncompatibleEngineError("plan", f"TensorRT-RTX finds it invalid: {words}")
     return f"TensorRT-RTX cannot run it: {words}"

@@ -1,8 +1,8 @@
-"""Puts weights into a plan that was loaded and has not run yet. Experimental: not yet run on a GPU.
+"""Refit of a deserialized plan that has not run yet. Experimental: not yet run on a GPU.
 
-A refit is a new engine (``docs/adr/0005``), so one that fails spoils nothing: the engine is thrown away, and the one of
-before answers. What is asked of TensorRT is proven first: the weights that it would take are those that were proven
-when the plan was built, each is given once, and with the dtype and number of elements that it has.
+A refit creates a new engine (``docs/adr/0005``), so a failed one does no harm: the new engine is dropped and the old
+one stays in use. The request is validated first: the weights that TensorRT expects must be those proven when the plan
+was built, and each is set once, with matching dtype and number of elements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.tensorrt.log import logger_of
+from trtcache.backends.tensorrt.log import get_logger
 from trtcache.errors import IncompatibleEngineError, RefitError
 from trtcache.weights.fingerprints import fingerprints
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.log import Errors
+    from trtcache.backends.tensorrt.log import ErrorCollector
 
 
 @dataclass(frozen=True, slots=True)
-class Refitted:
-    """What a refit did.
+class PlanRefitResult:
+    """The result of a plan's refit.
 
     Attributes:
         set: names of the weights that were set.
-        fingerprints: of all weights that the engine has now.
+        fingerprints: fingerprints of all weights that the engine has now.
     """
 
     set: tuple[str, ...]
@@ -43,26 +43,26 @@ def refit_engine(
     weights: Mapping[str, torch.Tensor],
     names: Collection[str],
     *,
-    errors: Errors,
+    errors: ErrorCollector,
     has: Mapping[str, str] | None = None,
-) -> Refitted:
-    """Set the weights of an engine, all of them or, where it is known what it has, those that are others.
+) -> PlanRefitResult:
+    """Set the weights of an engine: all of them, or only those that differ if its weights are known.
 
-    TensorRT reads a weight when the engine is refitted with it, which is done as soon as it lacks no other one: so a
-    mapping that makes weights when they are asked for has one at a time, or those that TensorRT combines.
+    TensorRT reads the weights when the engine is refitted, which happens as soon as none is missing: so a mapping that
+    computes weights lazily holds one at a time, or those that TensorRT combines.
 
     Args:
         trt: the module of the TensorRT that loaded the engine.
         logger: its logger.
-        engine: an engine that nobody runs; it is spoiled where this raises.
-        weights: the engine's weights by name, of the dtype and shape that the program says; asked for one by one.
-        names: those that the plan takes, as they were proven when it was built.
-        errors: what TensorRT complains of meanwhile.
-        has: fingerprints of what the engine has, by name; None if nobody knows, and then all are set.
+        engine: an engine that does not run; it is unusable if this raises.
+        weights: the engine's weights by name, with the program's dtype and shape; read one by one.
+        names: the refittable weights, as proven when the plan was built.
+        errors: collects TensorRT's errors.
+        has: fingerprints of the engine's current weights by name; None if unknown, then all are set.
 
     Raises:
-        IncompatibleEngineError: the engine takes other weights than were proven.
-        RefitError: a weight is missing, or TensorRT refuses one.
+        IncompatibleEngineError: the engine expects other weights than were proven.
+        RefitError: a weight is missing, or TensorRT rejects one.
     """
     refitter = trt.Refitter(engine, logger)
     _check_names(set(refitter.get_all_weights()), set(names))
@@ -86,7 +86,7 @@ def refit_engine(
         if not refitter.get_missing_weights():
             _flush(refitter, given, errors)
     _finish(trt, refitter, weights, kept, given, errors)
-    return Refitted(tuple(done), found)
+    return PlanRefitResult(tuple(done), found)
 
 
 def _finish(
@@ -95,9 +95,9 @@ def _finish(
     weights: Mapping[str, torch.Tensor],
     kept: Collection[str],
     given: dict[str, torch.Tensor],
-    errors: Errors,
+    errors: ErrorCollector,
 ) -> None:
-    """Set what was left as it is and is wanted all the same, and see that nothing is lacking."""
+    """Set unchanged weights that TensorRT requires after all, and check that none is missing."""
     for name in sorted(set(kept).intersection(refitter.get_missing_weights())):
         given[name] = weights[name].detach().contiguous()
         _set(trt, refitter, name, given[name], errors)
@@ -117,22 +117,22 @@ def _check_names(takes: set[str], proven: set[str]) -> None:
     raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
 
 
-def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: Errors) -> None:
+def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: ErrorCollector) -> None:
     prototype = refitter.get_weights_prototype(name)
-    kind = dtypes_of(trt).get(tensor.dtype)
+    kind = refit_dtypes(trt).get(tensor.dtype)
     if (prototype.dtype, prototype.size) != (kind, tensor.numel()):
         has = f"{prototype.size} elements of {prototype.dtype}"
         raise RefitError(mismatched=(f"{name} ({tensor.numel()} elements of {tensor.dtype}, the plan has {has})",))
     locations = trt.TensorLocation
     where = locations.DEVICE if tensor.is_cuda else locations.HOST
-    if tensor.is_cuda:  # TensorRT reads it on a stream of its own
+    if tensor.is_cuda:  # TensorRT reads it on its own stream
         torch.cuda.current_stream(tensor.device).synchronize()
     if not refitter.set_named_weights(name, trt.Weights(kind, tensor.data_ptr(), tensor.numel()), where):
         raise RefitError(mismatched=(f"{name} ({errors.text})",))
 
 
-def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: Errors) -> None:
-    """Refit the engine with what was set, and let go of it."""
+def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: ErrorCollector) -> None:
+    """Refit the engine with the weights set, and release them."""
     if not refitter.refit_cuda_engine():
         raise RefitError(mismatched=(f"{', '.join(given)} ({errors.text})",))
     for name in given:
@@ -143,28 +143,28 @@ def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: Errors) -> Non
 def plan_with(
     flavour: Flavour, plan: bytes | memoryview, stored: bytes | memoryview, weights: Mapping[str, torch.Tensor]
 ) -> memoryview:
-    """Return a plan with other weights in it.
+    """Return a plan with other weights.
 
     Args:
-        flavour: which TensorRT built it.
-        plan: its bytes, verified.
-        stored: what is stored beside it.
+        flavour: the TensorRT that built it.
+        plan: its verified bytes.
+        stored: the content of its facts member.
         weights: the engine's weights by name.
 
     Raises:
-        IncompatibleEngineError: TensorRT cannot load it, or it is not what is stored beside it.
-        NoDeviceError: TensorRT-RTX says that this machine cannot run it.
-        RefitError: TensorRT refuses a weight.
+        IncompatibleEngineError: TensorRT cannot load it, or it does not match its facts.
+        NoDeviceError: TensorRT-RTX reports that this machine cannot run it.
+        RefitError: TensorRT rejects a weight.
     """
-    from trtcache.backends.tensorrt.preflight import Facts, Machine, require_fit
-    from trtcache.backends.tensorrt.runner import deserialized
+    from trtcache.backends.tensorrt.preflight import Machine, PlanFacts, require_fit
+    from trtcache.backends.tensorrt.runner import deserialize
 
-    facts = Facts.read(bytes(stored))
+    facts = PlanFacts.read(bytes(stored))
     require_fit(facts, Machine.here(flavour))
     trt = flavour.load()
-    logger, ears = logger_of(trt)
-    runtime, engine = deserialized(trt, flavour, plan)
-    with ears.listening() as errors:
+    logger, router = get_logger(trt)
+    runtime, engine = deserialize(trt, flavour, plan)
+    with router.collect_errors() as errors:
         refit_engine(trt, logger, engine, weights, facts.refittable, errors=errors)
         written = engine.serialize()
         if written is None:
@@ -173,7 +173,7 @@ def plan_with(
     return memoryview(written)
 
 
-def dtypes_of(trt: Any) -> dict[torch.dtype, Any]:
-    """Return TensorRT's dtype for each of torch's that a weight which is refitted can have."""
+def refit_dtypes(trt: Any) -> dict[torch.dtype, Any]:
+    """Return TensorRT's dtype for each of torch's that a refittable weight can have."""
     kinds = trt.DataType
     return {torch.float32: kinds.FLOAT, torch.float16: kinds.HALF, torch.bfloat16: kinds.BF16}

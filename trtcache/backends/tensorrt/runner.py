@@ -1,7 +1,8 @@
-"""Runs a plan on its GPU: static and profiled shapes, a context for each thread, the caller's stream, torch's memory.
+"""Execution of a plan on its GPU.
 
-Experimental: written against the bindings of TensorRT-RTX 1.4 to 1.7 and TensorRT 10.15 and 11.4, and not yet run on a
-GPU. Sizes that depend on values, and CUDA graphs, are no part of it.
+It supports static and profiled shapes, with a context per thread, the caller's stream and torch's memory. Experimental:
+written against the bindings of TensorRT-RTX 1.4 to 1.7 and TensorRT 10.15 and 11.4, and not yet run on a GPU.
+Data-dependent sizes and CUDA graphs are not supported.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.tensorrt.border import binding_of, dtypes_of
-from trtcache.backends.tensorrt.log import logger_of
-from trtcache.backends.tensorrt.place import address, empty, placed
+from trtcache.backends.tensorrt.bindings import address, binding_of, dtypes_of, empty, place_tensor
+from trtcache.backends.tensorrt.log import get_logger
 from trtcache.backends.tensorrt.preflight import validity
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
@@ -22,30 +22,29 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.backends.tensorrt.border import Binding
+    from trtcache.backends.tensorrt.bindings import Binding, DeviceContext
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tensorrt.place import Place
-    from trtcache.backends.tensorrt.preflight import Facts
+    from trtcache.backends.tensorrt.preflight import PlanFacts
 
 
 @dataclass(slots=True)
 class _Thread:
-    """What one thread runs on: its context, the stream of its last call, and host memory that TensorRT may yet read."""
+    """The state of one thread: its context, its last stream, and host memory that TensorRT may still read."""
 
     context: Any
     stream: Any = None
     kept: list[torch.Tensor] = field(default_factory=list)
 
 
-def deserialized(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[Any, Any]:
-    """Return a runtime and the engine of a plan. Code for the host, which a plan can have in it, is not allowed.
+def deserialize(trt: Any, flavour: Flavour, plan: bytes | memoryview) -> tuple[Any, Any]:
+    """Return a runtime and the engine of a plan. Host code, which a plan can contain, is not allowed.
 
     Raises:
         IncompatibleEngineError: TensorRT cannot load the plan.
-        NoDeviceError: TensorRT-RTX says that this machine cannot run it.
+        NoDeviceError: TensorRT-RTX reports that this machine cannot run it.
     """
-    logger, ears = logger_of(trt)
-    with ears.listening() as errors:
+    logger, router = get_logger(trt)
+    with router.collect_errors() as errors:
         runtime = trt.Runtime(logger)
         runtime.engine_host_code_allowed = False
         if why := validity(trt, runtime, plan):
@@ -64,25 +63,25 @@ class Runner:
         trt: Any,
         kind: str,
         engine: Any,
-        facts: Facts,
+        facts: PlanFacts,
         *,
         home: torch.device,
-        place: Place,
+        place: DeviceContext,
         context: Callable[[], Any] | None = None,
     ) -> None:
-        """Look at the engine's inputs and outputs.
+        """Inspect the engine's inputs and outputs.
 
         Args:
             trt: the module.
-            kind: which TensorRT that is, for messages.
-            engine: a deserialised engine, with the weights that it is to have.
-            facts: what is stored beside its plan.
-            home: where the model is; results go there.
-            place: where the plan runs.
-            context: makes a context of the engine; by default the engine itself does.
+            kind: the backend's name, for messages.
+            engine: a deserialized engine, with its weights.
+            facts: the facts stored beside its plan.
+            home: the model's device, to which results are copied.
+            place: the device that the plan runs on.
+            context: creates an execution context; by default from the engine.
 
         Raises:
-            IncompatibleEngineError: it has inputs or outputs of other names, or of dtypes that torch has not.
+            IncompatibleEngineError: its inputs or outputs have other names, or dtypes that torch does not have.
         """
         self.engine, self._home, self._place, self._kind = engine, home, place, kind
         self._context = context or engine.create_execution_context
@@ -90,31 +89,31 @@ class Runner:
         if other := (found - {*facts.arguments, *facts.results}) | ({*facts.results} - found):
             raise IncompatibleEngineError("plan", f"it has other inputs or outputs than were stored: {sorted(other)}")
         dtypes, host = dtypes_of(trt), trt.TensorLocation.HOST
-        # An input that nothing reads may have been left out of the network.
+        # TensorRT may have removed an unused input from the network.
         self._inputs = tuple(
             binding_of(engine, name, dtypes, host) if name in found else None for name in facts.arguments
         )
         self._outputs = tuple(binding_of(engine, name, dtypes, host) for name in facts.results)
         self._threads: dict[int, _Thread] = {}
-        # A context must not end while its kernels run, and calls return before they have.
+        # A context must outlive its kernels, and calls return before their kernels.
         weakref.finalize(self, _end, self._threads)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Enqueue a call on the caller's stream and return its outputs.
 
         Raises:
-            RunError: TensorRT refuses the call.
+            RunError: TensorRT rejects the call.
         """
-        with self._place.entered():
+        with self._place.activate():
             stream = self._place.stream()
             thread = self._thread(stream)
-            laid = {
-                binding.name: self._placed(binding, given, stream)
+            placed_inputs = {
+                binding.name: self._place_input(binding, given, stream)
                 for binding, given in zip(self._inputs, inputs, strict=True)
                 if binding is not None
             }
-            outputs = self._enqueue(thread.context, laid, stream)
-            thread.kept = [laid[one.name] for one in self._inputs if one is not None and one.on_host]
+            outputs = self._enqueue(thread.context, placed_inputs, stream)
+            thread.kept = [placed_inputs[one.name] for one in self._inputs if one is not None and one.on_host]
             if any(binding.on_host for binding in self._outputs):
                 stream.synchronize()
             return [one.to(self._home) for one in outputs]
@@ -128,7 +127,7 @@ class Runner:
         except RuntimeError as error:
             raise RunError(self._kind, f"sizes do not fit each other: {error}") from error
         if missing:
-            raise RunError(self._kind, f"it does not know the sizes of {', '.join(missing)}")
+            raise RunError(self._kind, f"the sizes of these are unknown: {', '.join(missing)}")
         outputs = [self._output(context, binding, inputs) for binding in self._outputs]
         for one, tensor in zip(self._outputs, outputs, strict=True):
             self._require(context.set_tensor_address(one.name, address(tensor)), one.name, "its memory")
@@ -136,7 +135,7 @@ class Runner:
         return outputs
 
     def _thread(self, stream: Any) -> _Thread:
-        """Return this thread's context; calls on another stream than its last wait for that one."""
+        """Return this thread's context; a call on a new stream waits for the previous one."""
         number = threading.get_ident()
         thread = self._threads.get(number)
         if thread is None:
@@ -149,12 +148,12 @@ class Runner:
             thread.stream = stream
         return thread
 
-    def _placed(self, binding: Binding, given: torch.Tensor, stream: Any) -> torch.Tensor:
-        """Return an input where TensorRT reads it, dense, in memory that stays as long as it may be read."""
+    def _place_input(self, binding: Binding, given: torch.Tensor, stream: Any) -> torch.Tensor:
+        """Return a dense input where TensorRT can read it, in memory that lives as long as needed."""
         if given.dtype != binding.dtype:
             raise RunError(self._kind, f"{binding.name} is {binding.dtype}, not {given.dtype}")
         written = any(one.source == binding.name for one in self._outputs)
-        tensor = placed(given, "cpu" if binding.on_host else self._place.device, private=written)
+        tensor = place_tensor(given, "cpu" if binding.on_host else self._place.device, private=written)
         if not binding.on_host:
             self._place.hold(tensor, stream)
         return tensor
@@ -164,15 +163,15 @@ class Runner:
             return inputs[binding.source]
         shape = tuple(context.get_tensor_shape(binding.name))
         if any(size < 0 for size in shape):
-            raise RunError(self._kind, f"the sizes of {binding.name} depend on values, which this runner does not do")
+            raise RunError(self._kind, f"the sizes of {binding.name} depend on values, which is not supported")
         return empty(shape, binding.dtype, "cpu" if binding.on_host else self._place.device)
 
     def _require(self, done: bool, what: str, value: object) -> None:
         if not done:
-            raise RunError(self._kind, f"it refuses {value} for {what}; its own words are in the log")
+            raise RunError(self._kind, f"it rejects {value} for {what}; its own message is in the log")
 
 
 def _end(threads: dict[int, _Thread]) -> None:
     for thread in threads.values():
         thread.stream.synchronize()
-    threads.clear()  # before the engine goes
+    threads.clear()  # before the engine is destroyed

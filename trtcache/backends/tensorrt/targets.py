@@ -1,6 +1,6 @@
-"""Which GPUs a plan is for.
+"""Targets of plans.
 
-A target is words with commas between them: compute capabilities (``sm_89``; several for one plan of TensorRT-RTX),
+A target is a comma-separated list of words: compute capabilities (``sm_89``; several for one plan of TensorRT-RTX),
 ``ampere+`` for a plan that runs on that generation and all later ones, and a platform (``windows-x86_64``). None is
 this machine's GPU.
 """
@@ -26,24 +26,24 @@ _GIB = 1 << 30
 
 
 def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Target:
-    """Return the target that a caller means.
+    """Return the requested target.
 
     Args:
         requested: the caller's words, or None for this machine's GPU.
-        flavour: which TensorRT builds.
+        flavour: the TensorRT that builds.
         gpu: this machine's GPU, None if there is none.
 
     Raises:
-        SettingsError: a word is no target, the flavour cannot build for it here, or there is no GPU to mean.
+        SettingsError: a word is not a target, the flavour cannot build for it here, or there is no GPU.
     """
     words = _words(requested)
     platform = host_platform()
     if WINDOWS in words:
-        _refuse_platform(flavour)
+        _reject_platform(flavour)
         words.remove(WINDOWS)
         platform = WINDOWS
     if AMPERE_PLUS in words:
-        _refuse_generations(flavour, words)
+        _reject_generations(flavour, words)
         return Target(platform, "cuda", "plan", (), AMPERE_PLUS)
     capabilities = tuple(sorted({_capability(word, flavour) for word in words}, key=_order))
     if len(capabilities) > 1 and not flavour.builds_without_gpu:
@@ -79,14 +79,14 @@ def _for_this_gpu(
 
 
 def capabilities_of(target: Target) -> tuple[str, ...]:
-    """Return the compute capabilities of a target; none for one that is all from Ampere on."""
+    """Return the compute capabilities of a target; empty for ``ampere+``."""
     if target.capability is None or target.capability == AMPERE_PLUS:
         return ()
     return tuple(target.capability.split(","))
 
 
 def gpu_here() -> Gpu | None:
-    """Return the current CUDA device, None where torch sees none."""
+    """Return the current CUDA device, None if torch has none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -112,15 +112,15 @@ def _order(capability: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _refuse_platform(flavour: Flavour) -> None:
+def _reject_platform(flavour: Flavour) -> None:
     if flavour.builds_without_gpu:
         raise SettingsError(f"target {WINDOWS!r}", f"{flavour.title} builds for the platform that it runs on")
 
 
-def _refuse_generations(flavour: Flavour, words: Sequence[str]) -> None:
+def _reject_generations(flavour: Flavour, words: Sequence[str]) -> None:
     label = f"target {AMPERE_PLUS!r}"
     if flavour.builds_without_gpu:
         several = ",".join(map(capability_words, flavour.capabilities[1:4]))
         raise SettingsError(label, f"{flavour.title} has no such plans; name several capabilities: {several}")
     if len(words) > 1:
-        raise SettingsError(label, "it holds every GPU from Ampere on; name no other beside it")
+        raise SettingsError(label, "it includes every GPU from Ampere on; name no other target")

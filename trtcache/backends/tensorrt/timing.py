@@ -1,7 +1,7 @@
-"""Timing caches: how long each kernel took on a GPU, so that the next build of another model need not measure again.
+"""Timing caches: measured kernel times on a GPU, so that later builds need not measure again.
 
 They are entries of kind ``timing_cache`` in the store, one for each version of TensorRT and kind of GPU. TensorRT-RTX
-times nothing while it builds (its timing caches are empty since 1.2), so there are none for it.
+does not time kernels while it builds (its timing caches are empty since 1.2), so it has none.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.tuning_cache import learned
+from trtcache.backends.tuning_cache import current_tuning_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trtcache.backends.tensorrt.flavour import Flavour
-    from trtcache.backends.tuning_cache import Learned
+    from trtcache.backends.tuning_cache import TuningStore
     from trtcache.target import Gpu
 
 KIND = "timing_cache"
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class Timings:
-    """The timing cache of one build, where builds of this flavour have one."""
+    """The timing cache of one build, if builds of its flavour have one."""
 
-    def __init__(self, config: Any, flavour: Flavour, gpu: Gpu | None, store: Learned | None) -> None:
-        """Use the store's cache for ``gpu`` in a build; ``of`` asks what there is."""
+    def __init__(self, config: Any, flavour: Flavour, gpu: Gpu | None, store: TuningStore | None) -> None:
+        """Use the store's cache for ``gpu`` in a build."""
         self._config, self._flavour, self._store = config, flavour, store
-        self._parts = parts_of(flavour, gpu) if gpu is not None else {}
+        self._parts = tuning_key_parts(flavour, gpu) if gpu is not None else {}
         self._recalled: bytes | None = None
         self._began_s = time.perf_counter()
         if store is not None and self._parts:
@@ -40,40 +40,40 @@ class Timings:
 
     @classmethod
     def of(cls, config: Any, flavour: Flavour, gpu: Gpu | None) -> Timings:
-        """Return the timing cache of a build on ``gpu``, kept where the process keeps what it learns."""
-        return cls(config, flavour, gpu, learned() if flavour.times_kernels else None)
+        """Return the timing cache of a build on ``gpu``, in the current tuning store."""
+        return cls(config, flavour, gpu, current_tuning_store() if flavour.times_kernels else None)
 
     def _attach(self, content: bytes) -> None:
-        """Give the builder a cache; one that it refuses, such as another driver's, is as good as none."""
+        """Pass the builder a cache; if it rejects it, for example after a driver update, an empty one."""
         timings = self._config.create_timing_cache(content)
         if timings is not None and self._config.set_timing_cache(timings, False):
             return
         if content:
-            log.info("the stored timing cache is not for this machine any more, and is begun anew")
+            log.info("the stored timing cache does not fit this machine any more, and is started again")
             self._recalled = None
             self._attach(b"")
 
     def keep(self) -> None:
-        """Keep what the build measured, together with what others measured meanwhile."""
+        """Store the measured times, merged with those of other processes."""
         if self._store is None or not self._parts:
             return
         timings = self._config.get_timing_cache()
         if timings is not None:
             name, took_s = f"{self._flavour.title} {self._flavour.version}", time.perf_counter() - self._began_s
-            combine = functools.partial(self._combined, timings)
+            combine = functools.partial(self._combine, timings)
             self._store.merge(KIND, self._parts, combine, name=name, saves_s=took_s)
 
-    def _combined(self, timings: Any, stored: bytes | None) -> bytes | None:
+    def _combine(self, timings: Any, stored: bytes | None) -> bytes | None:
         if stored is not None and stored != self._recalled:
             other = self._config.create_timing_cache(stored)
             if other is None or not timings.combine(other, False):
-                log.info("the stored timing cache is not for this machine any more, and is replaced")
+                log.info("the stored timing cache does not fit this machine any more, and is replaced")
         content = bytes(timings.serialize())
         return None if content == stored else content
 
 
-def parts_of(flavour: Flavour, gpu: Gpu) -> Mapping[str, object]:
-    """Return what measured times are true for: one version of TensorRT, and one kind of GPU."""
+def tuning_key_parts(flavour: Flavour, gpu: Gpu) -> Mapping[str, object]:
+    """Return what measured times depend on: one version of TensorRT, and one kind of GPU."""
     return {
         "format": 1,
         "flavour": flavour.name,

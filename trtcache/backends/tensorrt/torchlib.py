@@ -1,7 +1,7 @@
-"""Which operators torch can write as ONNX.
+"""Operators that torch can export to ONNX.
 
-``torch.onnx`` has functions for most operators and decomposes others. To know which takes seconds of imports, and
-every hit asks: so those that are sure to be among them are told by themselves.
+``torch.onnx`` has functions for most operators and decomposes others. Importing them to find out takes seconds, and
+every hit needs to know: so operators that certainly can be exported are recognised here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-# Of torch's core operators these have neither a function nor a decomposition (torch 2.13).
+# Core operators of torch with neither a function nor a decomposition (torch 2.13).
 _NOT_SURE = frozenset(
     {
         *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
@@ -30,14 +30,14 @@ _SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.def
 
 
 def why_not(node: fx.Node) -> str | None:
-    """Return why torch cannot write a node as ONNX, or None if it can."""
+    """Return why torch cannot export a node to ONNX, or None if it can."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
         return None
     name = str(target)
     if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or _is_size(node):
         return None
-    return None if _writable(target) else f"torch has no ONNX for {name}"
+    return None if _is_exportable(target) else f"torch has no ONNX for {name}"
 
 
 def _is_size(node: fx.Node) -> bool:
@@ -45,16 +45,16 @@ def _is_size(node: fx.Node) -> bool:
 
 
 @functools.cache
-def _writable(target: torch._ops.OpOverload) -> bool:
+def _is_exportable(target: torch._ops.OpOverload) -> bool:
     from torch._decomp import decomposition_table
 
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
-    return target in decomposition_table or bool(composite) or _registered()(target)
+    return target in decomposition_table or bool(composite) or _onnx_registry()(target)
 
 
 @functools.cache
-def _registered() -> Callable[[torch._ops.OpOverload], bool]:
-    """Return what says whether there is a function for an operator; everything is said to have one if nobody knows."""
+def _onnx_registry() -> Callable[[torch._ops.OpOverload], bool]:
+    """Return a function that returns whether an operator has an ONNX function; always True if unknown."""
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -67,6 +67,6 @@ def _registered() -> Callable[[torch._ops.OpOverload], bool]:
                 registry = ONNXRegistry.from_torchlib()
         finally:
             chatty.setLevel(level)
-    except (ImportError, AttributeError):  # private to torch: the build will say what it cannot write
+    except (ImportError, AttributeError):  # private to torch: the build will report what it cannot export
         return lambda _: True
     return registry.is_registered

@@ -1,1 +1,1 @@
-"""From a graph of Dynamo's to an engine: what its placeholders, weights and results are."""
+"""Engines for Dynamo graphs, behind ``torch.compile``."""

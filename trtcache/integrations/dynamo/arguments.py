@@ -1,7 +1,7 @@
-"""What the arguments of a Dynamo graph's calls are: inputs, weights and sizes.
+"""Classification of a Dynamo graph's arguments: inputs, weights and sizes.
 
-Dynamo gives the weights with every call, and sizes that vary as numbers of their own. Weights are told by where Dynamo
-found them; what a call changes is an input wherever it comes from, so that the change reaches the model.
+Dynamo passes the weights with every call, and dynamic sizes as separate numbers. Weights are recognised by where Dynamo
+found them; an argument that a call modifies is an input in any case, so that the change reaches the model.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from trtcache.errors import ExportError
 from trtcache.runtime.inputs import is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import sympy
-    from torch import fx
 
 _OF_A_MODULE = re.compile(r"\._(parameters|buffers)\[")
 _PART = re.compile(r"\['?([^'\]]+)'?\]|\.(\w+)")
@@ -28,15 +28,15 @@ _CONTAINERS = {"_modules", "_parameters", "_buffers"}
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The places of a call's arguments, by what they are.
+    """The indices of a call's arguments by role.
 
     Attributes:
-        inputs: tensors that the engine takes, in this order.
-        weights: tensors that the engine has in it, with names for people.
-        sizes: numbers that are the size of an input: the input's place, and the dimension.
-        numbers: other numbers; an engine is made for their values.
-        fractions: tensors that Dynamo made of Python's floats; the graph reads each by ``item``.
-        symbols: where the value of each symbol is among the arguments.
+        inputs: the engine's input tensors, in this order.
+        weights: the engine's weights, with readable names.
+        sizes: numbers that are an input's size: the input's index and the dimension.
+        numbers: other numbers; an engine is specialised on their values.
+        fractions: tensors that represent Python floats; the graph reads each with ``item``.
+        symbols: the index of each symbol's value.
     """
 
     inputs: tuple[int, ...]
@@ -54,16 +54,16 @@ def read_arguments(
     changed: Collection[int] = (),
     fixed: Collection[int] = (),
 ) -> Arguments:
-    """Return what each argument is.
+    """Return the role of each argument.
 
     Args:
-        placeholders: those of the graph.
+        placeholders: the graph's placeholders.
         examples: the arguments of the call that Dynamo traced.
-        changed: places of weights that calls change, beside those that Dynamo saw change.
-        fixed: places of fractions that an engine is to be made for, as for numbers.
+        changed: indices of weights that calls modify, besides those that Dynamo detected.
+        fixed: indices of fractions to specialise on, like numbers.
 
     Raises:
-        ExportError: an argument is neither a plain tensor nor a whole number.
+        ExportError: an argument is neither a plain tensor nor an integer.
     """
     inputs: list[int] = []
     weights: dict[int, str] = {}
@@ -73,7 +73,7 @@ def read_arguments(
             continue
         if isinstance(example, torch.Tensor) and is_plain(example):
             if place not in changed and _is_weight(node, example) and not _is_written(value_of(node)):
-                weights[place] = f"{_readable(node)}_{place}"
+                weights[place] = f"{_readable_name(node)}_{place}"
             else:
                 inputs.append(place)
         elif isinstance(example, (int, torch.SymInt)) and not isinstance(example, bool):
@@ -96,12 +96,12 @@ def number(argument: Any) -> int | float:
 
 
 def value_of(node: fx.Node) -> Any:
-    """Return what Dynamo computed for a node without data: a fake tensor or a number."""
+    """Return Dynamo's value for a node without data: a fake tensor or a number."""
     return node.meta.get("example_value")
 
 
 def expression(size: Any) -> sympy.Expr:
-    """Return a size as an expression, without asking for its value, which would make Dynamo guard it."""
+    """Return a size as an expression, without reading its value, which would add a Dynamo guard."""
     import sympy
 
     found: sympy.Expr = size.node.expr if hasattr(size, "node") else sympy.sympify(size)
@@ -109,7 +109,7 @@ def expression(size: Any) -> sympy.Expr:
 
 
 def source_name(node: fx.Node) -> str:
-    """Return the Python expression by which Dynamo finds an argument."""
+    """Return the Python expression that Dynamo reads an argument from."""
     name = getattr(getattr(node, "_dynamo_source", None), "name", "")
     return str(name() if callable(name) else name)  # a method before torch 2.10
 
@@ -128,24 +128,85 @@ def _is_fraction(node: fx.Node, example: torch.Tensor) -> bool:
 
 
 def _is_written(value: torch.Tensor) -> bool:
-    """Say whether Dynamo wrote into the tensor as it followed the program: also what lowering finds nobody reads.
+    """Return whether Dynamo traced a write to the tensor, even one that lowering removes as dead.
 
-    It does too for weights in one memory (2.13 makes the second one's fake by a write): they are inputs then.
+    It also does for weights that share memory (2.13 creates the second one's fake by a write): these are inputs then.
     """
     return value.is_inference() or value._version > 0
 
 
-def _readable(node: fx.Node) -> str:
+def _readable_name(node: fx.Node) -> str:
     parts = [one or other for one, other in _PART.findall(source_name(node))]
     kept = [part for part in parts[1:] if part not in _CONTAINERS] or [node.name]
     return re.sub(r"\W", "_", "_".join(kept))
 
 
 def _sizes(placeholders: Sequence[fx.Node], inputs: Sequence[int]) -> dict[sympy.Symbol, tuple[int, int]]:
-    """Return for each symbol the first place and dimension of an input that is it."""
+    """Return for each symbol the first input index and dimension that equal it."""
     found: dict[sympy.Symbol, tuple[int, int]] = {}
     for place in inputs:
         for dim, size in enumerate(value_of(placeholders[place]).shape):
             if type(size) is not int and (expr := expression(size)).is_Symbol:
                 found.setdefault(expr, (place, dim))
     return found
+
+
+def flat_module(
+    graph_module: fx.GraphModule, arguments: Arguments, call: Sequence[Any], computed: Iterable[fx.Node]
+) -> fx.GraphModule:
+    """Return a module that takes the inputs and returns the ``computed`` nodes of Dynamo's graph.
+
+    The weights of ``call`` are its buffers, sizes are read from the inputs, and other numbers are those of ``call``.
+    Dynamo's graph is not modified.
+    """
+    graph, copies = fx.Graph(), dict[fx.Node, Any]()
+    root = torch.nn.Module()
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    for place in arguments.inputs:
+        copies[placeholders[place]] = graph.placeholder(placeholders[place].name)
+    for place, name in arguments.weights.items():
+        root.register_buffer(name, call[place].detach())
+        copies[placeholders[place]] = graph.get_attr(name)
+    for place, (source, dim) in arguments.sizes.items():
+        copies[placeholders[place]] = graph.call_method("size", (copies[placeholders[source]], dim))
+    for place in arguments.numbers:
+        copies |= dict.fromkeys(_value_nodes(placeholders[place], call[place]), number(call[place]))
+    _copy_parts(graph_module, root)
+    for node in graph_module.graph.nodes:
+        if node.op not in {"placeholder", "output"} and node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in computed))
+    return fx.GraphModule(root, graph)
+
+
+def _value_nodes(placeholder: fx.Node, argument: Any) -> list[fx.Node]:
+    """Return the nodes with a number's value: its placeholder, or if that is a tensor the nodes that read it."""
+    return list(placeholder.users) if isinstance(argument, torch.Tensor) else [placeholder]
+
+
+def _copy_parts(graph_module: fx.GraphModule, root: torch.nn.Module) -> None:
+    """Copy the graph's submodules: bodies of higher-order operators, and constants."""
+    for name, child in graph_module.named_children():
+        root.add_module(name, child)
+    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
+        root.register_buffer(name, tensor.detach())
+
+
+def dynamic_shapes(graph_module: fx.GraphModule, arguments: Arguments) -> tuple[dict[int, Any] | None, ...]:
+    """Return the dynamic sizes of the inputs with Dynamo's ranges, in ``torch.export``'s format."""
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    return tuple(_dynamic(value_of(placeholders[place]).shape) for place in arguments.inputs)
+
+
+def _dynamic(shape: Sequence[Any]) -> dict[int, Any] | None:
+    found = {dim: _hint(size) for dim, size in enumerate(shape) if type(size) is not int}
+    return found or None
+
+
+def _hint(size: Any) -> Any:
+    """Return a dynamic dimension with its bounds; torch infers further constraints."""
+    bounds = size.node.shape_env.var_to_range.get(expression(size))
+    if bounds is None:
+        return torch.export.Dim.AUTO
+    least, most = (int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))
+    return torch.export.Dim.AUTO(min=least, max=most)

@@ -1,10 +1,13 @@
-"""Engines for a Dynamo graph, through the same preparing and compiling as ``trtcache.compile``."""
+"""Engines for a Dynamo graph, compiled like ``trtcache.compile``."""
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +19,21 @@ from trtcache.compiler.compile import begin
 from trtcache.errors import ExportError, InputError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
-from trtcache.integrations.dynamo.arguments import number, read_arguments
-from trtcache.integrations.dynamo.flat import dynamic_shapes, flat_module
+from trtcache.integrations.dynamo.arguments import dynamic_shapes, flat_module, number, read_arguments
 from trtcache.integrations.dynamo.instances import Instances
-from trtcache.integrations.dynamo.remarks import remarks_aside
 from trtcache.integrations.dynamo.results import read_results
-from trtcache.runtime.aliasing import shared
+from trtcache.runtime.memory import find_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from typing import TextIO
 
     from torch import fx
 
     from trtcache.cache import Cache
     from trtcache.compiler.compile import Compilation
     from trtcache.integrations.dynamo.arguments import Arguments
-    from trtcache.integrations.dynamo.options import Options
-    from trtcache.integrations.dynamo.reports import GraphReport
+    from trtcache.integrations.dynamo.options import GraphReport, Options
     from trtcache.lowering.interface import Interface
     from trtcache.runtime import CompiledModule
 
@@ -40,16 +41,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
-    """What is needed to make engines for a graph.
+class GraphCompiler:
+    """Compiles engines for one graph.
 
     Attributes:
-        graph_module: the graph, as Dynamo gave it.
+        graph_module: the graph from Dynamo.
         placeholders: its placeholders.
-        options: what the user asked for.
-        cache: where engines are kept.
-        name: what people call the graph.
-        report: where to note what was done.
+        options: the user's options.
+        cache: the cache.
+        name: the graph's name.
+        report: the graph's report.
     """
 
     graph_module: fx.GraphModule
@@ -63,17 +64,17 @@ class Workshop:
         """Return an engine for calls like this one.
 
         Raises:
-            TrtcacheError: as ``trtcache.compile``; also ``CanonicalizationError`` for a graph that has no key.
+            TrtcacheError: see ``trtcache.compile``; also ``CanonicalizationError`` for a graph without a key.
         """
         return GraphEngine(self, call)
 
     def prepare(self, arguments: Arguments, call: Sequence[Any]) -> Compilation:
-        """Begin to compile the graph as a module with the weights of a call in it."""
+        """Start to compile the graph as a module that contains the weights of a call."""
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
-        with remarks_aside(log):
-            # Other objects: torch.export takes the marks of mark_dynamic off its examples, and Dynamo guards them.
-            # And as an engine gets them: with what torch has put off, conjugating and negating, done.
+        with capture_messages(log):
+            # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
+            # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
             shapes = dynamic_shapes(self.graph_module, arguments)
             source = ModuleSource(flat, inputs, None, shapes, name=self._label(arguments, call))
@@ -83,35 +84,35 @@ class Workshop:
             return compilation
 
     def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
-        """Return the graph's name, and the numbers that the engine is made for."""
+        """Return the graph's name with the numbers that the engine is specialised on."""
         numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
         return f"{self.name} ({', '.join(numbers)})" if numbers else self.name
 
 
 class GraphEngine:
-    """A graph as an engine, with an instance for each set of weights that calls come with.
+    """An engine for a graph, with an instance for each set of weights that calls pass.
 
     Attributes:
-        numbers: the places of numbers that the engine was made for.
-        fixed: the dimensions of inputs, by place, that Dynamo lets vary and the engine does not.
+        numbers: the indices of numbers that the engine is specialised on.
+        fixed: the input dimensions, by index, that are dynamic in Dynamo but not in the engine.
     """
 
-    def __init__(self, workshop: Workshop, call: Sequence[Any]) -> None:
-        """Make the engine for a call, with that call's weights."""
-        self._workshop = workshop
-        self._arguments, compilation = _prepared(workshop, call)
+    def __init__(self, compiler: GraphCompiler, call: Sequence[Any]) -> None:
+        """Compile the engine for a call, with that call's weights."""
+        self._compiler = compiler
+        self._arguments, compilation = _prepare(compiler, call)
         self.numbers = self._arguments.numbers
-        self._results = read_results(workshop.graph_module, self._arguments)
+        self._results = read_results(compiler.graph_module, self._arguments)
         self._lends = bool(self._results.lent)
         interface = compilation.prepare()
-        self.fixed = _fixed(workshop.placeholders, self._arguments, interface)
-        self._changed = frozenset(
+        self.fixed = _specialized_dims(compiler.placeholders, self._arguments, interface)
+        self._find_changed = frozenset(
             self._arguments.inputs[one.target]
             for one in interface.results
             if one.kind == "input" and one.target is not None
         )
         self._first: Compilation | None = compilation
-        self._instances = Instances(self._arguments.weights, self._made, workshop.report)
+        self._instances = Instances(self._arguments.weights, self._compile_instance, compiler.report)
         self._instances.find(call)
         self._first = None
 
@@ -119,9 +120,9 @@ class GraphEngine:
         """Return the graph's results.
 
         Raises:
-            InputError: the engine does not take these arguments; nothing was run.
+            InputError: the engine does not accept these arguments; nothing ran.
         """
-        if self._changed:
+        if self._find_changed:
             self._check_apart(args)
         if self._lends:
             self._results.check_strides(args)
@@ -130,57 +131,54 @@ class GraphEngine:
         return computed if self._results.are_computed else self._results.make(args, computed)
 
     def _check_apart(self, args: Sequence[Any]) -> None:
-        """Refuse a call that changes an argument in the memory of a weight, which the engine reads before."""
-        if found := shared(self._changed, {place: args[place] for place in (*self._changed, *self._arguments.weights)}):
-            changed, other = (self._workshop.placeholders[place].name for place in found)
+        """Reject a call that modifies an argument sharing a weight's memory, which the engine reads before."""
+        if found := find_overlap(
+            self._find_changed, {place: args[place] for place in (*self._find_changed, *self._arguments.weights)}
+        ):
+            changed, other = (self._compiler.placeholders[place].name for place in found)
             expected = f"memory of its own: a call changes argument {changed}"
             raise InputError(f"argument {other}", expected, "a tensor that shares it")
 
-    def _made(self, call: Sequence[Any]) -> CompiledModule:
+    def _compile_instance(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
         with _outside_of_dynamo():
-            compilation = self._first or self._workshop.prepare(self._arguments, call)
+            compilation = self._first or self._compiler.prepare(self._arguments, call)
             module = compilation.finish()
         report = module.report
         report.compile_s = time.perf_counter() - start
-        self._workshop.report.engines.append(report)
+        self._compiler.report.engines.append(report)
         log.info("%s", report)
         return module
 
 
-def _prepared(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Return what the arguments are, and the graph as far as it is known; once more if calls change weights.
-
-    Raises:
-        ExportError: the graph cannot be lowered.
-        CanonicalizationError: the graph has no key.
-    """
+def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
+    """Return the arguments' roles and the started compilation; start again if calls modify weights."""
     with _outside_of_dynamo():
-        arguments, compilation = _begun(workshop, call)
-        if changed := _changed(arguments, compilation.prepare(), call):
+        arguments, compilation = _begin(compiler, call)
+        if changed := _find_changed(arguments, compilation.prepare(), call):
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
-            arguments = read_arguments(workshop.placeholders, call, changed=changed, fixed=fixed)
-            compilation = workshop.prepare(arguments, call)
+            arguments = read_arguments(compiler.placeholders, call, changed=changed, fixed=fixed)
+            compilation = compiler.prepare(arguments, call)
     if compilation.why_no_key:
         raise compilation.why_no_key
     return arguments, compilation
 
 
-def _begun(workshop: Workshop, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Begin with fractions as inputs; where that fails, as for one that is compared, for their values."""
-    arguments = read_arguments(workshop.placeholders, call)
+def _begin(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
+    """Start with fractions as inputs; if that fails, for example if one is compared, specialise on them."""
+    arguments = read_arguments(compiler.placeholders, call)
     try:
-        return arguments, workshop.prepare(arguments, call)
+        return arguments, compiler.prepare(arguments, call)
     except ExportError:
         if not arguments.fractions:
             raise
-    log.debug("%s: fractions cannot be inputs", workshop.name, exc_info=True)
-    arguments = read_arguments(workshop.placeholders, call, fixed=arguments.fractions)
-    return arguments, workshop.prepare(arguments, call)
+    log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
+    arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
+    return arguments, compiler.prepare(arguments, call)
 
 
-def _changed(arguments: Arguments, interface: Interface, call: Sequence[Any]) -> Collection[int]:
-    """Return the places of weights that calls change, and of those that lie in the same memory."""
+def _find_changed(arguments: Arguments, interface: Interface, call: Sequence[Any]) -> Collection[int]:
+    """Return the indices of weights that calls modify, and of those that share their memory."""
     names = {name for slot in interface.slots if slot.mutated for name in slot.names}
     memories = {_memory(call[place]) for place, name in arguments.weights.items() if name in names}
     return [place for place in arguments.weights if _memory(call[place]) in memories]
@@ -191,8 +189,10 @@ def _memory(tensor: torch.Tensor) -> int:
     return address
 
 
-def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, interface: Interface) -> tuple[tuple[int, int], ...]:
-    """Return which sizes Dynamo lets vary and the lowered program does not."""
+def _specialized_dims(
+    placeholders: Sequence[fx.Node], arguments: Arguments, interface: Interface
+) -> tuple[tuple[int, int], ...]:
+    """Return the sizes that are dynamic in Dynamo but not in the lowered program."""
     found = []
     for one in interface.inputs:
         place = arguments.inputs[one.leaf]
@@ -207,10 +207,58 @@ def _fixed(placeholders: Sequence[fx.Node], arguments: Arguments, interface: Int
 
 @contextmanager
 def _outside_of_dynamo() -> Iterator[None]:
-    """Export without the fake tensors, the inference mode and the gradients of the compilation around it.
+    """Export without the fake tensors, inference mode and gradients of the surrounding compilation.
 
-    And without one in another thread, by the lock that Dynamo has: an engine for another number, made while another
-    thread compiled, made torch raise there that sizes are "not tracked with proxy".
+    Hold Dynamo's lock, so that no other thread compiles: otherwise torch raised there that sizes are "not tracked with
+    proxy".
     """
     with compile_lock, tracing(None), torch.inference_mode(False), torch.no_grad():
         yield
+
+
+_LOGGERS = ("torch.export._trace", "torch.fx.experimental.symbolic_shapes")
+
+
+class _Capture(io.TextIOBase):
+    """Keep what one thread writes, and forward what others write."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream, self._thread = stream, threading.get_ident()
+        self.kept: list[str] = []
+
+    def is_mine(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def write(self, text: str) -> int:
+        if self.is_mine():
+            self.kept.append(text)
+        elif self._stream is not None:
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a record of this thread as a line, and let others pass."""
+        if self.is_mine():
+            self.kept.append(f"{record.getMessage()}\n")
+        return not self.is_mine()
+
+
+@contextmanager
+def capture_messages(log: logging.Logger) -> Iterator[None]:
+    """Redirect this thread's messages of torch from standard error to a log at DEBUG."""
+    capture = _Capture(sys.stderr)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(capture.filter)
+    try:
+        with redirect_stderr(capture):
+            yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(capture.filter)
+        if messages := "".join(capture.kept).strip():
+            log.debug("messages of torch: %s", messages)

@@ -1,4 +1,4 @@
-"""The callable that Dynamo gets for a graph: engines where there can be some, and eager torch for the rest."""
+"""The callable that Dynamo gets for a graph: engines where possible, eager torch for the rest."""
 
 from __future__ import annotations
 
@@ -19,38 +19,36 @@ from trtcache.errors import (
     PassError,
     TrainingError,
 )
-from trtcache.integrations.dynamo.arguments import number
-from trtcache.integrations.dynamo.engines import Workshop
-from trtcache.integrations.dynamo.gradients import training
+from trtcache.integrations.dynamo.arguments import number, value_of
+from trtcache.integrations.dynamo.engines import GraphCompiler
 
 if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.cache import Cache
-    from trtcache.integrations.dynamo.options import Options
-    from trtcache.integrations.dynamo.reports import Reports
+    from trtcache.integrations.dynamo.options import Options, Reports
 
 log = logging.getLogger("trtcache.integrations.torch_compile")
 
 MOST_ENGINES = 16
-"""Engines that one graph has for numbers it cannot take as inputs. Other numbers run in eager torch."""
+"""Maximum engines of one graph for numbers that cannot be inputs. Other numbers run in eager torch."""
 
 MOST_REASONS = 100
-"""Reasons to leave calls to eager torch that one graph's report has: an argument's shape may be in each."""
+"""Maximum reasons for eager calls in one graph's report: each may contain an argument's shape."""
 
 _WHERE = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 
-Way = Callable[[Sequence[Any]], Any]
+CallHandler = Callable[[Sequence[Any]], Any]
 
-_UNTAKEN = (CanonicalizationError, ExportError, PassError)
-"""Errors that say of a graph that no engine can be had of it. A failed build is none of them: it raises."""
+_UNSUPPORTED = (CanonicalizationError, ExportError, PassError)
+"""Errors of graphs that cannot have an engine. A failed build is not among them: it raises."""
 
 
 class CompiledGraph:
-    """Runs the calls of one graph.
+    """Run the calls of one graph.
 
-    An engine is made at once for the call that Dynamo traced, and later one for each other value of a number that no
-    input's size tells. What no engine can be had for runs in eager torch, with one warning that says why.
+    An engine is compiled at once for the call that Dynamo traced, and later one for each new value of a number that is
+    no input's size. Calls without an engine run in eager torch, with one warning that has the reason.
     """
 
     def __init__(
@@ -62,85 +60,87 @@ class CompiledGraph:
         cache: Cache,
         reports: Reports,
     ) -> None:
-        """Make the first engine.
+        """Compile the first engine.
 
         Raises:
-            TrtcacheError: as ``trtcache.compile``, where the graph is not one that eager torch should run instead.
+            TrtcacheError: see ``trtcache.compile``, unless the graph falls back to eager torch.
         """
         placeholders = graph_module.graph.find_nodes(op="placeholder")
         name = options.name or _name(graph_module)
         self.report = reports.new(name)
         self._graph_module = graph_module
         self._cache, self._options, self._reports = cache, options, reports
-        self._workshop = Workshop(graph_module, placeholders, options, cache, name, self.report)
+        self._compiler = GraphCompiler(graph_module, placeholders, options, cache, name, self.report)
         self._numbers: tuple[int, ...] = ()
         self._fixed: tuple[tuple[int, int], ...] = ()
-        self._ways: dict[tuple[object, ...], Way] = {}
+        self._handlers: dict[tuple[object, ...], CallHandler] = {}
         self._lock = threading.Lock()
-        call = [_known(one) for one in examples]
+        call = [_resolve_hint(one) for one in examples]
         if why := training(graph_module, placeholders, call):
-            self._refuse_training(why)
-            self._ways[()] = self._eager
+            self._reject_training(why)
+            self._handlers[()] = self._eager
         else:
-            self._way(call)
+            self._handler(call)
 
     def __call__(self, *args: Any) -> Any:
         """Return what the graph returns."""
-        way = self._ways.get(self._key(args)) or self._way(args)
+        handler = self._handlers.get(self._key(args)) or self._handler(args)
         try:
-            return way(args)
+            return handler(args)
         except InputError as error:
-            self._leave(str(error))
+            self._fall_back(str(error))
             return self._eager(args)
 
     def _key(self, args: Sequence[Any]) -> tuple[object, ...]:
         if not self._numbers and not self._fixed:
             return ()
-        # As text 0.0 is not -0.0, and a number that is none is itself.
+        # As text 0.0 differs from -0.0, and NaN equals itself.
         numbers = [repr(number(args[place])) for place in self._numbers]
         return (*numbers, *(args[place].shape[dim] for place, dim in self._fixed))
 
-    def _way(self, args: Sequence[Any]) -> Way:
-        """Return how calls like this one run, after finding out."""
+    def _handler(self, args: Sequence[Any]) -> CallHandler:
+        """Return the handler for calls like this one; create it on first use."""
         with self._lock:
-            known = self._ways.get(self._key(args))
+            known = self._handlers.get(self._key(args))
             if known is not None:
                 return known
-            if len(self._ways) >= MOST_ENGINES:  # nothing is kept of further numbers, of which there may be millions
-                self._leave(f"it has {MOST_ENGINES} engines for numbers that are no input's size, and there are more")
+            if len(self._handlers) >= MOST_ENGINES:  # further numbers, possibly millions, are not recorded
+                self._fall_back(
+                    f"it has {MOST_ENGINES} engines for numbers that are not an input's size, and there are more"
+                )
                 return self._eager
-            way = self._found(args)
-            self._ways[self._key(args)] = way
-            return way
+            handler = self._make_handler(args)
+            self._handlers[self._key(args)] = handler
+            return handler
 
-    def _found(self, args: Sequence[Any]) -> Way:
+    def _make_handler(self, args: Sequence[Any]) -> CallHandler:
         try:
-            engine = self._workshop.engine(args)
-        except _UNTAKEN as error:
-            self._leave(_said(error))
+            engine = self._compiler.engine(args)
+        except _UNSUPPORTED as error:
+            self._fall_back(_first_line(error))
             return self._eager
         if engine.numbers != self._numbers or not set(engine.fixed) <= set(self._fixed):
-            self._ways.clear()  # by keys that say too little
+            self._handlers.clear()  # their keys lack numbers
             self._numbers, self._fixed = engine.numbers, tuple(dict.fromkeys((*self._fixed, *engine.fixed)))
         return engine
 
     def _eager(self, args: Sequence[Any]) -> Any:
         return self._graph_module(*args)
 
-    def _refuse_training(self, why: str) -> None:
+    def _reject_training(self, why: str) -> None:
         refused = TrainingError(self.report.name, why)
         if self._options.training == "error":
             raise refused
         if self._options.training == "warn":
-            self._leave(str(refused))
+            self._fall_back(str(refused))
         else:
             self.report.eager.append(why)
 
-    def _leave(self, why: str) -> None:
-        """Leave calls to eager torch, and say so once.
+    def _fall_back(self, why: str) -> None:
+        """Record that calls run in eager torch, and warn once.
 
         Raises:
-            BuildForbiddenError: builds are forbidden; who forbids them counts on having engines.
+            BuildForbiddenError: builds are forbidden, which implies that engines are expected.
         """
         if self._cache.config.forbid_build:
             raise BuildForbiddenError(self._options.backend, "", str(self._cache.config.root), why)
@@ -151,22 +151,51 @@ class CompiledGraph:
         log.log(logging.WARNING if is_news else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
 
 
-def _known(example: Any) -> Any:
-    """Return a number that varies as what it is now, without a guard of Dynamo's on it."""
+def _resolve_hint(example: Any) -> Any:
+    """Return a dynamic number's current value, without a Dynamo guard."""
     return example.node.hint if isinstance(example, torch.SymInt) else example
 
 
-def _said(error: Exception) -> str:
-    """Return an error as one line; torch explains at length what its graphs are not."""
+def _first_line(error: Exception) -> str:
+    """Return an error as one line; torch's messages are long."""
     text = error.why if isinstance(error, ExportError) else str(error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def _name(graph_module: fx.GraphModule) -> str:
-    """Return the file and the function where the graph begins, ``modeling_bert.forward``, else a module's class."""
+    """Return the file and function where the graph starts, ``modeling_bert.forward``, else a module's class."""
     nodes = [node for node in graph_module.graph.nodes if node.op not in {"placeholder", "output"}]
     for node in nodes:
         if where := _WHERE.search(node.meta.get("stack_trace") or ""):
             return f"{PurePath(where[1]).stem}.{where[2]}"
     classes = [kind for node in nodes for _, kind in (node.meta.get("nn_module_stack") or {}).values()]
     return next((kind.__name__ for kind in classes if isinstance(kind, type)), "torch.compile")
+
+
+def training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], call: Sequence[Any]) -> str:
+    """Return why a graph is for training, or an empty string.
+
+    Parameters that require gradients are not enough: under ``no_grad``, or if results are integers, eager torch records
+    nothing for a backward pass either. A view of one requires gradients there too, without effect; a value with a
+    ``grad_fn`` comes from code that enabled gradients inside the graph.
+    """
+    outputs: Any = graph_module.graph.output_node().args[0]
+    given = [value_of(node) for node in placeholders]
+    made = [value for node in outputs if _gets_grad(value := value_of(node)) and not _is_among(value, given)]
+    if made:
+        return f"{len(made)} of its results require gradients"
+    pairs = zip(given, call, strict=True)
+    changed = [value for value, one in pairs if _requires_grad(value) and not _requires_grad(one)]
+    return f"it makes {len(changed)} of its arguments require gradients" if changed else ""
+
+
+def _gets_grad(value: Any) -> bool:
+    return _requires_grad(value) and (torch.is_grad_enabled() or value.grad_fn is not None)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _is_among(value: Any, others: Sequence[Any]) -> bool:
+    return any(value is other for other in others)

@@ -1,7 +1,7 @@
-"""How each result of a Dynamo graph comes about: computed by the engine, an argument itself, a view, or a number.
+"""Results of a Dynamo graph: computed by the engine, an argument itself, a view, or a number.
 
-An engine returns new memory. In eager torch a result can share memory with an argument or with another result, and what
-comes after the graph may write into it. So such results are made as views of what they are views of.
+An engine returns new memory. In eager torch a result can share memory with an argument or another result, and code
+after the graph may write to it. So such results are created as views of the same base.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantResult:
     """A result that is the same for every call."""
 
     value: object
@@ -35,7 +35,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A result that is a number made of sizes."""
+    """A result that is a number computed from sizes."""
 
     written: Json
 
@@ -56,10 +56,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A result that lies in the memory of an argument or of what the engine computed.
+    """A result that shares the memory of an argument or of an engine output.
 
-    ``offset`` counts from where the base begins; ``base_stride`` is the base's in eager torch, which the view's
-    numbers are about.
+    ``offset`` counts from the start of the base; ``base_stride`` are the base's strides in eager torch, which the
+    view's numbers refer to.
     """
 
     base: Argument | Computed
@@ -69,7 +69,7 @@ class View:
     offset: Json
 
 
-Maker: TypeAlias = Constant | Number | Computed | Argument | View
+Maker: TypeAlias = ConstantResult | Number | Computed | Argument | View
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Results:
 
     Attributes:
         makers: one for each result.
-        computed: the nodes that the engine is to compute.
-        layouts: the strides in which some of those are needed, by their index.
-        symbols: the place of each symbol's value among the arguments, by number.
+        computed: the nodes that the engine computes.
+        layouts: the required strides of some of these, by index.
+        symbols: the argument index of each symbol's value, by number.
     """
 
     makers: tuple[Maker, ...]
@@ -95,40 +95,40 @@ class Results:
 
     @property
     def lent(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
-        """The places of arguments that results lie in the memory of, with the strides that they must have."""
+        """The indices of arguments whose memory results share, with their required strides."""
         views = (maker for maker in self.makers if isinstance(maker, View))
         return tuple((view.base.place, view.base_stride) for view in views if isinstance(view.base, Argument))
 
     def check_strides(self, args: Sequence[Any]) -> None:
-        """Refuse a call whose arguments lie otherwise than those that the views were found for.
+        """Reject a call whose arguments have other strides than those that the views were computed for.
 
-        Only guards of Dynamo's that a caller switched off let such a call come. It has to be refused before the engine
-        runs, which may change arguments.
+        Such a call only occurs if a caller disabled Dynamo guards. It must be rejected before the engine runs, which
+        may modify arguments.
 
         Raises:
             InputError: an argument has other strides.
         """
         sizes = self._sizes(args)
         for place, stride in self.lent:
-            if args[place].stride() != (expected := _evaluated(stride, sizes)):
+            if args[place].stride() != (expected := _evaluate(stride, sizes)):
                 raise InputError(f"argument {place}", f"strides {expected}", f"{args[place].stride()}")
 
     def _sizes(self, args: Sequence[Any]) -> Mapping[int, int]:
         return {number: int(args[place]) for number, place in self.symbols.items()}
 
     def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """Return the results of a call, whose strides were checked."""
+        """Return the results of a call whose strides were checked."""
         sizes = self._sizes(args)
         computed = [
-            _laid_out(one, _evaluated(self.layouts[index], sizes)) if index in self.layouts else one
+            _to_stride(one, _evaluate(self.layouts[index], sizes)) if index in self.layouts else one
             for index, one in enumerate(computed)
         ]
-        return tuple(_made(maker, args, computed, sizes) for maker in self.makers)
+        return tuple(_make(maker, args, computed, sizes) for maker in self.makers)
 
 
-def _made(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> Any:
+def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> Any:
     match maker:
-        case Constant(value):
+        case ConstantResult(value):
             return value
         case Number(written):
             return evaluate(written, sizes)
@@ -137,19 +137,20 @@ def _made(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
         case Argument(place):
             return args[place]
         case View():
-            return _view(maker, _made(maker.base, args, computed, sizes).detach(), sizes)
+            return _view(maker, _make(maker.base, args, computed, sizes).detach(), sizes)
 
 
 def _view(view: View, base: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    shape, stride, (offset,) = (_evaluated(one, sizes) for one in (view.shape, view.stride, (view.offset,)))
+    shape, stride, (offset,) = (_evaluate(one, sizes) for one in (view.shape, view.stride, (view.offset,)))
     return base.as_strided(shape, stride, base.storage_offset() + offset)
 
 
 def read_results(graph_module: fx.GraphModule, arguments: Arguments) -> Results:
-    """Return how the graph's results come about.
+    """Return how to create the graph's results.
 
     Raises:
-        ExportError: a result is no tensor and no number of sizes, or shares memory in a way that no view gives.
+        ExportError: a result is neither a tensor nor a number of sizes, or shares memory in a way that no view
+            expresses.
     """
     return _Reader(graph_module, arguments).read()
 
@@ -180,12 +181,12 @@ class _Reader:
 
     def _maker(self, output: Any, shared: set[int]) -> Maker:
         if not isinstance(output, fx.Node):
-            return Constant(output)
+            return ConstantResult(output)
         value = value_of(output)
         if isinstance(value, torch.Tensor):
             return self._tensor(output, value, shared)
         if type(value) in {int, torch.SymInt}:
-            return Number(self._written(value, output))
+            return Number(self._write(value, output))
         raise ExportError("the graph", f"its result {output.name} is a {type(value).__name__}")
 
     def _tensor(self, output: fx.Node, value: torch.Tensor, shared: set[int]) -> Maker:
@@ -212,23 +213,23 @@ class _Reader:
         value, of = value_of(output), value_of(base)
         if (value.dtype, value.is_conj(), value.is_neg()) != (of.dtype, of.is_conj(), of.is_neg()):
             raise ExportError("the graph", f"its result {output.name} is {base.name} read as something else")
-        base_stride = tuple(self._written(step, base) for step in of.stride())
+        base_stride = tuple(self._write(step, base) for step in of.stride())
         if isinstance(maker, Computed):
             self._layouts[maker.index] = base_stride
         begin = expression(value.storage_offset()) - expression(of.storage_offset())
         return View(
             base=maker,
             base_stride=base_stride,
-            shape=tuple(self._written(size, output) for size in value.shape),
-            stride=tuple(self._written(step, output) for step in value.stride()),
-            offset=self._written(begin, output),
+            shape=tuple(self._write(size, output) for size in value.shape),
+            stride=tuple(self._write(step, output) for step in value.stride()),
+            offset=self._write(begin, output),
         )
 
-    def _written(self, size: Any, node: fx.Node) -> Json:
-        """Write a size down, and see that it can be evaluated from a call's arguments."""
+    def _write(self, size: Any, node: fx.Node) -> Json:
+        """Write a size, and check that it can be computed from a call's arguments."""
         written = self._symbols.write(size)
         if evaluate(written, dict.fromkeys(self._places, 2)) is None:
-            raise ExportError("the graph", f"the size {size} of {node.name} cannot be told from the arguments")
+            raise ExportError("the graph", f"the size {size} of {node.name} cannot be computed from the arguments")
         return written
 
 
@@ -237,7 +238,7 @@ def _is_tensor(node: Any) -> bool:
 
 
 def _has_memory(value: Any) -> bool:
-    """Say whether a value is a tensor that lies somewhere; what ``torch.func`` wraps around one does not."""
+    """Return whether a value is a tensor with memory; a wrapper of ``torch.func`` is not."""
     dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
     return dense and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
@@ -247,11 +248,11 @@ def _memory(value: torch.Tensor) -> int:
     return address
 
 
-def _evaluated(written: Sequence[Json], sizes: Mapping[int, int]) -> tuple[int, ...]:
+def _evaluate(written: Sequence[Json], sizes: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(size for one in written if (size := evaluate(one, sizes)) is not None)
 
 
-def _laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+def _to_stride(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     if tensor.stride() == stride:
         return tensor
     return tensor.new_empty_strided(tensor.shape, stride).copy_(tensor)

@@ -1,1 +1,1 @@
-"""What other tools' engine caches hold, read without their code and without unpickling anything."""
+"""Engine caches of other tools, read without their code and without unpickling."""

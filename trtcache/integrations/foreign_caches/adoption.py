@@ -1,8 +1,8 @@
-"""Bring in engines that another tool cached: what there is as a plan that can be looked at, and the carrying out.
+"""Import of engines from another tool's cache: a plan that can be inspected, and its execution.
 
-No name in such a cache says all that an engine was built for, so none of them can stand for a key of trtcache's own,
-and nothing that compiles asks for what was adopted. Its key says where it comes from: the tool, the name that it has
-there, and the digest of its bytes. So it is kept, verified, signed, copied and listed as any entry is.
+Names in such a cache do not identify everything that an engine was built for, so an engine cannot get a trtcache key of
+a program, and no compilation finds it. Its key consists of the tool, the name in its cache, and the digest of its
+bytes. So it is stored, verified, signed, copied and listed like any entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from blake3 import blake3
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import SettingsError, StoreError, UnsafeStoreError
 from trtcache.integrations.foreign_caches import onnxruntime_cache, torch_tensorrt_cache
-from trtcache.integrations.foreign_caches.find import Find, looked_at
+from trtcache.integrations.foreign_caches.find import Find, open_find
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.record import Record
@@ -39,12 +39,12 @@ TOOLS: Final[Mapping[str, Callable[[Path], Iterator[Find]]]] = {
     "torch-tensorrt": torch_tensorrt_cache.finds,
     "onnxruntime": onnxruntime_cache.finds,
 }
-"""Tool -> what yields what its cache holds."""
+"""Tool -> the function that yields the content of its cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An engine that was brought in, or why it could not be."""
+    """An imported engine, or why it was not imported."""
 
     find: Find
     key: CacheKey
@@ -54,19 +54,19 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What another tool's cache holds. Nothing has been brought in yet."""
+    """The content of another tool's cache. Nothing has been imported yet."""
 
     tool: str
     finds: tuple[Find, ...]
 
     @property
     def engines(self) -> tuple[Find, ...]:
-        """What can be brought in."""
+        """The engines that can be imported."""
         return tuple(find for find in self.finds if find.keyed)
 
     def key(self, find: Find) -> CacheKey:
-        """Return the key of an engine that can be brought in."""
-        assert find.digest is not None  # noqa: S101  # a sound one has been read
+        """Return the key of an engine that can be imported."""
+        assert find.digest is not None  # noqa: S101  # set for sound engines
         return adopted_key(self.tool, find.name, find.digest)
 
     def execute(
@@ -78,13 +78,13 @@ class AdoptionPlan:
         max_entries: int | None = None,
         advance: Advance = lambda _file_bytes: None,
     ) -> tuple[Adopted, ...]:
-        """Bring in all engines that can be, and return what became of each: ``adopted``, ``there`` or ``changed``.
+        """Import all engines that can be; return the state of each: ``adopted``, ``there`` or ``changed``.
 
         Raises:
             ReadOnlyError: the store cannot be written.
-            UntrustedWriterError: the store asks for signatures, and this process has no key that counts.
-            CorruptBlobError: what was written does not read back.
-            OSError: the disk is full or failing, or what was there cannot be read.
+            UntrustedWriterError: the store requires signatures, and this process has no trusted key.
+            CorruptBlobError: the written entry cannot be read back.
+            OSError: the disk is full or failing, or the source cannot be read.
         """
         done: list[Adopted] = []
         for find in self.engines:
@@ -92,7 +92,7 @@ class AdoptionPlan:
             if pin and done[-1].state != "changed":
                 store.pin(done[-1].key.digest)
             if done[-1].state == "adopted":
-                _tend(store, done[-1].key.digest, max_size_bytes, max_entries)
+                _index_and_prune(store, done[-1].key.digest, max_size_bytes, max_entries)
             advance(find.file_bytes)
         return tuple(done)
 
@@ -113,38 +113,38 @@ class AdoptionPlan:
 
 
 def adopted_key(tool: str, name: str, engine: Digest) -> CacheKey:
-    """Return the key of an engine that was brought in: by whose cache it was in, under which name, and its bytes."""
+    """Return the key of an imported engine: its tool, its name in that tool's cache, and its bytes."""
     return CacheKey.of(KIND, {"tool": tool, "name": name, "engine": engine})
 
 
 def plan_adoption(tool: str, directory: Path, *, advance: Advance = lambda _file_bytes: None) -> AdoptionPlan:
-    """Return what the cache of another tool in a directory holds. All of its engines are read for their digests.
+    """Return the content of another tool's cache directory. All engines are read for their digests.
 
-    ``advance`` is called with the bytes of each file as it is done.
+    ``advance`` is called with the size of each file when it is done.
 
     Raises:
-        SettingsError: the tool is not known.
+        SettingsError: the tool is unknown.
         OSError: the directory cannot be read.
     """
     if tool not in TOOLS:
-        raise SettingsError("tool", f"{tool!r} is none of {', '.join(TOOLS)}")
+        raise SettingsError("tool", f"{tool!r} is not one of {', '.join(TOOLS)}")
     finds: list[Find] = []
     objection = _objection(directory)
     first: dict[str, str] = {}
     for find in TOOLS[tool](directory):
         advance(find.file_bytes)
-        finds.append(_judged(find, objection, first))
+        finds.append(_judge(find, objection, first))
     return AdoptionPlan(tool, tuple(finds))
 
 
-def _judged(find: Find, objection: str, first: dict[str, str]) -> Find:
-    """Return a thing as what it is beside the others: ``first`` has the names of the engines by their digests."""
+def _judge(find: Find, objection: str, first: dict[str, str]) -> Find:
+    """Return a find with its final state; ``first`` has the names of engines by digest."""
     if not find.keyed or find.digest is None:
         return find
     if objection:
-        return find.refused("unsafe", objection)
+        return find.rejected_as("unsafe", objection)
     same = first.setdefault(find.digest.hex, find.name)
-    return find if same == find.name else find.refused("duplicate", f"the same bytes as {same}")
+    return find if same == find.name else find.rejected_as("duplicate", f"the same bytes as {same}")
 
 
 def _objection(directory: Path) -> str:
@@ -159,13 +159,13 @@ def _copy(find: Find, copy: Path) -> None:
     """Copy an engine out of its file.
 
     Raises:
-        ValueError: it is not what it was when it was looked at.
+        ValueError: it has changed since it was inspected.
         OSError: it cannot be read, or the copy cannot be written.
     """
-    assert find.span is not None  # noqa: S101  # a sound one has been found
-    _, file = looked_at(find)
+    assert find.span is not None  # noqa: S101  # set for sound engines
+    _, file = open_find(find)
     if file is None:
-        raise ValueError("it is another file by now")
+        raise ValueError("it is another file now")
     hasher = blake3()
     try:
         with copy.open("xb") as target:
@@ -175,7 +175,7 @@ def _copy(find: Find, copy: Path) -> None:
     finally:
         file.close()
     if find.digest is None or hasher.hexdigest() != find.digest.hex:
-        raise ValueError("it was written to since it was looked at")
+        raise ValueError("it has changed since it was inspected")
 
 
 def _provenance(tool: str, find: Find) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _provenance(tool: str, find: Find) -> dict[str, str]:
     }
 
 
-def _tend(store: DiskStore, digest: str, max_size_bytes: int | None, max_entries: int | None) -> None:
+def _index_and_prune(store: DiskStore, digest: str, max_size_bytes: int | None, max_entries: int | None) -> None:
     record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
     try:
         write_rows(store.index_root, put=[record])

@@ -1,41 +1,45 @@
-"""One thing that another tool's cache holds, and whether it can be brought in."""
+"""One find in another tool's cache, and whether it can be imported."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import struct
+import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from trtcache.integrations.foreign_caches.plain_file import PlainFile
-from trtcache.integrations.foreign_caches.plan_header import HEADER_BYTES, read_header
+from blake3 import blake3
+
+from trtcache.digests import Digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from trtcache.digests import Digest
     from trtcache.integrations.foreign_caches.pickled import Span
-    from trtcache.integrations.foreign_caches.plan_header import PlanHeader
 
 ENGINE: Final = "engine"
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """One thing in the cache: an engine, or something that lies beside engines.
+    """One find: an engine, or another file of the cache.
 
     Attributes:
-        name: its path below the cache's directory; of several engines in one file with ``#`` and a number.
-        path: the file that it lies in.
+        name: its path below the cache's directory; with ``#`` and a number if a file has several engines.
+        path: its file.
         what: ``engine``, ``timing``, ``profile``, ``context``, ``encrypted``, ``folder`` or ``other``.
-        file_bytes: what the file takes.
+        file_bytes: the size of the file.
         changed_ns: when the file was written, nanoseconds since 1970.
-        state: ``sound``; or ``unsafe``, ``damaged``, ``orphan``, ``duplicate`` or ``no engine``: it cannot be keyed.
-        why: for whoever wonders about the state, and remarks.
-        span: where in the file the engine's bytes are.
-        plan: what its header says.
-        capabilities: the compute capabilities that it is for, ``8.9`` or ``8.0+``, and in ``told_by`` who says so:
-            ``header``, ``name`` or ``context``.
-        digest: of the engine's bytes.
+        state: ``sound``; or ``unsafe``, ``damaged``, ``orphan``, ``duplicate`` or ``no engine``: it cannot be imported.
+        why: the reason for the state, or a remark.
+        span: the location of the engine in the file.
+        plan: its header.
+        capabilities: its compute capabilities, ``8.9`` or ``8.0+``; ``told_by`` is where that was found: ``header``,
+            ``name`` or ``context``.
+        digest: the digest of the engine's bytes.
     """
 
     name: str
@@ -53,47 +57,168 @@ class Find:
 
     @property
     def keyed(self) -> bool:
-        """Whether it can be brought in."""
+        """Whether it can be imported."""
         return self.state == "sound"
 
-    def refused(self, state: str, why: str) -> Find:
-        """Return it as one that cannot be keyed."""
+    def rejected_as(self, state: str, why: str) -> Find:
+        """Return this find with a state in which it cannot be imported."""
         return replace(self, state=state, why=why)
 
 
 def label(name: str) -> str:
-    """Return the name of a file as text that can be written anywhere, whatever its bytes are."""
+    """Return a file name as printable text, whatever its bytes are."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def looked_at(find: Find) -> tuple[Find, PlainFile | None]:
-    """Open a thing's file; return it with its size, and the file if it is one that nobody else could have written."""
+def open_find(find: Find) -> tuple[Find, PlainFile | None]:
+    """Open a find's file; return it with its size, and the file unless another user could have written it."""
     try:
         file = PlainFile(find.path)
     except ValueError as error:
-        return find.refused("unsafe", str(error)), None
+        return find.rejected_as("unsafe", str(error)), None
     except OSError as error:
-        return find.refused("unsafe", f"it cannot be read: {error.strerror}"), None
+        return find.rejected_as("unsafe", f"it cannot be read: {error.strerror}"), None
     sized = replace(find, file_bytes=file.size_bytes, changed_ns=file.changed_ns)
     if file.unsafe:
         file.close()
-        return sized.refused("unsafe", file.unsafe), None
+        return sized.rejected_as("unsafe", file.unsafe), None
     return sized, file
 
 
-def engine_of(find: Find, file: PlainFile, span: Span) -> Find:
-    """Return a thing with what is known of the engine that lies in a part of its file.
+def inspect_engine(find: Find, file: PlainFile, span: Span) -> Find:
+    """Return a find with the properties of the engine at a span of its file.
 
     Raises:
         OSError: the file cannot be read.
     """
     try:
         if span.offset + span.size_bytes > file.size_bytes:
-            raise ValueError(f"it ends at {file.size_bytes}, within its engine")  # noqa: TRY301  # one way out
+            raise ValueError(f"it ends at {file.size_bytes}, within its engine")  # noqa: TRY301  # handled below
         plan = read_header(file.read(span.offset, HEADER_BYTES), span.size_bytes)
         digest = file.digest(span.offset, span.size_bytes)
     except ValueError as error:
-        return find.refused("damaged", str(error))
+        return find.rejected_as("damaged", str(error))
     told_by = "header" if plan.capabilities else ""
     found = replace(find, state="sound", span=span, plan=plan, digest=digest)
     return replace(found, capabilities=plan.capabilities, told_by=told_by)
+
+
+CHUNK_BYTES: Final = 1 << 20
+_NO_FILE = {errno.ELOOP: "it is a link", errno.ENXIO: "it is a pipe", errno.ENODEV: "it is a device"}
+
+
+class PlainFile:
+    """An open file. ``unsafe`` says why another user could have written it, or is empty."""
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path`` without following a link and without waiting.
+
+        Raises:
+            ValueError: it is a link, a pipe, a directory or a device.
+            OSError: it cannot be opened.
+        """
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                raise ValueError(_NO_FILE[error.errno]) from error
+            raise
+        self.close = weakref.finalize(self, os.close, self._fd)
+        found = os.fstat(self._fd)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise ValueError("it is not a regular file")
+        self.size_bytes, self.changed_ns = found.st_size, found.st_mtime_ns
+        self.unsafe = _unsafe(found)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return bytes of the file; fewer at its end.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return os.pread(self._fd, size_bytes, offset)
+
+    def chunks(self, offset: int, size_bytes: int) -> Iterator[bytes]:
+        """Yield a range of the file in chunks of a MiB.
+
+        Raises:
+            ValueError: the file is shorter.
+            OSError: it cannot be read.
+        """
+        end = offset + size_bytes
+        while offset < end:
+            data = self.read(offset, min(CHUNK_BYTES, end - offset))
+            if not data:
+                raise ValueError(f"it ends at {offset}")
+            yield data
+            offset += len(data)
+
+    def digest(self, offset: int, size_bytes: int) -> Digest:
+        """Return the digest of a range of the file.
+
+        Raises:
+            ValueError: the file is shorter.
+            OSError: it cannot be read.
+        """
+        hasher = blake3()
+        for data in self.chunks(offset, size_bytes):
+            hasher.update(data)
+        return Digest(hasher.hexdigest(), size_bytes)
+
+
+def _unsafe(found: os.stat_result) -> str:
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {found.st_uid}"
+    if found.st_nlink > 1:
+        return "it has another name somewhere, a hard link, through which it can change"
+    if found.st_mode & 0o022:
+        return "other users may write to it; if none did, run: chmod go-w"
+    return ""
+
+
+HEADER_BYTES: Final = 64
+
+_TENSORRT, _OLDER, _RTX = b"ftrt", b"ptrt", b"vtrt"
+_RTX_LAYOUT = 2
+_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
+_FIELDS = struct.Struct("<4sIQQ4B4sI")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanHeader:
+    """A plan's library and compute capabilities; these are empty if the header does not contain them.
+
+    ``version`` is None if its layout is unknown.
+    """
+
+    library: str
+    version: str | None
+    capabilities: tuple[str, ...]
+
+
+def read_header(head: bytes, size_bytes: int) -> PlanHeader:
+    """Parse the first bytes of a plan that is ``size_bytes`` long.
+
+    Raises:
+        ValueError: it is not a plan, or its length differs from the declared one.
+    """
+    if len(head) < HEADER_BYTES:
+        raise ValueError(f"{len(head)} bytes are not a plan")
+    tag, layout, kind, declared_bytes, *version, _, capabilities = _FIELDS.unpack_from(head)
+    text = ".".join(map(str, version))
+    if tag == _TENSORRT:
+        return PlanHeader("TensorRT", text if layout == 0 else None, ())
+    if tag == _OLDER:
+        return PlanHeader("TensorRT", None, ())
+    if tag != _RTX:
+        raise ValueError("it does not start like a plan")
+    if (layout, kind) != (0, _RTX_LAYOUT):
+        return PlanHeader("TensorRT-RTX", None, ())
+    if declared_bytes != size_bytes:
+        raise ValueError(f"it is {size_bytes} bytes long, and its header declares {declared_bytes}")
+    return PlanHeader("TensorRT-RTX", text, _capability_names(capabilities))
+
+
+def _capability_names(bits: int) -> tuple[str, ...]:
+    return tuple(name for place, name in enumerate(_CAPABILITIES) if bits >> place & 1)

@@ -1,7 +1,7 @@
-"""onnxruntime's TensorRT cache: ``*.engine`` with ``*.profile`` beside it, ``*.timing``, and ``*_ctx.onnx`` over them.
+"""onnxruntime's TensorRT cache: ``*.engine`` with ``*.profile``, ``*.timing``, and ``*_ctx.onnx`` that refer to them.
 
-An engine's name has the subgraph's, made of the model's file name and the names of its inputs and nodes, and says the
-precision and the compute capability (``_fp16_sm89``, ``_sm80+``). With ``ep_context_embed_mode`` the engine is in the
+An engine's name contains the subgraph's, derived from the model's file name and the names of its inputs and nodes, and
+the precision and compute capability (``_fp16_sm89``, ``_sm80+``). With ``ep_context_embed_mode`` the engine is in the
 ``EPContext`` model itself.
 """
 
@@ -10,18 +10,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from trtcache.integrations.foreign_caches.ep_context import contexts_in
-from trtcache.integrations.foreign_caches.find import ENGINE, Find, engine_of, label, looked_at
+from trtcache.integrations.foreign_caches.find import ENGINE, Find, inspect_engine, label, open_find
 from trtcache.integrations.foreign_caches.pickled import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trtcache.integrations.foreign_caches.ep_context import Context
+    from trtcache.integrations.foreign_caches.find import PlainFile
 
 _CAPABILITY = re.compile(r"_sm(\d{2,3})(\+?)(?:\.stripped)?\.engine$")
 _ARCHITECTURE = re.compile(r"(\d{2,3})(\+?)")
@@ -29,43 +28,43 @@ _PLAIN_NAME = re.compile(r"[^/\\\0]{1,255}")
 _BESIDE = {
     ".timing": ("timing", "measurements of kernels, for a builder"),
     ".profile": ("profile", "the ranges of the sizes of an engine's inputs"),
-    ".encrypted": ("encrypted", "an encrypted engine: only who has the key can say what it is"),
+    ".encrypted": ("encrypted", "an encrypted engine: it cannot be read without the key"),
 }
 
 
 def finds(root: Path) -> Iterator[Find]:
-    """Yield what the cache in a directory holds, by name.
+    """Yield the content of a cache directory, by name.
 
     Raises:
         OSError: the directory cannot be read.
     """
-    names = sorted(os.listdir(root))  # noqa: PTH208  # names alone are wanted
+    names = sorted(os.listdir(root))  # noqa: PTH208  # only names are needed
     for name in names:
         path = root / name
         try:
             is_folder = stat.S_ISDIR(path.lstat().st_mode)
-        except FileNotFoundError:  # its tool is running, and has removed it
+        except FileNotFoundError:  # removed by its tool meanwhile
             continue
         if is_folder:
-            yield Find(label(name), path, "folder", why="folders are not looked into")
+            yield Find(label(name), path, "folder", why="folders are not searched")
         elif name.endswith(".engine"):
             yield _engine(Find(label(name), path, ENGINE))
         elif name.endswith(".onnx"):
             yield from _model(Find(label(name), path, "context"), names)
         else:
-            yield _beside(Find(label(name), path, "other", why="it is not of this layout"), names)
+            yield _beside(Find(label(name), path, "other", why="it is not part of this layout"), names)
 
 
 def _engine(find: Find) -> Find:
-    find, file = looked_at(find)
+    find, file = open_find(find)
     if file is None:
         return find
     try:
-        found = engine_of(find, file, Span(0, file.size_bytes))
+        found = inspect_engine(find, file, Span(0, file.size_bytes))
     finally:
         file.close()
-    if found.keyed and not found.capabilities and (said := _CAPABILITY.search(found.name)):
-        found = replace(found, capabilities=(_dotted(said),), told_by="name")
+    if found.keyed and not found.capabilities and (match := _CAPABILITY.search(found.name)):
+        found = replace(found, capabilities=(_format_capability(match),), told_by="name")
     if found.keyed and found.name.endswith(".stripped.engine"):
         found = replace(found, why="its weights are not in it: onnxruntime refits it from the ONNX file")
     return found
@@ -73,16 +72,16 @@ def _engine(find: Find) -> Find:
 
 def _beside(find: Find, names: list[str]) -> Find:
     what, why = _BESIDE.get(find.path.suffix, (find.what, find.why))
-    found, file = looked_at(replace(find, what=what, why=why))
+    found, file = open_find(replace(find, what=what, why=why))
     if file is not None:
         file.close()
     if what == "profile" and f"{find.path.stem}.engine" not in names and found.state != "unsafe":
-        return found.refused("orphan", "there is no engine of its name")
+        return found.rejected_as("orphan", "there is no engine of its name")
     return found
 
 
 def _model(find: Find, names: list[str]) -> Iterator[Find]:
-    found, file = looked_at(find)
+    found, file = open_find(find)
     if file is None:
         yield found
         return
@@ -95,27 +94,137 @@ def _model(find: Find, names: list[str]) -> Iterator[Find]:
             if context.embedded is None:
                 yield _reference(one, context, names)
             else:
-                yield _told(engine_of(replace(one, what=ENGINE), file, context.embedded), context)
+                yield _add_capability(inspect_engine(replace(one, what=ENGINE), file, context.embedded), context)
     except ValueError as error:
-        yield found.refused("damaged", f"it is no ONNX file: {error}")
+        yield found.rejected_as("damaged", f"it is not an ONNX file: {error}")
     finally:
         file.close()
 
 
 def _reference(find: Find, context: Context, names: list[str]) -> Find:
     if not context.file or not _PLAIN_NAME.fullmatch(context.file):
-        return find.refused("unsafe", f"it names {context.file!r:.80}, which is no file of this directory")
+        return find.rejected_as("unsafe", f"it names {context.file!r:.80}, which is not a file of this directory")
     if context.file not in names:
-        return find.refused("orphan", f"it names {context.file!r}, which is not here")
+        return find.rejected_as("orphan", f"it names {context.file!r}, which is not here")
     return replace(find, why=f"it names {context.file}")
 
 
-def _told(find: Find, context: Context) -> Find:
-    said = _ARCHITECTURE.fullmatch(context.capability or "")
-    if find.keyed and not find.capabilities and said:
-        return replace(find, capabilities=(_dotted(said),), told_by="context")
+def _add_capability(find: Find, context: Context) -> Find:
+    match = _ARCHITECTURE.fullmatch(context.capability or "")
+    if find.keyed and not find.capabilities and match:
+        return replace(find, capabilities=(_format_capability(match),), told_by="context")
     return find
 
 
-def _dotted(said: re.Match[str]) -> str:
-    return f"{said[1][:-1]}.{said[1][-1]}{said[2]}"
+def _format_capability(match: re.Match[str]) -> str:
+    return f"{match[1][:-1]}.{match[1][-1]}{match[2]}"
+
+
+OPERATOR: Final = "EPContext"
+
+_GRAPH, _NODE, _OP_TYPE, _ATTRIBUTE, _NAME, _INTEGER, _BYTES = 7, 1, 4, 5, 1, 3, 4
+_VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+_MOST_FIELDS = 200_000
+_LONGEST_TEXT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One ``EPContext`` node: the embedded engine or its file name, and its GPU."""
+
+    embedded: Span | None
+    file: str | None
+    capability: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    number: int
+    integer: int
+    span: Span | None
+
+
+class _Reader:
+    """The fields of messages. The total number of fields in a file is bounded."""
+
+    def __init__(self, file: PlainFile) -> None:
+        self._file = file
+        self._left = _MOST_FIELDS
+
+    def fields(self, span: Span) -> Iterator[_Field]:
+        at, end = span.offset, span.offset + span.size_bytes
+        while at < end:
+            self._left -= 1
+            if self._left < 0:
+                raise ValueError(f"more than {_MOST_FIELDS} fields")
+            tag, at = self._varint(at, end)
+            number, wire = tag >> 3, tag & 7
+            if wire == _VARINT:
+                integer, at = self._varint(at, end)
+                yield _Field(number, integer, None)
+            elif wire == _LENGTH:
+                size_bytes, at = self._varint(at, end)
+                if size_bytes > end - at:
+                    raise ValueError("a field is longer than its message")
+                yield _Field(number, 0, Span(at, size_bytes))
+                at += size_bytes
+            elif wire in (_EIGHT, _FOUR):
+                at += 8 if wire == _EIGHT else 4
+            else:
+                raise ValueError(f"a field of the unknown type {wire}")
+
+    def inside(self, span: Span, number: int) -> Iterator[Span]:
+        return (field.span for field in self.fields(span) if field.number == number and field.span is not None)
+
+    def text(self, span: Span) -> str:
+        if span.size_bytes > _LONGEST_TEXT_BYTES:
+            raise ValueError(f"a name of {span.size_bytes} bytes")
+        return self._file.read(span.offset, span.size_bytes).decode()
+
+    def _varint(self, at: int, end: int) -> tuple[int, int]:
+        value = 0
+        for place, byte in enumerate(self._file.read(at, min(10, end - at))):
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return value, at + place + 1
+        raise ValueError("a number without an end")
+
+
+def contexts_in(file: PlainFile) -> list[Context]:
+    """Return the ``EPContext`` nodes of an ONNX file.
+
+    Raises:
+        ValueError: it is not an ONNX file.
+        OSError: it cannot be read.
+    """
+    reader = _Reader(file)
+    found = []
+    for graph in reader.inside(Span(0, file.size_bytes), _GRAPH):
+        for node in reader.inside(graph, _NODE):
+            fields = list(reader.fields(node))
+            kinds = [field.span for field in fields if field.number == _OP_TYPE and field.span is not None]
+            if [reader.text(kind) for kind in kinds] == [OPERATOR]:
+                found.append(_context(reader, [one.span for one in fields if one.number == _ATTRIBUTE and one.span]))
+    return found
+
+
+def _context(reader: _Reader, attributes: list[Span]) -> Context:
+    integers: dict[str, int] = {}
+    values: dict[str, Span] = {}
+    for attribute in attributes:
+        fields = list(reader.fields(attribute))
+        name = next((reader.text(one.span) for one in fields if one.number == _NAME and one.span is not None), "")
+        for one in fields:
+            if one.number == _INTEGER:
+                integers[name] = one.integer
+            elif one.number == _BYTES and one.span is not None:
+                values[name] = one.span
+    cache = values.get("ep_cache_context")
+    embedded = integers.get("embed_mode", 1) == 1
+    return Context(
+        embedded=cache if embedded else None,
+        file=reader.text(cache) if cache is not None and not embedded else None,
+        capability=reader.text(values["hardware_architecture"]) if "hardware_architecture" in values else None,
+        model=reader.text(values["onnx_model_filename"]) if "onnx_model_filename" in values else None,
+    )

@@ -1,7 +1,7 @@
-"""Find the engine in what torch_tensorrt pickled, without unpickling: its bytes lie in the file as they are.
+"""Location of the engine in a pickle of torch_tensorrt, without unpickling: its bytes are stored verbatim.
 
-``pickletools`` names the instructions of a pickle and executes none. Long values are not even read here: what it is
-given for them knows only where they are.
+``pickletools`` names the instructions of a pickle and executes none. Long values are not even read: a placeholder
+records their location.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trtcache.integrations.foreign_caches.plain_file import PlainFile
+    from trtcache.integrations.foreign_caches.find import PlainFile
 
 ENGINE: Final = "serialized_engine"
 
@@ -25,7 +25,7 @@ _BETWEEN = {"MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "FRAME"}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a file, of which nothing was read."""
+    """A range of a file that has not been read."""
 
     offset: int
     size_bytes: int
@@ -35,7 +35,7 @@ class Span:
 
 
 class _Instructions(io.BytesIO):
-    """What ``pickletools`` reads from: a file of which short parts are read and long ones are only passed over."""
+    """The input of ``pickletools``: short ranges are read, long ones are skipped."""
 
     def __init__(self, file: PlainFile) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Instructions(io.BytesIO):
         if wanted > _LONGEST_READ_BYTES:
             span = Span(self._at, wanted)
             self._at += wanted
-            return span  # type: ignore[return-value]  # what pickletools asks of it is its length
+            return span  # type: ignore[return-value]  # pickletools only needs its length
         data = self._file.read(self._at, max(0, wanted))
         self._at += len(data)
         return data
@@ -61,10 +61,10 @@ class _Instructions(io.BytesIO):
 
 
 def engine_in(file: PlainFile) -> Span:
-    """Return where in a pickled entry its engine lies.
+    """Return the location of the engine in a pickled entry.
 
     Raises:
-        ValueError: it is no pickle of an entry.
+        ValueError: it is not a pickle of an entry.
         OSError: it cannot be read.
     """
     source, text = _Instructions(file), None
@@ -76,6 +76,6 @@ def engine_in(file: PlainFile) -> Span:
                 return Span(source.tell() - len(value), len(value))
             if instruction.name not in _BETWEEN:
                 text = value if instruction.name in _TEXTS else None
-    except (ValueError, TypeError, OverflowError, AttributeError) as error:  # what pickletools says of other bytes
-        raise ValueError(f"it is no pickle of an entry: {error!s:.100}") from error
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:  # raised by pickletools for other bytes
+        raise ValueError(f"it is not a pickle of an entry: {error!s:.100}") from error
     raise ValueError(f"it has no {ENGINE!r}")

@@ -1,1 +1,1 @@
-"""A folder for ``PYTHONPATH``: a Python that starts with it has the cache before torch_tensorrt. Not for import."""
+"""A folder for ``PYTHONPATH`` that installs the cache for torch_tensorrt at Python's startup. Not for import."""

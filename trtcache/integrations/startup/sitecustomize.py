@@ -1,6 +1,6 @@
-"""Run by Python as it starts, where ``trtcache run`` has put this folder on ``PYTHONPATH``.
+"""Startup hook that Python runs if ``trtcache run`` put this folder on ``PYTHONPATH``.
 
-It leaves no trace on ``sys.path``, and runs the ``sitecustomize`` that would have been run without it.
+It removes itself from ``sys.path``, and runs the ``sitecustomize`` that it shadows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _install() -> None:
     try:
         from trtcache.integrations.torch_tensorrt.installation import install_for_run
     except ImportError:
-        return  # another Python that the program starts, which has no trtcache
+        return  # another Python started by the program, without trtcache
     install_for_run()
 
 
@@ -35,4 +35,4 @@ _leave()
 try:
     _run_the_next()
 finally:
-    _install()  # last, so that it comes before the import hooks of others, and hands on to them
+    _install()  # last, so that it precedes other import hooks and delegates to them

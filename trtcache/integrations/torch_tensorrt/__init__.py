@@ -1,6 +1,6 @@
-"""torch_tensorrt users change nothing: ``trtcache run serve.py``, or ``trtcache.install()`` in the script.
+"""Cache for unmodified torch_tensorrt programs: ``trtcache run serve.py``, or ``trtcache.install()`` in the script.
 
-``EngineCache`` is the other door, for those who pass ``custom_engine_cache=`` to ``torch_tensorrt.compile``.
+``EngineCache`` is an alternative for ``torch_tensorrt.compile(custom_engine_cache=...)``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""torch_tensorrt's conversion of a partition, with the cache before it.
+"""Adapter around torch_tensorrt's conversion of a partition.
 
-The conversion of one partition is wrapped as a whole, not its engine cache alone: that class sees no failed build, and
-is not asked for engines with immutable weights, which are the default.
+The whole conversion of a partition is wrapped, not only torch_tensorrt's engine cache: that does not see failed builds,
+and is not used for engines with immutable weights, which are the default.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
-from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
+from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.cache import Cache
-    from trtcache.integrations.torch_tensorrt.library import Library
-    from trtcache.integrations.torch_tensorrt.tally import Tally
+    from trtcache.integrations.torch_tensorrt.counters import ConversionTally
+    from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content
 
@@ -35,12 +35,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class _Attempt:
-    """One conversion from outside: what its partition is called, and the entry that it was served."""
+    """One conversion: the partition's name, and the entry it was served."""
 
     name: str = "partition"
-    hit: tuple[Request, Entry] | None = None
+    hit: tuple[ConversionRequest, Entry] | None = None
     is_second: bool = False
-    made: dict[str, Content] | None = None
+    members: dict[str, Content] | None = None
 
 
 _ATTEMPT: ContextVar[_Attempt | None] = ContextVar("trtcache.attempt", default=None)
@@ -48,7 +48,7 @@ _ATTEMPT: ContextVar[_Attempt | None] = ContextVar("trtcache.attempt", default=N
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of torch_tensorrt's own ``interpret_module_to_result``, which can be repeated with other settings."""
+    """A call of torch_tensorrt's ``interpret_module_to_result`` that can be repeated with other settings."""
 
     original: Callable[..., Any]
     arguments: Mapping[str, Any]
@@ -65,7 +65,7 @@ class _Call:
         bindings = given.get("input_binding_names"), given.get("output_binding_names")
         return Conversion(given["module"], given["inputs"], given["settings"], bindings)
 
-    def as_it_is(self) -> Any:
+    def run_unchanged(self) -> Any:
         return self.original(**self.arguments)
 
     def with_settings(self, *, keeps: bool = False, reuses: bool = False) -> _Call:
@@ -77,18 +77,20 @@ class _Call:
 
 
 class Adapter:
-    """Serves torch_tensorrt's conversions from a cache."""
+    """Serve torch_tensorrt's conversions from a cache."""
 
-    def __init__(self, library: Library, cache: Cache, tally: Tally, operator_versions: Mapping[str, str]) -> None:
+    def __init__(
+        self, library: TorchTensorrt, cache: Cache, tally: ConversionTally, operator_versions: Mapping[str, str]
+    ) -> None:
         self._library = library
         self._cache = cache
         self._tally = tally
         self._operator_versions = operator_versions
         self._fingerprints = Fingerprints()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def interpret(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return a partition's result: from the cache, or made by torch_tensorrt and kept.
+        """Return a partition's result: from the cache, or built by torch_tensorrt and stored.
 
         Raises:
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
@@ -99,14 +101,14 @@ class Adapter:
         request = self._request(call.conversion, attempt.name)
         if request is None:
             self._tally.add_uncached()
-            return call.as_it_is()
+            return call.run_unchanged()
         if attempt.is_second:
-            result, attempt.made = self._built(call, request)
+            result, attempt.members = self._build(call, request)
             return result
-        return self._fetched(call, request, attempt, started_s)
+        return self._fetch(call, request, attempt, started_s)
 
     def convert(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return a partition's runtime module. An engine from the cache that TensorRT does not load is built again.
+        """Return a partition's runtime module. A cached engine that TensorRT cannot load is rebuilt.
 
         Raises:
             Exception: whatever torch_tensorrt raises.
@@ -114,32 +116,34 @@ class Adapter:
         bound = inspect.signature(original).bind(*args, **kwargs)
         attempt = _Attempt(str(bound.arguments.get("name") or "partition"))
         try:
-            with _during(attempt):
+            with _attempting(attempt):
                 return original(*args, **kwargs)
         except Exception as error:
             if attempt.hit is None:
                 raise
-            _logger.warning("an engine from the cache could not be used, and is built again: %s", error)
+            _logger.warning("an engine from the cache could not be used, and is rebuilt: %s", error)
         return self._without_hit(original, args, kwargs, attempt)
 
     def _without_hit(
         self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], attempt: _Attempt
     ) -> Any:
-        """Convert with an engine that is built; only if that works was the entry at fault."""
+        """Convert with a newly built engine; only if that works the entry was at fault."""
         second = replace(attempt, is_second=True)
         started_s = time.perf_counter()
-        with _during(second):
+        with _attempting(second):
             module = original(*args, **kwargs)
-        if attempt.hit and second.made is not None:
-            self._replace(*attempt.hit, second.made, time.perf_counter() - started_s, attempt.name)
+        if attempt.hit and second.members is not None:
+            self._replace(*attempt.hit, second.members, time.perf_counter() - started_s, attempt.name)
         return module
 
-    def _request(self, conversion: Conversion, name: str) -> Request | None:
-        """Return what to ask the cache for, or None, with a warning, where it cannot be asked."""
-        if unknown := settings_of.unknown(conversion.settings):
-            self._tell(f"torch_tensorrt has settings that trtcache does not know: {', '.join(unknown)}; they are keyed")
+    def _request(self, conversion: Conversion, name: str) -> ConversionRequest | None:
+        """Return the cache request, or None with a warning if the partition cannot be cached."""
+        if unknown := settings_of.unknown_settings(conversion.settings):
+            self._warn_once(
+                f"torch_tensorrt has settings that trtcache does not know: {', '.join(unknown)}; they are keyed"
+            )
         if self._library.is_debugging:
-            self._tell("torch_tensorrt's debugger is on: nothing is cached")
+            self._warn_once("torch_tensorrt's debugger is on: nothing is cached")
             return None
         try:
             return request_for(
@@ -150,26 +154,28 @@ class Adapter:
                 operator_versions=self._operator_versions,
             )
         except CanonicalizationError as error:
-            hint = "; trtcache.install(operator_versions=...) takes it" if "operator_versions" in str(error) else ""
-            self._tell(f"{name} is not cached: {error}{hint}")
-        except Exception:  # the program must run on as it would without us, whatever its graph has
+            hint = (
+                "; declare it with trtcache.install(operator_versions=...)" if "operator_versions" in str(error) else ""
+            )
+            self._warn_once(f"{name} is not cached: {error}{hint}")
+        except Exception:  # the program must run as without trtcache, whatever its graph contains
             _logger.warning("%s is not cached: it could not be described", name, exc_info=True)
         return None
 
-    def _tell(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
             _logger.warning("%s", message)
 
-    def _fetched(self, call: _Call, request: Request, attempt: _Attempt, started_s: float) -> Any:
+    def _fetch(self, call: _Call, request: ConversionRequest, attempt: _Attempt, started_s: float) -> Any:
         result: Any = None
 
         def build() -> dict[str, Content]:
             nonlocal result
-            result, made = self._built(call, request)
-            if made is None:
+            result, members = self._build(call, request)
+            if members is None:
                 raise _NotKeptError
-            return made
+            return members
 
         try:
             provenance = {"torch_tensorrt": str(self._library.package.__version__)}
@@ -178,50 +184,52 @@ class Adapter:
             self._tally.add_uncached()
             return result
         except BusyError as error:
-            _logger.warning("%s is built here, since torch_tensorrt knows no other way: %s", attempt.name, error)
+            _logger.warning("%s is built here, since torch_tensorrt cannot wait: %s", attempt.name, error)
             self._tally.add_uncached()
-            return call.as_it_is()
+            return call.run_unchanged()
         if entry.outcome == "built":
             self._tally.add(entry, time.perf_counter() - started_s)
             return result
         try:
-            result = self._served(call, request, entry)
+            result = self._serve(call, request, entry)
         except CorruptBlobError as error:
-            _logger.warning("an entry is of no use, and is built again: %s", error)
+            _logger.warning("an entry is unusable, and is rebuilt: %s", error)
             self._cache.reject(entry, "load")
-            return self._fetched(call, request, attempt, started_s)
-        except Exception as error:  # noqa: BLE001  # whatever a refit raises, assertions too
-            _logger.warning("an engine from the cache could not be refitted, and is built again: %s", error)
-            return self._rebuilt(call, request, entry, attempt.name)
+            return self._fetch(call, request, attempt, started_s)
+        except Exception as error:  # noqa: BLE001  # whatever a refit raises, including assertions
+            _logger.warning("an engine from the cache could not be refitted, and is rebuilt: %s", error)
+            return self._rebuild(call, request, entry, attempt.name)
         attempt.hit = request, entry
         self._tally.add(entry, time.perf_counter() - started_s)
         return result
 
-    def _rebuilt(self, call: _Call, request: Request, entry: Entry, name: str) -> Any:
-        """Build in place of a hit that could not be used; only if that works was the entry at fault."""
+    def _rebuild(self, call: _Call, request: ConversionRequest, entry: Entry, name: str) -> Any:
+        """Build in place of an unusable hit; only if that works the entry was at fault."""
         started_s = time.perf_counter()
-        result, made = self._built(call, request)
-        if made is not None:
-            self._replace(request, entry, made, time.perf_counter() - started_s, name)
+        result, members = self._build(call, request)
+        if members is not None:
+            self._replace(request, entry, members, time.perf_counter() - started_s, name)
         return result
 
-    def _replace(self, request: Request, entry: Entry, made: dict[str, Content], build_s: float, name: str) -> None:
+    def _replace(
+        self, request: ConversionRequest, entry: Entry, members: dict[str, Content], build_s: float, name: str
+    ) -> None:
         self._cache.reject(entry, "load")
-        self._cache.keep(request.key, made, build_s=build_s, name=entry_name(name))
+        self._cache.keep(request.key, members, build_s=build_s, name=entry_name(name))
         self._tally.add_built(build_s)
 
-    def _built(self, call: _Call, request: Request) -> tuple[Any, dict[str, Content] | None]:
-        """Let torch_tensorrt build; return its result, and the members of an entry unless it cannot be kept."""
+    def _build(self, call: _Call, request: ConversionRequest) -> tuple[Any, dict[str, Content] | None]:
+        """Let torch_tensorrt build; return its result, and the members of an entry unless it cannot be stored."""
         catch = Catch(self._library.contract) if request.is_refittable else None
         result = call.with_settings(keeps=request.is_refittable).run(catch)
         source = catch.fields if catch and catch.fields else result._asdict()
         try:
-            return result, members_of(stored_fields(self._library.contract, source), request.graph)
+            return result, make_members(stored_fields(self._library.contract, source), request.graph)
         except TypeError as error:
-            self._tell(f"a result of torch_tensorrt is not kept: {error}")
+            self._warn_once(f"a result of torch_tensorrt is not stored: {error}")
             return result, None
 
-    def _served(self, call: _Call, request: Request, entry: Entry) -> Any:
+    def _serve(self, call: _Call, request: ConversionRequest, entry: Entry) -> Any:
         contract = self._library.contract
         fields = fields_of(entry, contract.stored)
         if request.is_refittable:
@@ -231,11 +239,11 @@ class Adapter:
 
 
 class _NotKeptError(Exception):
-    """What was built has no stored form; it leaves ``fetch`` as any error of a build does, with no lock held."""
+    """The result has no stored form; raised through ``fetch`` like a build error, which releases its lock."""
 
 
 @contextmanager
-def _during(attempt: _Attempt) -> Iterator[None]:
+def _attempting(attempt: _Attempt) -> Iterator[None]:
     token = _ATTEMPT.set(attempt)
     try:
         yield

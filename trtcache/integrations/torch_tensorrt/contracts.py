@@ -1,7 +1,7 @@
-"""What each version of torch_tensorrt promises where trtcache takes hold of it.
+"""The interface of each version of torch_tensorrt that the adapter relies on.
 
-Read from the sources of every version (``dynamo/conversion/_conversion.py``, ``dynamo/_engine_cache.py``). A version
-that is not in the table, or that does not keep its contract, is left alone: the program runs as it would without us.
+Taken from the sources of every version (``dynamo/conversion/_conversion.py``, ``dynamo/_engine_cache.py``). A version
+that is not in the table, or that differs from its contract, is left alone: the program runs as without trtcache.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 ENGINE = "serialized_engine"
 SHAPES = "symbolic_shape_expressions"
-"""Sizes of the outputs as expressions over the symbols of the program at hand: made anew for each, never stored."""
+"""Output sizes as expressions over the current program's symbols: computed for each program, never stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One minor version's way of converting a partition.
+    """How one minor version converts a partition.
 
     Attributes:
         version: ``2.14``.
-        parameters: of ``interpret_module_to_result``.
-        result_type: the name of the class of its result.
-        result: that class's fields, in order.
-        cached: what ``BaseEngineCache.insert`` takes and ``check`` returns, in order.
+        parameters: the parameters of ``interpret_module_to_result``.
+        result_type: the class name of its result.
+        result: the fields of that class, in order.
+        cached: the fields that ``BaseEngineCache.insert`` takes and ``check`` returns, in order.
     """
 
     version: str
@@ -39,7 +39,7 @@ class Contract:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """The fields of a result that an entry keeps beside the engine."""
+        """The fields of a result that an entry stores besides the engine."""
         return tuple(name for name in self.result if name not in {ENGINE, SHAPES})
 
 
@@ -57,7 +57,7 @@ def _contract(
 
 
 def _until_2_9(version: str) -> Contract:
-    """Before 2.10 the interpreter made the engine's bytes and asked the cache by itself."""
+    """Return a contract before 2.10, when the interpreter serialized the engine and used the cache itself."""
     return _contract(
         version,
         parameters="arg_inputs kwarg_inputs engine_cache",
@@ -108,18 +108,18 @@ CONTRACTS: Mapping[str, Contract] = {
 
 
 def contract_for(version: str) -> Contract | None:
-    """Return the contract of a version such as ``2.14.0+cu130``, or None if it is not known."""
+    """Return the contract of a version such as ``2.14.0+cu130``, or None if it is unknown."""
     return CONTRACTS.get(".".join(version.split(".")[:2]))
 
 
 def known_versions() -> str:
-    """Return the versions of the table in words: ``2.8 to 2.14``."""
+    """Return the range of known versions: ``2.8 to 2.14``."""
     versions = list(CONTRACTS)
     return f"{versions[0]} to {versions[-1]}"
 
 
 def unknown_version(version: str) -> str:
-    """Return why a version is left alone, and what to do: ``version 2.7.1 is not known; 2.8 to 2.14 are; ...``."""
+    """Return why a version is left alone, and the remedy: ``version 2.7.1 is not known; 2.8 to 2.14 are; ...``."""
     why = f"version {version} is not known; {known_versions()} are"
     try:
         minor = tuple(map(int, version.split(".")[:2]))
@@ -130,7 +130,7 @@ def unknown_version(version: str) -> str:
 
 
 def breach(contract: Contract, conversion: ModuleType) -> str | None:
-    """Say how torch_tensorrt's ``_conversion`` module differs from its contract; None if it does not."""
+    """Return how torch_tensorrt's ``_conversion`` module differs from its contract, or None."""
     interpret = getattr(conversion, "interpret_module_to_result", None)
     if interpret is None:
         return "interpret_module_to_result is gone"

@@ -1,4 +1,4 @@
-"""The code that makes TensorRT layers of a partition's operators, where torch_tensorrt's version does not say it."""
+"""Converters of a partition's operators that torch_tensorrt's version does not identify."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 _PACKAGE = "torch_tensorrt"
 _PLUGINS = f"{_PACKAGE}.dynamo.conversion.plugins"
-"""Converters of this package stand for kernels of the user's own, which they do not show."""
+"""Converters of this package wrap the user's own kernels, whose code they do not contain."""
 
 
 def converters_of(module: fx.GraphModule, registry: Any) -> dict[fx.Node, Any]:
-    """Return the converter, as torch_tensorrt would choose it, of each call whose converter its version does not say.
+    """Return the converter that torch_tensorrt would choose for each call, unless its version identifies it.
 
-    The registry looks through all of itself to choose one, 0.1 ms for each call. Calls of torch's operators that have
-    no converters but torch_tensorrt's own are therefore left out: whichever is chosen, its version says it.
+    The registry searches all its converters to choose one, 0.1 ms per call. Calls of torch's operators that only have
+    torch_tensorrt's own converters are therefore left out: whichever is chosen, the version identifies it.
 
     Args:
         module: the partition.
         registry: torch_tensorrt's ``DYNAMO_CONVERTERS``, set to the compilation's settings.
     """
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    told = {target for target in {node.target for node in calls} if _is_told(target, registry)}
-    found = ((node, registry.get(node)) for node in calls if node.target not in told)
+    covered = {target for target in {node.target for node in calls} if _is_covered(target, registry)}
+    found = ((node, registry.get(node)) for node in calls if node.target not in covered)
     return {node: packet[0] for node, packet in found if packet}
 
 
-def _is_told(target: Any, registry: Any) -> bool:
-    """Say whether torch_tensorrt's version says all that may be made of calls of an operator."""
+def _is_covered(target: Any, registry: Any) -> bool:
+    """Return whether torch_tensorrt's version identifies every possible converter of an operator."""
     if isinstance(target, torch._ops.OpOverload) and is_foreign(target, ()):
         return False
     candidates = _candidates(target, registry)
@@ -48,7 +48,7 @@ def _is_told(target: Any, registry: Any) -> bool:
 
 
 def _candidates(target: Any, registry: Any) -> list[Any] | None:
-    """Return every converter that there is for an operator; None where the registry has a form that is not known."""
+    """Return all converters of an operator; None if the registry has an unknown form."""
     tables = getattr(registry, "registries", None)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         return None
@@ -60,7 +60,7 @@ def _candidates(target: Any, registry: Any) -> list[Any] | None:
 
 
 def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
-    """Return those that are not torch_tensorrt's own: operator -> name of the converter, and digest of its file.
+    """Return the foreign converters: operator -> name of the converter, and digest of its file.
 
     Raises:
         CanonicalizationError: a converter has no source file.
@@ -73,9 +73,9 @@ def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
 
 
 def declared_operators(converters: Mapping[fx.Node, Any]) -> set[str]:
-    """Return the custom operators whose converters the key has: torch_tensorrt's version says them, or their own file.
+    """Return the custom operators whose converters are in the key, through torch_tensorrt's version or their own file.
 
-    What a plugin's converter stands for is not shown by it, so its operator is not among them.
+    A plugin's converter does not show the kernel it wraps, so its operator is not among them.
     """
     named = {
         node.target._schema.name

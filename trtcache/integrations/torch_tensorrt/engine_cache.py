@@ -1,7 +1,7 @@
-"""An engine cache for torch_tensorrt's own door: ``custom_engine_cache=EngineCache()``.
+"""An engine cache for torch_tensorrt's own interface: ``custom_engine_cache=EngineCache()``.
 
-torch_tensorrt asks it for engines that can be refitted only (``immutable_weights=False`` with ``cache_built_engines``
-and ``reuse_cached_engines``), and never says that a build failed: so two processes may build the same.
+torch_tensorrt uses it only for refittable engines (``immutable_weights=False`` with ``cache_built_engines`` and
+``reuse_cached_engines``), and does not report failed builds: so two processes may build the same engine.
 ``trtcache.install()`` has neither limit.
 """
 
@@ -18,9 +18,9 @@ from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 from trtcache.cache import Cache
 from trtcache.errors import CanonicalizationError, CorruptBlobError
 from trtcache.integrations.torch_tensorrt.exchange import Serve, stored_fields
-from trtcache.integrations.torch_tensorrt.library import Library
-from trtcache.integrations.torch_tensorrt.request import Conversion, Request, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, members_of
+from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
+from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
+from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question that an answer may follow: without the partition, whose weights would be held."""
+class _PendingRequest:
+    """A lookup that an insert may follow; it does not keep the partition and its weights alive."""
 
-    request: Request
+    request: ConversionRequest
     inputs: Sequence[Any]
     settings: Any
     since_s: float
 
 
 class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has no types
-    """trtcache's store and key behind torch_tensorrt's interface. Nothing is pickled, and a bad entry is a miss."""
+    """A torch_tensorrt engine cache with trtcache's store and keys. Nothing is pickled; a bad entry is a miss."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         *,
         operator_versions: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the cache; as for ``trtcache.install``.
+        """Open the cache; see ``trtcache.install``.
 
         Raises:
-            BackendUnavailableError: the version of torch_tensorrt is not known.
-            SettingsError: a ``TRTCACHE_*`` variable has an impossible value.
+            BackendUnavailableError: the version of torch_tensorrt is unknown.
+            SettingsError: a ``TRTCACHE_*`` variable has an invalid value.
             StoreError: ``cache`` names a directory that cannot be a cache.
         """
-        self._library = Library.of(torch_tensorrt)
+        self._library = TorchTensorrt.of(torch_tensorrt)
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._operator_versions = dict(operator_versions or {})
         self._fingerprints = Fingerprints()
-        self._asked: dict[str, _Asked] = {}
+        self._pending: dict[str, _PendingRequest] = {}
 
     def get_hash(self, gm: Any, input_specs: Sequence[Any], settings: Any) -> str:
-        """Return the digest of the partition's key; of a partition that cannot be described, one that is not kept."""
+        """Return the digest of the partition's key; empty if the partition cannot be cached."""
         conversion = Conversion(gm, input_specs, settings)
         try:
             request = request_for(
@@ -76,47 +76,47 @@ class EngineCache(BaseEngineCache):  # type: ignore[misc]  # torch_tensorrt has 
         except CanonicalizationError as error:
             _logger.warning("a partition is not cached: %s", error)
             return ""
-        self._asked[request.key.digest] = _Asked(request, input_specs, settings, time.perf_counter())
+        self._pending[request.key.digest] = _PendingRequest(request, input_specs, settings, time.perf_counter())
         return request.key.digest
 
     def check(self, hash: str, *_args: Any, **_kwargs: Any) -> tuple[Any, ...] | None:  # noqa: A002  # the base's name
-        """Return what torch_tensorrt refits an engine from, or None."""
-        if hash not in self._asked:
+        """Return the stored fields that torch_tensorrt refits an engine from, or None."""
+        if hash not in self._pending:
             return None
-        asked = self._asked[hash]
-        entry = self._cache.get(asked.request.key)
+        pending = self._pending[hash]
+        entry = self._cache.get(pending.request.key)
         if entry is None:
             return None
         try:
             fields = fields_of(entry, self._library.contract.stored)
         except CorruptBlobError as error:
-            _logger.warning("an entry is of no use: %s", error)
+            _logger.warning("an entry is unusable: %s", error)
             self._cache.reject(entry, "load")
             return None
-        return Serve(self._library.contract, fields, asked.inputs, asked.settings).check(hash)
+        return Serve(self._library.contract, fields, pending.inputs, pending.settings).check(hash)
 
     def insert(self, hash: str, entry: tuple[Any, ...], *_args: Any, **_kwargs: Any) -> None:  # noqa: A002  # likewise
-        """Keep an engine that was built. A failure is a warning: the engine is there all the same."""
-        if hash not in self._asked:
+        """Store a built engine. A failure is only a warning."""
+        if hash not in self._pending:
             return
-        asked = self._asked.pop(hash)
+        pending = self._pending.pop(hash)
         contract = self._library.contract
         fields = dict(zip(contract.cached, entry, strict=True))
         try:
-            members = members_of(stored_fields(contract, fields), asked.request.graph)
+            members = make_members(stored_fields(contract, fields), pending.request.graph)
         except TypeError as error:
-            _logger.warning("an engine is not kept: %s", error)
+            _logger.warning("an engine is not stored: %s", error)
             return
-        build_s = time.perf_counter() - asked.since_s
-        self._cache.keep(asked.request.key, members, build_s=build_s, name=entry_name("partition"))
+        build_s = time.perf_counter() - pending.since_s
+        self._cache.keep(pending.request.key, members, build_s=build_s, name=entry_name("partition"))
 
     def save(self, hash: str, blob: bytes, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: A002, ARG002  # the base's
-        """Refuse: what torch_tensorrt would save here is pickled, and ``insert`` keeps entries as they are.
+        """Reject pickles, which torch_tensorrt would save here; ``insert`` stores entries.
 
         Raises:
             TypeError: always.
         """
-        raise TypeError("EngineCache keeps no pickles; call insert")
+        raise TypeError("EngineCache does not store pickles; call insert")
 
     def load(self, hash: str, *_args: Any, **_kwargs: Any) -> None:  # noqa: A002  # the base's name
-        """Return None: nothing here is pickled."""
+        """Return None: nothing is pickled."""

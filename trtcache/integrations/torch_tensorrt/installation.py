@@ -1,4 +1,4 @@
-"""Putting the cache before torch_tensorrt in a running program, and taking it away again."""
+"""Installation of the cache into torch_tensorrt in a running program, and its removal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from importlib.abc import Loader, MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import TrtcacheError
-from trtcache.integrations.torch_tensorrt.imports import AfterImport
-from trtcache.integrations.torch_tensorrt.tally import Tally
+from trtcache.integrations.torch_tensorrt.counters import ConversionTally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
     from trtcache.cache import Cache
 
@@ -23,26 +25,69 @@ _logger = logging.getLogger(__name__)
 
 PACKAGE = "torch_tensorrt"
 RUN = "TRTCACHE_RUN"
-"""Set by ``trtcache run`` to the number of its process, for that process and those that it starts."""
+"""Set by ``trtcache run`` to its process ID, for that process and its children."""
 
 _WRAPPED = ("interpret_module_to_result", "convert_module")
+
+
+class AfterImport(MetaPathFinder):
+    """A finder that delegates for one module, and calls ``then`` with it once it is imported."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        """Watch for the module ``name``. Insert the instance first on ``sys.meta_path``."""
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module's own spec with its loader wrapped; None for any other module."""
+        if fullname != self._name:
+            return None
+        others = (finder for finder in sys.meta_path if not isinstance(finder, AfterImport))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((one for one in found if one is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._then)
+        return spec
+
+
+class _Loader(Loader):
+    """Load with the original loader, restore it on the module, and call the hook."""
+
+    def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._then(module)
 
 
 def install(
     *, cache: Cache | str | os.PathLike[str] | None = None, operator_versions: Mapping[str, str] | None = None
 ) -> None:
-    """Make torch_tensorrt take its engines from the cache, whether it is imported already or not.
+    """Make torch_tensorrt use the cache, whether it is imported already or not.
 
-    A version of torch_tensorrt that trtcache does not know is left alone, with a warning. What was served and built is
-    told in one line at exit. A second call replaces the first.
+    An unknown version of torch_tensorrt is left alone, with a warning. One line at exit summarises hits and builds. A
+    second call replaces the first.
 
     Args:
-        cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
-        operator_versions: versions of custom operators that plugins stand for (``{"mylib::scale": "1"}``); without
-            one, a partition that uses such an operator is not cached.
+        cache: a ``Cache``, a cache directory, or None for the ``TRTCACHE_*`` variables.
+        operator_versions: versions of custom operators that plugins implement (``{"mylib::scale": "1"}``); without one,
+            a partition that uses such an operator is not cached.
 
     Raises:
-        SettingsError: a ``TRTCACHE_*`` variable has an impossible value.
+        SettingsError: a ``TRTCACHE_*`` variable has an invalid value.
         StoreError: ``cache`` names a directory that cannot be a cache.
     """
     from trtcache.cache import Cache
@@ -53,38 +98,38 @@ def install(
 
 
 def uninstall() -> None:
-    """Leave torch_tensorrt as it was. What it was served stays."""
-    for finder in [one for one in sys.meta_path if isinstance(one, Installation)]:
+    """Restore torch_tensorrt. Engines already served stay in use."""
+    for finder in [finder_ for finder_ in sys.meta_path if isinstance(finder_, Installation)]:
         finder.end()
 
 
 class Installation(AfterImport):
-    """The cache before torch_tensorrt: on ``sys.meta_path`` while it lasts."""
+    """The cache's import hook for torch_tensorrt, on ``sys.meta_path`` while installed."""
 
     def __init__(
         self,
         cache: Cache | None = None,
         operator_versions: Mapping[str, str] | None = None,
         *,
-        always_tells: bool = False,
+        always_reports: bool = False,
     ) -> None:
-        """Prepare it; nothing is changed before ``begin``.
+        """Prepare the installation; nothing changes before ``begin``.
 
         Args:
-            cache: what to use; None to open, when it is needed, what the environment describes.
-            operator_versions: versions of custom operators that plugins stand for.
-            always_tells: whether there is a line at exit even where nothing was converted.
+            cache: the cache; None to open the environment's on first use.
+            operator_versions: versions of custom operators that plugins implement.
+            always_reports: whether to print a line at exit even if nothing was converted.
         """
         super().__init__(PACKAGE, self._wrap)
         self._cache = cache
         self._operator_versions = operator_versions or {}
-        self._always_tells = always_tells
-        self._tally = Tally()
+        self._always_reports = always_reports
+        self._tally = ConversionTally()
         self._is_left_alone = False
 
     def begin(self) -> None:
         """Wrap torch_tensorrt now, or as soon as it is imported."""
-        atexit.register(self._tell)
+        atexit.register(self._report)
         sys.meta_path.insert(0, self)
         package = sys.modules.get(PACKAGE)
         if package is not None:
@@ -95,40 +140,40 @@ class Installation(AfterImport):
         from trtcache.integrations.torch_tensorrt.library import callers
 
         sys.meta_path.remove(self)
-        atexit.unregister(self._tell)
+        atexit.unregister(self._report)
         for module in callers():
             for name in _WRAPPED:
                 if getattr(getattr(module, name, None), "trtcache_installation", None) is self:
                     setattr(module, name, getattr(module, name).__wrapped__)
 
     def _wrap(self, package: Any) -> None:
-        """Wrap an imported torch_tensorrt. The program's import never fails because of it."""
+        """Wrap an imported torch_tensorrt. This never breaks the program's import."""
         from trtcache.cache import Cache
         from trtcache.integrations.torch_tensorrt.adapter import Adapter
-        from trtcache.integrations.torch_tensorrt.library import Library, callers
+        from trtcache.integrations.torch_tensorrt.library import TorchTensorrt, callers
 
         try:
-            library = Library.of(package)
+            library = TorchTensorrt.of(package)
             adapter = Adapter(library, self._cache or Cache(), self._tally, self._operator_versions)
         except TrtcacheError as error:
             self._is_left_alone = True
             _logger.warning("torch_tensorrt runs without trtcache: %s", error)
             return
-        except Exception:  # a torch_tensorrt of a shape that nobody foresaw
+        except Exception:  # an unforeseen form of torch_tensorrt
             self._is_left_alone = True
             _logger.warning("torch_tensorrt runs without trtcache", exc_info=True)
             return
         for name, method in zip(_WRAPPED, (adapter.interpret, adapter.convert), strict=True):
             original = getattr(library.conversion, name)
             wrapper = functools.wraps(original)(functools.partial(method, original))
-            wrapper.trtcache_installation = self  # type: ignore[attr-defined]  # how it is known again
+            wrapper.trtcache_installation = self  # type: ignore[attr-defined]  # identifies the wrapper
             for module in callers():
                 if getattr(module, name, None) is original:
                     setattr(module, name, wrapper)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         line = self._tally.line()
-        if not line and self._always_tells and os.environ.get(RUN) == str(os.getpid()):
+        if not line and self._always_reports and os.environ.get(RUN) == str(os.getpid()):
             line = self._why_nothing()
         if line and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed standard error
@@ -141,5 +186,5 @@ class Installation(AfterImport):
 
 
 def install_for_run() -> None:
-    """Install in a process that ``trtcache run`` started, or that such a process started."""
-    Installation(always_tells=True).begin()
+    """Install in a process started by ``trtcache run``, directly or indirectly."""
+    Installation(always_reports=True).begin()

@@ -1,4 +1,4 @@
-"""The torch_tensorrt of this process, and the places in it where trtcache takes hold."""
+"""The imported torch_tensorrt, and the functions to wrap."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 PACKAGE = "torch_tensorrt"
 _CONVERSION = f"{PACKAGE}.dynamo.conversion"
 _CALLERS = (f"{_CONVERSION}._conversion", _CONVERSION, f"{PACKAGE}.dynamo._compiler")
-"""The modules that have ``interpret_module_to_result`` and ``convert_module`` under these names."""
+"""The modules that contain ``interpret_module_to_result`` and ``convert_module``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """torch_tensorrt and its TensorRT, of a version whose contract is known and kept."""
+class TorchTensorrt:
+    """torch_tensorrt and its TensorRT, of a version that matches its contract."""
 
     package: Any
     tensorrt: Any
@@ -38,11 +38,11 @@ class Library:
     contract: Contract
 
     @classmethod
-    def of(cls, package: Any) -> Library:
-        """Return the imported package with what it is known to promise.
+    def of(cls, package: Any) -> TorchTensorrt:
+        """Return the imported package with its contract.
 
         Raises:
-            BackendUnavailableError: it is too old or too new, or is not as its version was.
+            BackendUnavailableError: it is too old or too new, or differs from its contract.
         """
         version = str(getattr(package, "__version__", "of no version"))
         contract = contract_for(version)
@@ -50,7 +50,7 @@ class Library:
             raise BackendUnavailableError(PACKAGE, unknown_version(version))
         conversion = import_module(f"{_CONVERSION}._conversion")
         if wrong := breach(contract, conversion):
-            raise BackendUnavailableError(PACKAGE, f"version {version} is not as {contract.version} was: {wrong}")
+            raise BackendUnavailableError(PACKAGE, f"version {version} differs from {contract.version}: {wrong}")
         return cls(package, import_module("tensorrt"), conversion, contract)
 
     @property
@@ -65,18 +65,18 @@ class Library:
         return import_module(f"{_CONVERSION}._ConverterRegistry").DYNAMO_CONVERTERS
 
     def has_refit(self) -> bool:
-        """Say whether this TensorRT can give an engine other weights."""
+        """Return whether this TensorRT supports refit."""
         return bool(self.package.ENABLED_FEATURES.refit)
 
     def result(self, fields: dict[str, Any], module: Any) -> Any:
-        """Return a result as this version makes it; sizes of outputs are those of the partition at hand."""
+        """Return a result in this version's class; output sizes are those of the current partition."""
         if SHAPES in self.contract.result:
             fields = {**fields, SHAPES: self.conversion.extract_symbolic_shape_expressions(module)}
         return getattr(self.conversion, self.contract.result_type)(**fields)
 
 
 def callers() -> Iterator[ModuleType]:
-    """Yield the imported modules in which a conversion is called by name."""
+    """Yield the imported modules that call a conversion by name."""
     for name in _CALLERS:
         if name in sys.modules:
             yield sys.modules[name]

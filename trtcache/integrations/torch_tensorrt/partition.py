@@ -1,7 +1,7 @@
-"""A partition of torch_tensorrt as a program that keys know how to describe.
+"""A torch_tensorrt partition as a lowered program, to compute its key.
 
-The partition's graph stays as it is: torch_tensorrt builds from it, so no pass of ours may have a say in it. What is
-described is a copy, in which inputs, weights and constants are marked.
+The partition's graph is not modified: torch_tensorrt builds from it, so none of our passes may affect it. A copy is
+described, in which inputs, weights and constants are marked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trtcache.weights.fingerprints import Fingerprints
 
 _FOLDED = "_frozen_param"
-"""How torch_tensorrt names what it computes from constants."""
+"""The prefix of torch_tensorrt's names for folded constants."""
 
 
 def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, refittable: bool) -> LoweredProgram:
@@ -35,11 +35,11 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
 
     Args:
         module: the partition.
-        fingerprints: what digests are taken with.
-        name: what people call it.
-        refittable: whether parameters and statistics of BatchNorms are slots. All else is described by
-            content, and so is everything in a frozen engine: what converters read (indices, shapes, single numbers)
-            shapes the network itself.
+        fingerprints: computes digests.
+        name: the partition's name.
+        refittable: whether parameters and statistics of BatchNorms are slots. Everything else is described by
+            content, as is everything in a frozen engine: values that converters read (indices, shapes, single
+            numbers) determine the network.
 
     Raises:
         CanonicalizationError: something in the partition has no stable description.
@@ -63,11 +63,11 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
     return _program(graph, module, state, tensors, name)
 
 
-class _Described(fx.GraphModule):
-    """A graph that nobody runs, without the Python code that torch would write for it: 25 ms for 1,130 nodes."""
+class _DescriptionGraph(fx.GraphModule):
+    """A graph that never runs, without the Python code that torch generates: 25 ms for 1,130 nodes."""
 
-    def recompile(self) -> None:  # type: ignore[override]  # torch returns the code, and asks nobody for it
-        """Write no code."""
+    def recompile(self) -> None:  # type: ignore[override]  # torch returns the code, which is unused
+        """Generate no code."""
 
 
 def _program(
@@ -85,11 +85,11 @@ def _program(
     return LoweredProgram(
         name=name,
         device=torch.device("cuda"),
-        graph_module=_Described(module, graph),
+        graph_module=_DescriptionGraph(module, graph),
         order=tuple(order),
         arguments=arguments,
         interface=Interface(
-            inputs=(),  # torch_tensorrt's own specifications of them are in the key
+            inputs=(),  # torch_tensorrt's own input specs are in the key
             values=(),
             results=tuple(Result(role.kind) for role in roles),
             slots=slots,
@@ -111,15 +111,15 @@ def _program(
 def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
     value: object = functools.reduce(getattr, str(node.target).split("."), module)
     if not isinstance(value, torch.Tensor):
-        raise CanonicalizationError(f"graph node {node.name}", f"a {type(value).__name__} is no tensor")
+        raise CanonicalizationError(f"graph node {node.name}", f"a {type(value).__name__} is not a tensor")
     return value
 
 
 def _is_slot(node: fx.Node, tensor: torch.Tensor) -> bool:
-    """Say whether a refit sets this tensor: several floating-point numbers that are surely a weight.
+    """Return whether a refit sets this tensor: several floating-point numbers that are certainly a weight.
 
-    A partition does not tell a model's buffers from its constants, so of those only statistics of a BatchNorm count.
-    What torch_tensorrt folded together may be a mask as well as a weight; and a converter may read a single number.
+    A partition does not distinguish a model's buffers from its constants, so of those only BatchNorm statistics count.
+    What torch_tensorrt folded may be a mask as well as a weight; and a converter may read a single number.
     """
     if not tensor.is_floating_point() or tensor.numel() < 2 or str(node.target).startswith(_FOLDED):
         return False
@@ -133,7 +133,7 @@ def _mark_constants(tensors: Mapping[fx.Node, torch.Tensor], fingerprints: Finge
 
 
 def _ranges(graph: fx.Graph) -> Mapping[Any, Any]:
-    """Return what torch knows of the ranges of the graph's symbolic sizes."""
+    """Return the ranges of the graph's symbolic sizes."""
     for node in graph.nodes:
         value = node.meta.get("val")
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):

@@ -1,4 +1,4 @@
-"""torch_tensorrt's settings as they stand in the key: all but those on a list, which no engine depends on."""
+"""torch_tensorrt's settings in the key: all except those that no engine depends on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEFT_OUT: Mapping[str, str] = {
     "use_fast_partitioner": "decides where the graph is cut, which the partition shows",
     "use_python_runtime": "says what runs the engine",
 }
-"""Settings that cannot change an engine, and why."""
+"""Settings that cannot affect an engine, and why."""
 
 KNOWN = frozenset(LEFT_OUT) | {
     *("assume_dynamic_shape_support", "attn_bias_is_causal", "autocast_excluded_nodes", "autocast_excluded_ops"),
@@ -48,7 +48,7 @@ KNOWN = frozenset(LEFT_OUT) | {
 
 
 def document(settings: object) -> dict[str, Any]:
-    """Return the part of the key document that the settings are: all but those that are left out, known or not.
+    """Return the settings part of the key document: all settings, known or not, except those left out.
 
     Raises:
         CanonicalizationError: a setting has no stable form.
@@ -57,13 +57,13 @@ def document(settings: object) -> dict[str, Any]:
     return {name: plain(value, f"settings.{name}") for name, value in values if name not in LEFT_OUT}
 
 
-def unknown(settings: object) -> list[str]:
+def unknown_settings(settings: object) -> list[str]:
     """Return the settings that no version from 2.8 to 2.14 has."""
     return sorted(set(vars(settings)) - KNOWN)
 
 
 def plain(value: Any, where: str) -> Any:
-    """Return a setting's value made of what a key document takes: dtypes and operators become their names.
+    """Return a setting's value in key document types: dtypes and operators become their names.
 
     Raises:
         CanonicalizationError: it has no stable form.
@@ -75,10 +75,10 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, (Set, list, tuple)):
         items = [plain(one, where) for one in value]
         return set(map(_hashable, items)) if isinstance(value, Set) else items
-    return _named(value, where)
+    return _qualified_name(value, where)
 
 
-def _named(value: Any, where: str) -> str:
+def _qualified_name(value: Any, where: str) -> str:
     if isinstance(value, (torch.dtype, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(value)
     names = (getattr(value, "__module__", None), getattr(value, "__qualname__", None))
@@ -92,7 +92,7 @@ def _hashable(value: Any) -> Any:
 
 
 def inputs_document(inputs: Collection[object]) -> list[dict[str, Any]]:
-    """Return each input's specification: everything that an ``Input`` says but its example tensor.
+    """Return each input's spec: all attributes of an ``Input`` except its example tensor.
 
     Raises:
         CanonicalizationError: something in it has no stable form.

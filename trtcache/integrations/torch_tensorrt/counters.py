@@ -1,4 +1,4 @@
-"""What was served and built in this process, and the line about it at exit."""
+"""Counters of hits and builds in this process, and their summary at exit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Tally:
-    """Counts, for one process: a forked child begins anew."""
+class ConversionTally:
+    """Counters of one process; a forked child starts at zero."""
 
     hits: int = 0
     built: int = 0
@@ -27,9 +27,9 @@ class Tally:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, entry: Entry, took_s: float) -> None:
-        """Count an entry; ``took_s`` is what its hit took, key and all."""
+        """Count an entry; ``took_s`` is the time of its hit, including the key."""
         with self._lock:
-            self._begin_anew()
+            self._reset_after_fork()
             if entry.outcome == "hit":
                 self.hits += 1
                 self.hit_s += took_s
@@ -39,38 +39,38 @@ class Tally:
                 self.build_s += entry.build_s
 
     def add_built(self, build_s: float) -> None:
-        """Count an engine that took the place of a hit."""
+        """Count an engine built in place of a hit."""
         with self._lock:
-            self._begin_anew()
+            self._reset_after_fork()
             self.built += 1
             self.build_s += build_s
 
     def add_uncached(self) -> None:
-        """Count a conversion that went past the cache."""
+        """Count a conversion that bypassed the cache."""
         with self._lock:
-            self._begin_anew()
+            self._reset_after_fork()
             self.uncached += 1
 
-    def _begin_anew(self) -> None:
+    def _reset_after_fork(self) -> None:
         if self.pid != os.getpid():
             self.hits = self.built = self.uncached = 0
             self.hit_s = self.build_s = self.saved_s = 0.0
             self.pid = os.getpid()
 
     def line(self) -> str:
-        """Return ``14 hits, 0.9 s, 311 s saved``, with what was built, or nothing if nothing was done."""
+        """Return ``14 hits, 0.9 s, 311 s saved`` with builds, or an empty string if nothing happened."""
         if self.pid != os.getpid():
             return ""
-        said = []
+        parts = []
         if self.hits:
             saved = format_duration(self.saved_s)
-            said.append(f"{_counted(self.hits, 'hit')}, {format_duration(self.hit_s)}, {saved} saved")
+            parts.append(f"{_format_count(self.hits, 'hit')}, {format_duration(self.hit_s)}, {saved} saved")
         if self.built:
-            said.append(f"{self.built} built in {format_duration(self.build_s)}")
+            parts.append(f"{self.built} built in {format_duration(self.build_s)}")
         if self.uncached:
-            said.append(f"{self.uncached} not cached")
-        return "; ".join(said)
+            parts.append(f"{self.uncached} not cached")
+        return "; ".join(parts)
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

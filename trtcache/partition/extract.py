@@ -1,6 +1,7 @@
-"""An engine's part of a program as a lowered program of its own, with its own inputs, slots and constants.
+"""Extraction of partitions: an engine's as a lowered program of its own, torch's as an ``fx.GraphModule``.
 
-It does not show what program it was cut out of, so that equal parts of two programs have one key and one entry.
+An engine partition does not show which program it came from, so that equal partitions of two programs share one key and
+one entry.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from trtcache.lowering.program import Frame, assembled
 from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.visibility import reads_strides
-from trtcache.partition.nodes import is_size
-from trtcache.partition.partitions import EnginePart
-from trtcache.partition.wires import Carrier
+from trtcache.partition.capability import is_size
+from trtcache.partition.partitions import EnginePartition, TorchPartition
+from trtcache.partition.wires import SizeTensor
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
@@ -30,22 +31,21 @@ if TYPE_CHECKING:
 
     from trtcache.lowering.program import LoweredProgram
     from trtcache.partition.partitions import Cluster
-    from trtcache.partition.sources import Sources
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.wires import Wire, WireTable
 
 aten = torch.ops.aten
 
 
-def engine_part(
-    whole: LoweredProgram, cluster: Cluster, outputs: Sequence[fx.Node], sources: Sources, *, name: str
-) -> EnginePart:
-    """Cut a part out of a program.
+def extract_engine_partition(
+    whole: LoweredProgram, cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable, *, name: str
+) -> EnginePartition:
+    """Extract an engine partition from a program.
 
     Raises:
-        ExportError: a size of it cannot be told from the inputs' sizes.
+        ExportError: a size cannot be computed from the inputs' sizes.
     """
-    cut = _Cut(whole, cluster, sources)
-    graph_module = cut.copied(outputs)
+    cut = _Extraction(whole, cluster, sources)
+    graph_module = cut.copy_nodes(outputs)
     takes = cut.inputs_in_order(graph_module)
     graph_module.graph.output_node().meta["roles"] = (Role("result"),) * len(outputs)
     saved = {name for slot in whole.interface.slots if not slot.transient for name in slot.names}
@@ -58,11 +58,11 @@ def engine_part(
         pipeline=whole.pipeline,
     )
     program = _with_small_sizes(assembled(Marked(graph_module, dict(whole.state), {}, {}), frame), whole)
-    return EnginePart(program, takes, len(outputs), cut.weights(), cluster)
+    return EnginePartition(program, takes, len(outputs), cut.weights(), cluster)
 
 
 def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> LoweredProgram:
-    """Let a part take the sizes of 0 and 1 that its program takes, which checks them at each call."""
+    """Accept the sizes of 0 and 1 that the whole program accepts; it checks them on each call."""
     if whole.interface.small_sizes is None:
         return program
     known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
@@ -71,10 +71,10 @@ def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> Lowered
     return replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
 
 
-class _Cut:
-    """Copies the nodes of a cluster into a graph of their own, with what they need from outside."""
+class _Extraction:
+    """Copy the nodes of a cluster, and what they need from outside, into a new graph."""
 
-    def __init__(self, whole: LoweredProgram, cluster: Cluster, sources: Sources) -> None:
+    def __init__(self, whole: LoweredProgram, cluster: Cluster, sources: WireTable) -> None:
         self._cluster, self._sources = cluster, sources
         self._graph_module = fx.GraphModule(torch.nn.Module(), fx.Graph())
         self._graph = self._graph_module.graph
@@ -86,7 +86,7 @@ class _Cut:
             (one for node in cluster.nodes if (one := tensor_of(node)) is not None), None
         )
 
-    def copied(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
+    def copy_nodes(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
         inside = set(self._cluster.nodes)
         used = (one for node in self._cluster.nodes for one in node.all_input_nodes)
         outside = dict.fromkeys(one for one in used if one not in inside)
@@ -103,7 +103,7 @@ class _Cut:
         return self._graph_module
 
     def inputs_in_order(self, graph_module: fx.GraphModule) -> tuple[Wire, ...]:
-        """Number the inputs by their first use, put them in that order, and return where they come from."""
+        """Number the inputs by first use, reorder their placeholders, and return their sources."""
         order, _ = canonical_order(graph_module.graph)
         used = [node for node in order if node in self._wires]
         ranked = [*used, *(node for node in self._wires if node not in set(used))]
@@ -124,66 +124,66 @@ class _Cut:
         name = f"constant_{len(self._graph_module._buffers)}"
         value = getattr(self._whole.graph_module, str(node.target))
         self._graph_module.register_buffer(name, value, persistent=False)
-        return self._noted(self._graph.create_node("get_attr", name), node, "constant")
+        return self._copy_with_meta(self._graph.create_node("get_attr", name), node, "constant")
 
     def _placeholder(self, node: fx.Node) -> fx.Node:
-        made = self._noted(self._graph.placeholder(node.name), node, "engine_weight", "input")
+        made = self._copy_with_meta(self._graph.placeholder(node.name), node, "engine_weight", "input")
         weight = node.meta.get("engine_weight")
         if weight is not None and not weight.is_mutated:
             return made
-        made.meta = {"val": self._laid_out(node)}
-        self._wires[made] = self._sources.of(node)
+        made.meta = {"val": self._input_layout(node)}
+        self._wires[made] = self._sources.wire(node)
         for dim, size in enumerate(made.meta["val"].shape):
             if type(size) is not int:
                 self._sizes.setdefault(expression(size), (made, dim))
         return made
 
-    def _noted(self, copy: fx.Node, node: fx.Node, *left_out: str) -> fx.Node:
+    def _copy_with_meta(self, copy: fx.Node, node: fx.Node, *left_out: str) -> fx.Node:
         copy.meta = {name: value for name, value in node.meta.items() if name not in left_out}
         return copy
 
-    def _laid_out(self, node: fx.Node) -> torch.Tensor:
-        """Return what an input lies like: as the program's own, or contiguous where that has gaps."""
+    def _input_layout(self, node: fx.Node) -> torch.Tensor:
+        """Return an input with the program's own layout, or contiguous where that has gaps."""
         value: torch.Tensor = node.meta["val"]
         if is_dense(value):
             return value
         if is_static((*value.shape, *value.stride())) and layout(tuple(value.shape), value.stride()) == value.stride():
             return value
         if any(reads_strides(user) for user in node.users if user in self._cluster.nodes):
-            why = f"{node.name} lies in memory with gaps, which an operator of an engine after it reads"
+            why = f"{node.name} has a layout with gaps, and an operator of the engine that uses it reads strides"
             raise ExportError(self._whole.name, f"{why}; leave that operator in torch: torch_executed_ops")
         return value.contiguous()
 
     def _carry_symbols(self) -> None:
-        """Take a tensor with each symbol of the part that no input has as a size, or as a multiple of it."""
+        """Add a tensor input for each symbol that no input's size determines."""
         symbols = Symbols()
         for node in (*self._wires, *self._cluster.nodes):
             for size in _all_sizes(node.meta.get("val")):
                 symbols.write(size)
-        bound = {next(iter(one.free_symbols)) for one in self._sizes if _tells(one)}
+        bound = {next(iter(one.free_symbols)) for one in self._sizes if _determines_symbol(one)}
         for symbol in symbols.order:
             if symbol not in bound:
                 self._carry(_sym_int(symbol, (*self._wires, *self._cluster.nodes)))
 
     def _carry(self, size: Any) -> fx.Node:
-        assert self._fake is not None  # noqa: S101  # who has sizes has tensors
+        assert self._fake is not None  # noqa: S101  # a cluster with sizes has tensors
         made = self._graph.placeholder(f"size_{len(self._sizes)}")
         made.meta["val"] = self._fake.new_empty((size, 0), dtype=torch.float32)
-        self._wires[made] = Carrier(self._sources.size(size))
+        self._wires[made] = SizeTensor(self._sources.size(size))
         self._sizes[expression(size)] = (made, 0)
         return made
 
     def _copy(self, node: fx.Node) -> fx.Node:
-        copy = self._graph.node_copy(node, self._mapped)
-        return self._noted(copy, node)
+        copy = self._graph.node_copy(node, self._map_node)
+        return self._copy_with_meta(copy, node)
 
-    def _mapped(self, node: fx.Node) -> fx.Node:
+    def _map_node(self, node: fx.Node) -> fx.Node:
         return self._copies[node] if node in self._copies else self._size(node)
 
     def _size(self, node: fx.Node) -> fx.Node:
         size = node.meta["val"]
         if expression(size) not in self._sizes and node.target is not aten.sym_size.int:
-            made = self._graph.node_copy(node, self._mapped)
+            made = self._graph.node_copy(node, self._map_node)
         else:
             if expression(size) not in self._sizes:
                 self._carry(size)
@@ -201,8 +201,8 @@ def _all_sizes(value: Any) -> Iterator[Any]:
         yield from (size for size in value.shape if type(size) is not int)
 
 
-def _tells(size: Any) -> bool:
-    """Say whether the only symbol of an expression can be told from its value."""
+def _determines_symbol(size: Any) -> bool:
+    """Return whether the value of an expression determines its only symbol."""
     if len(size.free_symbols) != 1:
         return False
     slope = size.diff(next(iter(size.free_symbols)))
@@ -210,9 +210,45 @@ def _tells(size: Any) -> bool:
 
 
 def _sym_int(symbol: Any, nodes: Sequence[fx.Node]) -> Any:
-    """Return a symbol as torch has it in sizes."""
+    """Return a symbol as a ``SymInt``."""
     for node in nodes:
         for size in _all_sizes(node.meta.get("val")):
             if isinstance(size, torch.SymInt):
-                return size.node.shape_env.create_symintnode(symbol, hint=None)  # it finds the hint by itself
+                return size.node.shape_env.create_symintnode(symbol, hint=None)  # the hint is looked up there
     raise AssertionError(symbol)
+
+
+def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable) -> TorchPartition:
+    """Extract a torch partition from a program.
+
+    Raises:
+        ExportError: a size that it needs cannot be computed from the inputs' sizes.
+    """
+    graph = fx.Graph()
+    arguments: dict[Wire, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
+
+    def argument(wire: Wire) -> fx.Node:
+        if wire not in arguments:
+            arguments[wire] = graph.placeholder(f"a{len(arguments)}")
+        return arguments[wire]
+
+    inside = set(cluster.nodes)
+
+    def add_placeholders(value: Any) -> None:
+        if isinstance(value, fx.Node) and value not in inside:
+            copies[value] = argument(sources.wire(value))
+        elif isinstance(value, torch.SymInt):
+            argument(sources.size(value))
+
+    def number(value: Any) -> Any:
+        return arguments[sources.size(value)] if isinstance(value, torch.SymInt) else value
+
+    for node in cluster.nodes:  # placeholders come first in a graph
+        fx.node.map_aggregate((node.args, node.kwargs), add_placeholders)
+    for node in cluster.nodes:
+        copy = graph.node_copy(node, copies.__getitem__)
+        copy.args, copy.kwargs = fx.node.map_aggregate((copy.args, copy.kwargs), number)
+        copies[node] = copy
+    graph.output(tuple(copies[node] for node in outputs))
+    return TorchPartition(fx.GraphModule(torch.nn.Module(), graph), tuple(arguments), len(outputs), cluster)

@@ -1,0 +1,188 @@
+"""Proof that a plan is refittable: each engine weight reaches the network intact and under its own name.
+
+A name alone proves nothing if the parser has merged weights, so the network is queried. Weights that it does not accept
+as refittable are frozen: the plan contains their values, and other values need another plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trtcache.backends.tensorrt.bindings import dtypes_of
+from trtcache.backends.tensorrt.onnx import source_line
+from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorError
+from trtcache.weights.slots import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from torch import fx
+
+    from trtcache.backends.tensorrt.plan import Network
+    from trtcache.digests import Json
+    from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface, TensorInput, TensorOutput
+    from trtcache.weights.slots import EngineWeight
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32"})
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The refittable and frozen weights of a network.
+
+    Attributes:
+        refittable: names of the engine weights that it can refit.
+        frozen: the other weights, with the reason.
+    """
+
+    refittable: tuple[str, ...]
+    frozen: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Json]:
+        """Return the proof as stored beside the plan."""
+        return {"refittable": list(self.refittable), "frozen": dict(self.frozen)}
+
+
+def prove(network: Network, interface: Interface, kind: str) -> Proof:
+    """Query the network for each engine weight, and mark the refittable ones.
+
+    Raises:
+        BuildError: no engine weight contains a slot, so its values would not reach the plan.
+    """
+    weights = interface.weights
+    reached = {slot.index for weight in weights for slot in weight.slots}
+    if lost := [slot.names[0] for slot in interface.slots if slot.index not in reached]:
+        raise BuildError(kind, f"these weights do not reach the network: {', '.join(lost)}")
+    refittable, frozen = [], {}
+    for weight in weights:
+        if weight.dtype in _FLOATS and network.definition.mark_weights_refittable(weight.name):
+            refittable.append(weight.name)
+        else:
+            frozen[weight.name] = _why(weight)
+    return Proof(tuple(refittable), frozen)
+
+
+def require_complete(proof: Proof, interface: Interface, kind: str) -> None:
+    """Reject a refittable plan with a frozen floating-point weight.
+
+    Values of weights of other dtypes are in the key, so those may be frozen.
+
+    Raises:
+        FrozenWeightsError: the message names the weights, each with its reason, and what to do.
+    """
+    floating = [one.name for one in interface.weights if one.dtype in _FLOATS]
+    if reasons := [proof.frozen[name] for name in floating if name in proof.frozen]:
+        raise FrozenWeightsError(kind, "; ".join(reasons))
+
+
+def unmark(network: Network, proof: Proof) -> None:
+    """Remove the marks, for a plan that is built for one set of weights."""
+    for name in proof.refittable:
+        network.definition.unmark_weights_refittable(name)
+
+
+def _why(weight: EngineWeight) -> str:
+    names = ", ".join(slot.names[0] for slot in weight.slots if slot.names)
+    if weight.dtype not in _FLOATS:
+        return f"{names}: TensorRT refits weights of floating point only, and this is {weight.dtype}"
+    return f"{names}: the network has no refittable weight of this name"
+
+
+_UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})
+_REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
+
+
+def require_known(program: LoweredProgram, kind: str) -> None:
+    """Reject a program with a float64 or complex tensor.
+
+    Raises:
+        UnsupportedOperatorError: an operator computes one; the message names the line of the user's model.
+        BuildError: an input, a weight or a constant is one.
+    """
+    used = set(program.order)
+    for node in program.graph_module.graph.nodes:
+        if node in used or "input" in node.meta:
+            for value in _tensors(node.meta.get("val")):
+                if value.dtype in _UNKNOWN:
+                    raise _refusal(node, dtype_name(value.dtype), kind)
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    values: Iterable[object] = value if isinstance(value, (list, tuple)) else [value]
+    return [one for one in values if isinstance(one, torch.Tensor)]
+
+
+def _refusal(node: fx.Node, dtype: str, kind: str) -> BuildError:
+    if node.op == "call_function":
+        where = source_line(node.stack_trace or "")
+        return UnsupportedOperatorError(
+            kind, f"it computes {dtype}, which TensorRT does not support", node.name, str(node.target), where
+        )
+    if "input" in node.meta:
+        what = f"input {node.meta['input']} of the program"
+    elif "engine_weight" in node.meta:
+        what = f"the weight {node.meta['engine_weight'].label}"
+    else:
+        what = f"the constant {node.target}"
+    return BuildError(kind, f"{what} is {dtype}, which TensorRT does not support; {_REMEDY}")
+
+
+def require_matching_ports(
+    trt: Any, network: Network, interface: Interface, arguments: Sequence[str], kind: str
+) -> None:
+    """Check that a parsed network has the program's inputs and outputs.
+
+    Args:
+        trt: TensorRT's module.
+        network: the parsed network.
+        interface: the program's interface.
+        arguments: names of the inputs in the order of a call.
+        kind: the backend's name, for messages.
+
+    Raises:
+        BuildError: an input or output has another dtype, rank or size than in the program.
+    """
+    definition, dtypes = network.definition, dtypes_of(trt)
+    taken = {port.name: port for port in map(definition.get_input, range(definition.num_inputs))}
+    given = {port.name: port for port in map(definition.get_output, range(definition.num_outputs))}
+    _compare("input", taken, dict(zip(arguments, interface.inputs, strict=True)), dtypes, kind)
+    # Outputs are unknown if an ONNX file leaves their sizes open.
+    _compare("output", given, dict(zip(network.model.outputs, interface.outputs, strict=False)), dtypes, kind)
+
+
+def _compare(
+    side: str,
+    ports: Mapping[str, Any],
+    wanted: Mapping[str, TensorInput] | Mapping[str, TensorOutput],
+    dtypes: Mapping[Any, torch.dtype],
+    kind: str,
+) -> None:
+    for name, one in wanted.items():
+        if name in ports and (why := _difference(ports[name], one, dtypes)):
+            remedy = "use the aot_inductor backend, or correct the ONNX file"
+            raise BuildError(kind, f"the parser made {side} {name} {why}; {remedy}")
+
+
+def _difference(port: Any, wanted: TensorInput | TensorOutput, dtypes: Mapping[Any, torch.dtype]) -> str:
+    """Return what a port is and what it should be; empty if they agree."""
+    dtype = dtypes.get(port.dtype)
+    if dtype is None or dtype_name(dtype) != wanted.dtype:
+        return f"{port.dtype}, which is {wanted.dtype} in the program"
+    shape = _shape(port)
+    if shape is None:
+        return ""
+    pairs = list(zip(shape, wanted.shape, strict=False))
+    if len(shape) != len(wanted.shape) or any(type(two) is int and one not in (-1, two) for one, two in pairs):
+        return f"of shape {shape}, which is {tuple(wanted.shape)} in the program"
+    return ""
+
+
+def _shape(port: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(port.shape)
+    except ValueError:  # its rank is unknown
+        return None

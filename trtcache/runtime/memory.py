@@ -1,0 +1,71 @@
+"""Memory overlap of tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+def find_overlap(changed: Collection[int], tensors: Mapping[int, torch.Tensor]) -> tuple[int, int] | None:
+    """Return the keys of two tensors that overlap in memory, the first one of ``changed``; None if there are none.
+
+    Tensors are compared in address order, so that only neighbours are compared element by element.
+    """
+    spans = sorted((one.data_ptr(), one.data_ptr() + _extent(one), key) for key, one in tensors.items() if one.numel())
+    open_spans: list[tuple[int, int]] = []
+    for begin, end, key in spans:
+        open_spans = [(until, other) for until, other in open_spans if until > begin]
+        for _, other in open_spans:
+            first, second = (key, other) if key in changed else (other, key)
+            if first in changed and overlap(tensors[first], tensors[second]):
+                return first, second
+        open_spans.append((end, key))
+    return None
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors share an element's memory.
+
+    Tensors with disjoint extents are ruled out first. Interleaved ones, as ``x[:, 0]`` and ``x[:, 1]``, are compared
+    element by element.
+    """
+    if one.device != other.device or not (one.numel() and other.numel()):
+        return False
+    if one.data_ptr() > other.data_ptr():
+        one, other = other, one
+    if other.data_ptr() >= one.data_ptr() + _extent(one):
+        return False
+    if one.element_size() != other.element_size():
+        return True
+    return bool(torch.isin(_element_addresses(one), _element_addresses(other)).any())
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Return the bytes from the start of the first element to the end of the last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def _element_addresses(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the address of each element."""
+    places = torch.full((1,), tensor.data_ptr())
+    for size, step in zip(tensor.shape, tensor.stride(), strict=True):
+        places = (places[:, None] + torch.arange(size) * (step * tensor.element_size())).flatten()
+    return places
+
+
+def has_layout(result: torch.Tensor, order: tuple[int, ...]) -> bool:
+    """Return whether a result is dense with its dimensions in this order, outermost first."""
+    if result.is_contiguous() and order == tuple(range(len(order))):
+        return True
+    return result.permute(order).is_contiguous()
+
+
+def to_layout(result: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """Return a copy of a result with its dimensions in this order in memory."""
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return result.permute(order).contiguous().permute(back)
