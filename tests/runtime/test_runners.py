@@ -13,7 +13,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from trtcache.backends.aot_inductor.container import Container, ContainerHere, Library
+from trtcache.backends.aot_inductor.container import Container, Library, ProcessContainer
 from trtcache.backends.aot_inductor.loader import PackageEngine, ParallelEngine
 from trtcache.config.threads import InForce
 from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
@@ -180,7 +180,7 @@ def test_a_fork_has_a_container_of_its_own(module: trtcache.CompiledModule, monk
     """Known by the number of its process."""
     engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
-    here = ContainerHere(lambda: Container(engine._package.library, engine._shared, 1))
+    here = ProcessContainer(lambda: Container(engine._package.library, engine._shared, 1))
     first = here()
     assert here() is first
     monkeypatch.setattr(os, "getpid", lambda: -1)
