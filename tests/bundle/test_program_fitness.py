@@ -56,7 +56,9 @@ def offer(number: int, capability: str, **target: Any) -> TargetOption:
         "target": made,
     }
     label = f"cuda sm_{capability.replace('.', '')}"
-    return TargetOption(number, "tensorrt_rtx", label, made, {"tensorrt_rtx": VERSION}, lambda _: json.dumps(facts).encode())
+    return TargetOption(
+        number, "tensorrt_rtx", label, made, {"tensorrt_rtx": VERSION}, lambda _: json.dumps(facts).encode()
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
