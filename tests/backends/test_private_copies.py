@@ -20,7 +20,13 @@ import trtcache
 from tests.models import Affine
 from trtcache.backends.aot_inductor import loader
 from trtcache.backends.aot_inductor.build import without_paths
-from trtcache.backends.aot_inductor.loader import Mapped, Package, _memory_file, engine_libraries, unpacked_folder
+from trtcache.backends.aot_inductor.loader import (
+    MappedLibrary,
+    Package,
+    _memory_file,
+    engine_libraries,
+    unpacked_folder,
+)
 from trtcache.backends.aot_inductor.scratch import PREFIX, TORCH_PREFIX, UNCLAIMED_S, claim, reclaim, scratch
 from trtcache.cache import Cache
 from trtcache.errors import IncompatibleEngineError
@@ -35,7 +41,7 @@ CPU = torch.device("cpu")
 X = torch.randn(3, 4)
 
 
-def _lib(inode: int) -> Mapped:
+def _lib(inode: int) -> MappedLibrary:
     return f"08:01 {inode}", f"/srv/{inode}/data/aotinductor/m/a.so"
 
 
@@ -104,7 +110,7 @@ def test_on_a_gpu_the_folder_is_claimed_while_its_loader_lives(package: bytes, o
     ],
 )
 def test_only_a_library_that_appears_is_a_load(
-    maps: list[dict[Mapped, bool]], attempts: int, monkeypatch: pytest.MonkeyPatch
+    maps: list[dict[MappedLibrary, bool]], attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the dynamic linker maps nothing new, it gave the engine that had this path before: that is no load."""
     calls: list[str] = []

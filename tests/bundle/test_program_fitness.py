@@ -9,7 +9,7 @@ import pytest
 
 from trtcache.backends.tensorrt.preflight import Machine
 from trtcache.bundle import target_choice as fitness
-from trtcache.bundle.target_choice import Offer, choose, rank
+from trtcache.bundle.target_choice import TargetOption, choose, rank
 from trtcache.errors import NoFittingEngineError
 from trtcache.target import Gpu, host_platform
 
@@ -42,7 +42,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return say
 
 
-def offer(number: int, capability: str, **target: Any) -> Offer:
+def offer(number: int, capability: str, **target: Any) -> TargetOption:
     """Return a plan for a capability, built by TensorRT-RTX for CUDA 13."""
     made = {"platform": host_platform(), "device": "cuda", "instruction_sets": [], "capability": capability, **target}
     facts = {
@@ -56,7 +56,9 @@ def offer(number: int, capability: str, **target: Any) -> Offer:
         "target": made,
     }
     label = f"cuda sm_{capability.replace('.', '')}"
-    return Offer(number, "tensorrt_rtx", label, made, {"tensorrt_rtx": VERSION}, lambda _: json.dumps(facts).encode())
+    return TargetOption(
+        number, "tensorrt_rtx", label, made, {"tensorrt_rtx": VERSION}, lambda _: json.dumps(facts).encode()
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -9,7 +9,7 @@ import torch
 
 import trtcache
 from tests.bundle import cross_compiled
-from trtcache.bundle.torch_tensorrt import Border, engines_in
+from trtcache.bundle.torch_tensorrt import TensorSpec, engines_in
 from trtcache.errors import NotAProgramError, ProgramContentError, TruncatedProgramError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_engines_and_their_borders_are_read(tmp_path: Path, as_tensor: bool) -> 
     assert [one.name for one in engine.inputs] == ["x", "y"]
     batch = engine.inputs[0].shape[0]
     assert isinstance(batch, str)
-    assert engine.outputs == (Border("output0", "float32", (batch, 4)),)
+    assert engine.outputs == (TensorSpec("output0", "float32", (batch, 4)),)
     assert engine.device == {"index": "0", "capability": "8.9", "name": "NVIDIA L4"}
     assert (engine.platform, engine.hardware_compatible, engine.metadata_bytes > 0) == ("windows_x86_64", False, True)
     assert "serialized_metadata" not in engine.other

@@ -13,7 +13,7 @@ import torch
 
 import trtcache
 from tests.models import Affine
-from trtcache.backends.aot_inductor.container import Container, ContainerHere, Library
+from trtcache.backends.aot_inductor.container import Container, PackageLibrary, ProcessContainer
 from trtcache.backends.aot_inductor.loader import PackageEngine, ParallelEngine
 from trtcache.config.threads import InForce
 from trtcache.errors import IncompatibleEngineError, InputError, RunError, SettingsError
@@ -157,12 +157,12 @@ def test_a_package_that_needs_torchs_loader_says_so(module: trtcache.CompiledMod
             for name in names:
                 archive.writestr(name, b"")
         with pytest.raises(IncompatibleEngineError, match=why):
-            Library((tmp_path / "package").read_bytes())
+            PackageLibrary((tmp_path / "package").read_bytes())
     (tmp_path / "package").unlink()
     with zipfile.ZipFile(tmp_path / "package", "w") as archive:
         archive.writestr("model/a.so", b"no library")
     with pytest.raises(IncompatibleEngineError, match="cannot be loaded"):
-        Library((tmp_path / "package").read_bytes())
+        PackageLibrary((tmp_path / "package").read_bytes())
 
 
 def test_what_a_container_refuses_is_an_error_with_its_words(module: trtcache.CompiledModule) -> None:
@@ -180,7 +180,7 @@ def test_a_fork_has_a_container_of_its_own(module: trtcache.CompiledModule, monk
     """Known by the number of its process."""
     engine = module._swap.engine
     assert isinstance(engine, PackageEngine)
-    here = ContainerHere(lambda: Container(engine._package.library, engine._shared, 1))
+    here = ProcessContainer(lambda: Container(engine._package.library, engine._shared, 1))
     first = here()
     assert here() is first
     monkeypatch.setattr(os, "getpid", lambda: -1)

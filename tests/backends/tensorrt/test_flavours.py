@@ -12,7 +12,7 @@ from torch import nn
 from tests.backends.tensorrt.plans import compiled, stored
 from trtcache.backends import registry
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.log import Errors
+from trtcache.backends.tensorrt.log import ErrorCollector
 from trtcache.backends.tensorrt.plan import failure
 from trtcache.backends.tensorrt.targets import plan_target
 from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
@@ -60,7 +60,7 @@ def test_a_model_on_another_device_is_refused() -> None:
 )
 def test_a_failure_is_told_by_what_tensorrt_said(line: str, kind: type[BuildError]) -> None:
     """Out of memory is an error of its own; all else has TensorRT's words and the target."""
-    errors = Errors()
+    errors = ErrorCollector()
     errors.add(line)
     made = failure(TENSORRT_RTX, plan_target("sm_89", TENSORRT_RTX, None), errors)
     assert type(made) is kind

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from tests.backends.tensorrt.plans import Small, compiled, ids
 from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import Errors, get_logger
+from trtcache.backends.tensorrt.log import ErrorCollector, get_logger
 from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
 from trtcache.compiler.refit import refitted_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
@@ -87,7 +87,7 @@ def put(engine: Engine, weights: Any, **more: Any) -> Any:
     trt = SimpleNamespace(
         Refitter=Refitter, Weights=TRT.Weights, DataType=TRT.DataType, TensorLocation=TRT.TensorLocation
     )
-    return refit_engine(trt, get_logger(TRT)[0], engine, weights, tuple(SHAPES), errors=Errors(), **more)
+    return refit_engine(trt, get_logger(TRT)[0], engine, weights, tuple(SHAPES), errors=ErrorCollector(), **more)
 
 
 def values(engine: Engine) -> dict[str, float]:

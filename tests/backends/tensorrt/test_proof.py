@@ -12,7 +12,7 @@ from torch import nn
 from tests.backends.tensorrt.plans import Small, compiled, constants_of, ids, lowered, network_of, onnx_of, stored
 from tests.keys.architectures import called
 from tests.models import retrained
-from trtcache.backends.tensorrt.checks import forget, prove, require_complete
+from trtcache.backends.tensorrt.checks import prove, require_complete, unmark
 from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.errors import BuildError
 from trtcache.weights.slots import fit
@@ -65,13 +65,13 @@ def test_recipes_of_two_sets_of_weights_are_the_networks_constants(
 
 
 def test_marks_are_taken_back_for_a_plan_of_one_set_of_weights() -> None:
-    """After ``forget`` no weight is marked."""
+    """After ``unmark`` no weight is marked."""
     program = lowered(Small(), (ids(),))
     network = network_of(onnx_of(program))
     proof = prove(network, program.interface, "tensorrt_rtx")
     marked = network.definition.are_weights_marked_refittable
     assert all(marked(name) for name in proof.refittable)
-    forget(network, proof)
+    unmark(network, proof)
     assert not any(marked(name) for name in proof.refittable)
 
 
