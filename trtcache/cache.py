@@ -15,18 +15,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtcache.config import logs
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import Config
 from trtcache.config.folders import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.store.build_turn import taken
+from trtcache.store.build_turn import hold_build_lock
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
-from trtcache.store.pending_build import Wanted
+from trtcache.store.pending_build import PendingBuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -87,7 +87,7 @@ class Cache:
             self.config = replace(self.config, copy_up=bool(copy_up))
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
-        self.busy = self.config.busy.changed(on_busy, busy_timeout_s)
+        self.busy = self.config.busy.override(on_busy, busy_timeout_s)
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None, tend=self._tend)
@@ -141,7 +141,7 @@ class Cache:
         """
         store = self.store
         if store is not None and store.takes:
-            made = replace(Wanted(key, lambda: built, name, {}).run("kept"), build_s=build_s)
+            made = replace(PendingBuild(key, lambda: built, name, {}).run("kept"), build_s=build_s)
             if self._put(store, made) is not made:
                 self._tend(store, key.digest)
 
@@ -228,7 +228,7 @@ class Cache:
         check_kind(key.kind)
         check_name(name)
         check_provenance({} if provenance is None else provenance)
-        made = Wanted(key, build, name, provenance or {})
+        made = PendingBuild(key, build, name, provenance or {})
         store = self.store
         found = self._look(key)
         if isinstance(found, Entry):
@@ -270,7 +270,7 @@ class Cache:
             self.store.events.append("miss", reason="uncacheable", kind=kind)
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
-        made = Wanted(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
+        made = PendingBuild(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
         return made.run(f"uncacheable: {why}")
 
     def reject(self, entry: Entry, reason: str) -> None:
@@ -311,7 +311,7 @@ class Cache:
 
     @contextmanager
     def _alone(
-        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: Busy | None = None
+        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: ContentionPolicy | None = None
     ) -> Iterator[bool]:
         """Hold the key's lock, and say so; where there is no lock to be had, go on without.
 
@@ -329,17 +329,17 @@ class Cache:
             stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
             alone = False
             try:
-                stack.enter_context(taken(store, key, name=name or "", busy=busy or Busy()))
+                stack.enter_context(hold_build_lock(store, key, name=name or "", busy=busy or ContentionPolicy()))
                 alone = True
             except LockTimeoutError as error:
-                self._go_without(store, key, busy or Busy(), error.waited_s)
+                self._go_without(store, key, busy or ContentionPolicy(), error.waited_s)
             except OSError as error:
                 _logger.warning("building %s without its lock: %s", key.digest[:16], error)
             if alone:
                 store.look_again(key.digest)
             yield alone
 
-    def _go_without(self, store: DiskStore, key: CacheKey, busy: Busy, waited_s: float) -> None:
+    def _go_without(self, store: DiskStore, key: CacheKey, busy: ContentionPolicy, waited_s: float) -> None:
         """Build although another does, or raise a BusyError."""
         who = store.notes.builder(key.digest)
         if busy.policy == "eager":
@@ -347,7 +347,7 @@ class Cache:
             raise BusyError(key.kind, key.digest, str(who or ""), waited_s)
         _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
 
-    def _build(self, store: DiskStore, made: Wanted, reason: str, *, alone: bool) -> Entry:
+    def _build(self, store: DiskStore, made: PendingBuild, reason: str, *, alone: bool) -> Entry:
         self._count_miss(made.key, reason)
         built = made.run(reason)
         if not alone and isinstance(there := store.get(made.key), Entry) and not self.config.recache:

@@ -222,9 +222,9 @@ def _encode(value: Json, out: list[bytes]) -> None:
         case bool():
             out.append(b"t" if value else b"f")
         case int():
-            out.append(_framed(b"i", str(value).encode()))
+            out.append(_frame(b"i", str(value).encode()))
         case str():
-            out.append(_framed(b"s", value.encode()))
+            out.append(_frame(b"s", value.encode()))
         case list():
             out.append(b"l%d:" % len(value))
             for one in value:
@@ -232,9 +232,9 @@ def _encode(value: Json, out: list[bytes]) -> None:
         case _:
             out.append(b"d%d:" % len(value))
             for name in sorted(value, key=str.encode):
-                out.append(_framed(b"s", name.encode()))
+                out.append(_frame(b"s", name.encode()))
                 _encode(value[name], out)
 
 
-def _framed(tag: bytes, content: bytes) -> bytes:
+def _frame(tag: bytes, content: bytes) -> bytes:
     return b"%b%d:%b" % (tag, len(content), content)

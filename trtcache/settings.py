@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
-from trtcache.config.named_fields import made_of
+from trtcache.config.named_fields import dataclass_from
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
 from trtcache.errors import SettingsError
@@ -145,7 +145,7 @@ class Settings:
         Raises:
             SettingsError: a name is not a field (with the nearest one), or a value is impossible.
         """
-        return cls() if given is None else made_of(cls, given, "settings")
+        return cls() if given is None else dataclass_from(cls, given, "settings")
 
     @property
     def divides(self) -> bool:

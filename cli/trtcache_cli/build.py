@@ -91,9 +91,9 @@ def build(
         raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
-    from trtcache_cli.programs import opened
+    from trtcache_cli.programs import open_program
 
-    program, inputs = opened(file, shapes)
+    program, inputs = open_program(file, shapes)
     with _progress(file.name):
         report = building.build(
             program,
@@ -163,12 +163,12 @@ def _progress(what: str) -> Iterator[None]:
 
 
 def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
-    def told(step: Step) -> bool:
+    def show_step(step: Step) -> bool:
         if not step.depth:
             show(f"{what}: {step.phase} {step.done}/{step.steps}" if step.steps else f"{what}: {step.phase}")
         return True
 
-    return told
+    return show_step
 
 
 def _document(report: Report, output: Path | None) -> dict[str, Any]:

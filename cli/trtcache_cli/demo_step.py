@@ -31,8 +31,8 @@ Inputs = tuple[torch.Tensor, torch.Tensor]
 def compile_step(step: str, device: str) -> StepResult:
     """Compile the embedder: a build in an empty cache, else a hit."""
     model, inputs = _model_and_inputs(device)
-    compiled, compile_s = timed(lambda: api.compile(model, inputs, name=demo_embedder.NAME))
-    output, first_s = timed(lambda: compiled(*inputs).cpu())
+    compiled, compile_s = time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME))
+    output, first_s = time_call(lambda: compiled(*inputs).cpu())
     report = compiled.report
     built = [one for one in report.partitions if one.outcome == "built"]
     return StepResult(
@@ -54,8 +54,8 @@ def refit_step(step: str, device: str) -> StepResult:
     other = demo_embedder.changed_embedder(model)
     compiled: CompiledModule = api.compile(model, inputs, name=demo_embedder.NAME)
     before = compiled(*inputs)
-    _, refit_s = timed(lambda: compiled.refit(other))
-    output, first_s = timed(lambda: compiled(*inputs).cpu())
+    _, refit_s = time_call(lambda: compiled.refit(other))
+    output, first_s = time_call(lambda: compiled(*inputs).cpu())
     return StepResult(
         step=step,
         outcome="refitted",
@@ -72,7 +72,7 @@ def refit_step(step: str, device: str) -> StepResult:
 STEPS: dict[str, Callable[[str, str], StepResult]] = {"build": compile_step, "hit": compile_step, "refit": refit_step}
 
 
-def timed(action: Callable[[], Any]) -> tuple[Any, float]:
+def time_call(action: Callable[[], Any]) -> tuple[Any, float]:
     """Return what an action returns, and its seconds."""
     began_s = time.perf_counter()
     result = action()

@@ -57,7 +57,7 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     yield from map(probes.layer, config.lower)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
-    if not quick and probes.installed(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
+    if not quick and probes.distribution_version(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
         note("building a tiny package in a child process; --quick leaves this out")
         yield probes.tiny_package()
 

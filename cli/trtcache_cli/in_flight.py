@@ -9,7 +9,7 @@ from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from trtcache.store.build_notes import Flight, Who
+    from trtcache.store.build_notes import BuildProcess, RunningBuild
     from trtcache_cli.session import Session
 
 HEADER = ("KEY", "KIND", "NAME", "BUILDER", "PROGRAM", "FOR", "WAITING")
@@ -17,7 +17,7 @@ HEADER = ("KEY", "KIND", "NAME", "BUILDER", "PROGRAM", "FOR", "WAITING")
 
 def show_building(session: Session, now_ns: int) -> None:
     """Print what is being built in the store, the longest first: of that only builders that live count."""
-    found = session.store().notes.flights()
+    found = session.store().notes.running_builds()
     if session.as_json:
         print_json({"building": [_document(one, now_ns) for one in found]})
     elif not on_terminal():
@@ -28,15 +28,15 @@ def show_building(session: Session, now_ns: int) -> None:
         note("nothing is being built")
 
 
-def _document(one: Flight, now_ns: int) -> dict[str, Any]:
+def _document(one: RunningBuild, now_ns: int) -> dict[str, Any]:
     return {
         "key": one.digest,
-        "builder": None if one.builder is None else _person(one.builder, now_ns),
-        "waiters": [_person(who, now_ns) for who in one.waiters],
+        "builder": None if one.builder is None else _process_document(one.builder, now_ns),
+        "waiters": [_process_document(who, now_ns) for who in one.waiters],
     }
 
 
-def _person(who: Who, now_ns: int) -> dict[str, Any]:
+def _process_document(who: BuildProcess, now_ns: int) -> dict[str, Any]:
     return {
         "host": who.host,
         "pid": who.pid,
@@ -48,11 +48,11 @@ def _person(who: Who, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _seconds(who: Who, now_ns: int) -> float:
+def _seconds(who: BuildProcess, now_ns: int) -> float:
     return max(0, now_ns - who.since_ns) / 1e9  # the clock may be another machine's
 
 
-def _plain(one: Flight) -> tuple[object, ...]:
+def _plain(one: RunningBuild) -> tuple[object, ...]:
     """Return key, kind, name, host:pid, program, begin (s since 1970), and host:pid of each who waits, by blanks."""
     who = one.builder
     waiting = " ".join(map(str, one.waiters))
@@ -61,7 +61,7 @@ def _plain(one: Flight) -> tuple[object, ...]:
     return one.digest, who.kind, who.name, who, who.program, who.since_ns // 10**9, waiting
 
 
-def _human(one: Flight, now_ns: int) -> tuple[str, ...]:
+def _human(one: RunningBuild, now_ns: int) -> tuple[str, ...]:
     who, waiting = one.builder, ", ".join(map(str, one.waiters)) or "-"
     if who is None:
         return one.digest[:SHORT], "-", "-", "unknown", "-", "-", waiting

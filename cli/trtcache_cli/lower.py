@@ -35,10 +35,10 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
     cache is needed.
     """
-    from trtcache_cli.programs import lowered  # imports torch
+    from trtcache_cli.programs import lower_file  # imports torch
 
-    program = lowered(file, backend, shapes)
-    runs = chosen(program.runs, show)
+    program = lower_file(file, backend, shapes)
+    runs = select_runs(program.runs, show)
     if session.as_json:
         document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}
         print_json({**document, "text": program.text, "passes": [_as_json(run) for run in runs]})
@@ -51,7 +51,7 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
             click.echo(printable_lines(run.diff))
 
 
-def chosen(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
+def select_runs(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
     """Return the runs of a pass by name, or all of them.
 
     Raises:

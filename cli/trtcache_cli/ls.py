@@ -130,7 +130,9 @@ def _split(records: Iterable[Record], *, everything: bool) -> tuple[list[Record]
 def _documents(
     records: list[Record], holders: Mapping[str, DiskStore], verdicts: list[Verdict | None] | None
 ) -> list[dict[str, object]]:
-    signed: list[dict[str, str | None]] = [{}] * len(records) if verdicts is None else list(map(_signed, verdicts))
+    signed: list[dict[str, str | None]] = (
+        [{}] * len(records) if verdicts is None else list(map(_signature_fields, verdicts))
+    )
     return [
         {**record.as_json(), "layer": str(holders[record.digest].root), **more}
         for record, more in zip(records, signed, strict=True)
@@ -148,7 +150,7 @@ def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[V
     return found
 
 
-def _signed(verdict: Verdict | None) -> dict[str, str | None]:
+def _signature_fields(verdict: Verdict | None) -> dict[str, str | None]:
     if verdict is None:
         return {"signer": None, "untrusted": "unreadable"}
     return {"signer": verdict.signer, "untrusted": verdict.reason}

@@ -59,9 +59,9 @@ def partition(
     given = read_settings(settings)
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
-    from trtcache_cli.programs import outlined  # imports torch
+    from trtcache_cli.programs import outline_file  # imports torch
 
-    outline = outlined(file, backend, given, shapes)
+    outline = outline_file(file, backend, given, shapes)
     if svg is not None:
         from trtcache.partition.picture import svg as drawn
 

@@ -61,11 +61,11 @@ def distributions() -> list[Check]:
 
 
 def _distribution(name: str, candidates: Sequence[str]) -> Check:
-    version = installed(candidates)
+    version = distribution_version(candidates)
     return Check(name, "missing", "not installed") if version is None else Check(name, "ok", version)
 
 
-def installed(candidates: Sequence[str]) -> str | None:
+def distribution_version(candidates: Sequence[str]) -> str | None:
     """Return the version of the first of these distributions that is installed."""
     for candidate in candidates:
         try:
@@ -105,7 +105,7 @@ def _first_line(command: Sequence[str]) -> str:
 
 def backends(*, has_gpu: bool, has_compiler: bool) -> list[Check]:
     """Return what each kind of engine can do on this machine."""
-    torch, tensorrt, rtx = (installed(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
+    torch, tensorrt, rtx = (distribution_version(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
     return [
         _aot_inductor(has_torch=torch is not None, has_compiler=has_compiler),
         _tensorrt("tensorrt", tensorrt, "build; running and refit are experimental" if has_gpu else ""),
@@ -141,10 +141,10 @@ def store(root: Path, *, readonly: bool) -> list[Check]:
     """Return whether the cache directory can be used, its permissions and its file system. Makes nothing."""
     if not root.exists():
         return [Check("cache directory", "ok", f"{root}, to be made by the first build")]
-    return [_opened(root, readonly=readonly), _permissions(root), _filesystem(root)]
+    return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
 
 
-def _opened(root: Path, *, readonly: bool) -> Check:
+def _check_opens(root: Path, *, readonly: bool) -> Check:
     from trtcache.store.disk import DiskStore
 
     name = "cache directory"

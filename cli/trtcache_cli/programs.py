@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trtcache.partition.outline import Outline
 
 
-def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:
+def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:
     """Return what the API is to be given for a file: a TorchScript file's program, or the path, with sizes for it.
 
     Raises:
@@ -54,7 +54,7 @@ def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
     return program
 
 
-def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
+def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
     """Return the lowered program in a file; its ``runs`` have what each pass changed.
 
     Raises:
@@ -65,7 +65,7 @@ def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProg
     return looking.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
 
 
-def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
+def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
     """Return in which parts the program in a file is run.
 
     Raises:
@@ -78,13 +78,13 @@ def outlined(path: Path, backend: str, settings: Mapping[str, object], shapes: S
 
 
 def _of_its_sizes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
-    program, inputs = opened(path, shapes)
+    program, inputs = open_program(path, shapes)
     if inputs:
         raise SettingsError("--shape", f"{path.name} has sizes of its own; it is for TorchScript files here")
     return program
 
 
-def asked(
+def find_key(
     path: Path, backend: str, target: str | None, shapes: Sequence[str]
 ) -> tuple[CacheKey | None, StoredGraph | None, str]:
     """Return the key that ``compile`` would ask for, the graph, and if there can be no key why.
@@ -98,7 +98,7 @@ def asked(
         SettingsError: the target is unknown.
     """
     try:
-        program, inputs = opened(path, shapes)
+        program, inputs = open_program(path, shapes)
         key, graph = looking.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
     except CanonicalizationError as error:
         return None, None, str(error)

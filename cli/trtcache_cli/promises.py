@@ -37,7 +37,7 @@ def examine_directory(path: Path) -> Iterator[Check]:
         if not os.access(real, os.W_OK | os.X_OK, effective_ids=True):
             yield Check("writing", "missing", "not by this user: hits are served, nothing is stored")
             return
-        seen = _measured(real)
+        seen = _measure(real)
         if isinstance(seen, OSError):
             yield Check(
                 "measuring", "bad", f"not possible: {seen.strerror}", "make room, or put this right, and try again"
@@ -49,7 +49,7 @@ def examine_directory(path: Path) -> Iterator[Check]:
     yield from promises(seen, local=local, path=real)
 
 
-def _measured(directory: Path) -> Measured | OSError:
+def _measure(directory: Path) -> Measured | OSError:
     """Return what is seen, or why nothing is: on a full disk, say."""
     try:
         scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))

@@ -43,7 +43,7 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     records = [one for one in load_records(store) if one.kind == _PROGRAM and (wanted is None or wanted(one))]
     if not records:
         note("no program is kept here: compile(..., keep_program=True), or trtcache build --keep-program")
-    documents = list(map(_kept, records)) if dry_run else _all_rebuilt(session, records)
+    documents = list(map(_document, records)) if dry_run else _rebuild_all(session, records)
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
@@ -52,21 +52,21 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     return 1 if any(one["outcome"] == "failed" for one in documents) else 0
 
 
-def _kept(record: Record) -> dict[str, object]:
+def _document(record: Record) -> dict[str, object]:
     return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
 
 
-def _all_rebuilt(session: Session, records: list[Record]) -> list[dict[str, object]]:
+def _rebuild_all(session: Session, records: list[Record]) -> list[dict[str, object]]:
     from trtcache.cache import Cache
 
     cache = Cache(config=session.config())
-    return [_rebuilt(cache, record) for record in records]
+    return [_rebuild(cache, record) for record in records]
 
 
-def _rebuilt(cache: Cache, record: Record) -> dict[str, object]:
+def _rebuild(cache: Cache, record: Record) -> dict[str, object]:
     from trtcache.compiler.rebuild import rebuild as rebuilt  # torch
 
-    document = _kept(record)
+    document = _document(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT]}"):
             report = rebuilt(cache, _entry(cache, record))

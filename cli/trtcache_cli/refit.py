@@ -80,7 +80,7 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     entry = cache.peek(key, counted=False)
     if entry is None:  # it is damaged, and was put aside
         raise UnknownKeyError(subject)
-    executable, given = check_entry(entry, list(_memos(store, cache, key.digest)), weights)
+    executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
     if output is not None:
         write_plan(refitted_plan(entry, executable, given), output)
     return {
@@ -92,7 +92,7 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     }
 
 
-def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
+def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[Memo]:
     """Yield what is noted of programs whose engine is the entry."""
     from trtcache.keys.alias import KIND, MEMBER, Memo
     from trtcache.store.rows import INDEX_NAME, read_rows

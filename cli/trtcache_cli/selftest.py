@@ -138,20 +138,20 @@ def run_process(
     limit_s: float = _LIMIT_S,
 ) -> Iterator[StepResult]:
     """Yield the results of steps that share a process. Those that it dies of, or before, have failed."""
-    asked = {"steps": steps, "backend": backend, "device": device, "root": str(folder / "cache")}
-    said = (folder / f"{steps[0]}.log").open("w+b")
+    request = {"steps": steps, "backend": backend, "device": device, "root": str(folder / "cache")}
+    log = (folder / f"{steps[0]}.log").open("w+b")
     child = subprocess.Popen(  # noqa: S603  # this Python, this package
-        [*command, json.dumps(asked)],
+        [*command, json.dumps(request)],
         env=_environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=log,
     )
     watch = threading.Timer(limit_s, child.kill)
     watch.start()
     left = list(steps)
     try:
-        assert child.stdout is not None  # noqa: S101  # a pipe was asked for
+        assert child.stdout is not None  # noqa: S101  # a pipe was requested
         while left:
             with working(f"{left[0]}: {STEPS[left[0]]}"):
                 result = _next_result(child.stdout)
@@ -167,9 +167,9 @@ def run_process(
         child.wait()
         child.stdout.close()  # type: ignore[union-attr]  # as above
     if left:
-        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, said)
+        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, log)
         yield from (StepResult(step, FAILED, f"its process ended: {why}") for step in left)
-    said.close()
+    log.close()
 
 
 def _next_result(lines: Iterable[bytes]) -> StepResult | None:
@@ -180,11 +180,11 @@ def _next_result(lines: Iterable[bytes]) -> StepResult | None:
     return None
 
 
-def _last_words(code: int, said: BinaryIO) -> str:
+def _last_words(code: int, log: BinaryIO) -> str:
     if code < 0:
         return "; ".join(filter(None, death(code)))
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"exit code {code}"
 
 

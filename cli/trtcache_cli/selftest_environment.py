@@ -43,9 +43,11 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
         "model on": subject.device,
         "target": target,
     }
-    facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.installed((name,)))}
+    facts |= {
+        name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.distribution_version((name,)))
+    }
     if flavour := FLAVOURS.get(subject.backend):
-        facts[flavour.title] = _loaded(flavour)
+        facts[flavour.title] = _describe_library(flavour)
     else:
         facts["C++ compiler"] = probes.compiler().found.partition(" at ")[0]
     return f"{facts.get(flavour.title if flavour else 'torch')}; GPU: {facts['GPU']}", facts
@@ -77,7 +79,7 @@ def _driver() -> str:
     return "none" if cuda is None else f"{probes.gpu().found.rpartition(', ')[2]}, for CUDA {cuda}"
 
 
-def _loaded(flavour: Flavour) -> str:
+def _describe_library(flavour: Flavour) -> str:
     start = time.perf_counter()
     flavour.load()
     cuda = f" for CUDA {flavour.cuda}" if flavour.cuda else ""

@@ -64,32 +64,32 @@ class Stats:
 def summarise(records: Iterable[Record], counts: Counters) -> Stats:
     """Return the sums over entries and counts."""
     records = list(records)
-    hits, waits = ([tally for (_, event, _, _), tally in counts.items() if event == one] for one in ("hit", "wait"))
+    hits, waits = ([total for (_, event, _, _), total in counts.items() if event == one] for one in ("hit", "wait"))
     return Stats(
         entries=len(records),
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
         kinds=sums_of(records),
-        hits=sum(tally.count for tally in hits),
-        saved_s=sum(tally.sum_s for tally in hits),
+        hits=sum(total.count for total in hits),
+        saved_s=sum(total.sum_s for total in hits),
         hits_below=_by_reason(counts, "hit")[BELOW],
         puts=_by_reason(counts, "put").total(),
         misses=_by_reason(counts, "miss"),
         put_failures=_by_reason(counts, "put_failed"),
         evictions=_by_reason(counts, "evict"),
         quarantines=_by_reason(counts, "quarantine"),
-        waits=sum(tally.count for tally in waits),
-        waited_s=sum(tally.sum_s for tally in waits),
+        waits=sum(total.count for total in waits),
+        waited_s=sum(total.sum_s for total in waits),
         takeovers=_by_reason(counts, "takeover").total(),
     )
 
 
 def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     found: Counter[str] = Counter()
-    for (_, event, reason, _), tally in counts.items():
+    for (_, event, reason, _), total in counts.items():
         if event == wanted:
-            found[reason or UNNAMED] += tally.count
+            found[reason or UNNAMED] += total.count
     return found
 
 

@@ -66,7 +66,7 @@ def sync(
     target = _target(config, stores, dry_run=dry_run)
     where = parse_filters(filters, now_ns=time.time_ns()) if filters else None
     plan = plan_sync(stores, target, where=where, pins=pins)
-    result = None if dry_run else _carried_out(plan, config)
+    result = None if dry_run else _execute(plan, config)
     _report(session, plan, result)
     return NOT_ARRIVED if (plan.refused if result is None else result.refused) else None
 
@@ -106,7 +106,7 @@ def _target(config: Config, sources: Sequence[DiskStore], *, dry_run: bool) -> D
     return store
 
 
-def _carried_out(plan: SyncPlan, config: Config) -> SyncResult:
+def _execute(plan: SyncPlan, config: Config) -> SyncResult:
     limit_bytes = config.max_size_bytes
     if limit_bytes is not None and plan.file_bytes > limit_bytes:
         note(
@@ -118,7 +118,7 @@ def _carried_out(plan: SyncPlan, config: Config) -> SyncResult:
 
 
 def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None:
-    arrived = tuple(parcel.record for parcel in plan.parcels) if result is None else result.arrived
+    arrived = tuple(item.record for item in plan.items) if result is None else result.arrived
     refused = plan.refused if result is None else result.refused
     pinned = sorted(plan.pins) if result is None else result.pinned
     if session.as_json:

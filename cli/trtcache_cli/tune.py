@@ -86,10 +86,10 @@ def tune(
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
         raise click.UsageError(f"no cell is left: {cells[0].skipped}; give fewer --threads or --runners")
-    module, args, kwargs = _compiled(session, file, backend, given)
+    module, args, kwargs = _compile(session, file, backend, given)
     effort = tuning.Effort(seconds, calls)
-    with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as told:
-        tuning.measure(module, args, kwargs, cells, effort=effort, told=told)
+    with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as show_cell:
+        tuning.measure(module, args, kwargs, cells, effort=effort, told=show_cell)
     why_not = _why_not(module, cells)
     if output is not None:
         from trtcache_cli.tune_plot import draw
@@ -112,7 +112,7 @@ def _check_output(output: Path) -> None:
         raise click.BadParameter("drawing needs matplotlib: pip install 'trtcache[plot]'", param_hint="--output")
 
 
-def _compiled(
+def _compile(
     session: Session, file: Path, backend: str, given: dict[str, Example]
 ) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
     """Compile the program, and make arguments for it."""
@@ -156,10 +156,10 @@ def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task(what, total=turns)
 
-        def told(cell: Cell) -> None:
+        def show_cell(cell: Cell) -> None:
             progress.update(task, advance=1, description=f"{what}: threads {cell.threads}, runners {cell.runners}")
 
-        yield told
+        yield show_cell
 
 
 def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:

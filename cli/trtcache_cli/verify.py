@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import Stored
+    from trtcache.store.listing import EntryStat
 
 DAMAGED = CorruptBlobError.exit_code
 UNREADABLE = "unreadable"
@@ -54,7 +54,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     with bytes_bar("verifying", sum(stored.file_bytes for _, files in each for stored in files)) as advance:
         for store, files in each:
             damaged = check(store, files, advance)
-            untrusted += _untrusted(store, files, {one.digest for one in damaged})
+            untrusted += _find_untrusted(store, files, {one.digest for one in damaged})
             findings += damaged
     if repair:
         _repair(stores[0], findings)
@@ -63,7 +63,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     return DAMAGED if left else 0
 
 
-def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], None]) -> list[Finding]:
+def check(store: DiskStore, files: Sequence[EntryStat], advance: Callable[[int], None]) -> list[Finding]:
     """Return what is damaged or unreadable among ``files``, calling ``advance`` with the bytes of each when done."""
     findings = []
     for stored in files:
@@ -82,7 +82,7 @@ def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], No
     return findings
 
 
-def _untrusted(store: DiskStore, files: Sequence[Stored], damaged: Collection[str]) -> list[Finding]:
+def _find_untrusted(store: DiskStore, files: Sequence[EntryStat], damaged: Collection[str]) -> list[Finding]:
     """Return the sound entries that a store which asks for signatures does not take."""
     if not store.admission.required:
         return []
@@ -108,7 +108,7 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
 
 def _report(
     session: Session,
-    files: Sequence[Stored],
+    files: Sequence[EntryStat],
     findings: Sequence[Finding],
     untrusted: Sequence[Finding],
     *,

@@ -85,9 +85,9 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
-    from trtcache_cli.programs import asked  # imports torch
+    from trtcache_cli.programs import find_key  # imports torch
 
-    key, graph, reason = asked(path, backend, target, shapes)
+    key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
     if layers.holder(key.digest):

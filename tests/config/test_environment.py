@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
 from trtcache.config.file import write_setting
 from trtcache.config.trust import PublicKey, Trust
@@ -53,7 +53,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         **switches,
         log="1",
         trust=trust,
-        busy=Busy("eager", 1.0),
+        busy=ContentionPolicy("eager", 1.0),
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
         direct="verify",

@@ -36,7 +36,7 @@ def test_numbers_hold_in_the_block_and_no_longer() -> None:
         with trtcache.threads(inter=1):
             assert (torch.get_num_threads(), in_force().inter) == (3, 1)
     assert torch.get_num_threads() == before
-    assert thread_counts.chosen() == Threads()
+    assert thread_counts.current() == Threads()
 
 
 @pytest.mark.parametrize(

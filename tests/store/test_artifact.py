@@ -22,7 +22,7 @@ from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, He
 from trtcache.store import compression, reader, writer
 from trtcache.store import format as artifact
 from trtcache.store.compression import zstd
-from trtcache.store.format import Draft, Header, contents_of, pays
+from trtcache.store.format import Draft, EntryHeader, contents_of, pays
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONTENTS = {"stored": b"\x00\x01 short", "text": b"the same words again and again " * 40}
 
 
-def write(path: Path, contents: Mapping[str, Any] = CONTENTS, **changes: Any) -> Header:
+def write(path: Path, contents: Mapping[str, Any] = CONTENTS, **changes: Any) -> EntryHeader:
     """Write an artifact file and return its header."""
     fields = {
         "key": CacheKey.of("test", {"n": 1}),

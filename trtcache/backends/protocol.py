@@ -127,7 +127,7 @@ class Backend(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Raise SettingsError for a setting that this backend lacks; by default it has all but TensorRT's."""
-        if given := settings.tensorrt.given:
+        if given := settings.tensorrt.explicit:
             names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
             raise SettingsError(names, f"backend {self.name!r} has no such settings")
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from trtcache.config.trust import PublicKey
     from trtcache.partition.partitions import Division
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import Fitted
+    from trtcache.weights.slots import EngineWeights
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class _Reading:
         chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
         return read_tensors({"config": chosen}, folder, self._archive.read)
 
-    def _weights(self, executable: Executable) -> Fitted:
+    def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines.
 
         Raises:
@@ -231,7 +231,7 @@ class _Reading:
         self,
         entries: Mapping[int, Entry],
         executable: Executable,
-        weights: Fitted,
+        weights: EngineWeights,
         parts: Division,
         found: Mapping[int, Executable],
     ) -> Engine:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
     from trtcache.cache import Cache
-    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.config.stat_fingerprint import StatFingerprint
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
@@ -263,7 +263,7 @@ class Shortcut:
                 raise ValueError(f"weight {name} is read otherwise than torch does")
         return memo
 
-    def _seen(self) -> FileState | None:
+    def _seen(self) -> StatFingerprint | None:
         """Return by what state its file is known again: none of a file system whose clock is another machine's."""
         seen = self._source.seen()
         return seen if seen and is_local(Path(self._source.label)) else None

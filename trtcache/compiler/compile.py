@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trtcache.partition.partitions import Division
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import Fitted
+    from trtcache.weights.slots import EngineWeights
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def origin_of(request: Request, division: Division, entries: Mapping[int, Entry]
     )
 
 
-def _weights(request: Request) -> Fitted:
+def _weights(request: Request) -> EngineWeights:
     program = request.program
     return fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
 

@@ -46,7 +46,7 @@ class Asked:
         default = Settings()
         chosen = {name: value for name, value in given.items() if value != getattr(default, name)}
         if "tensorrt" in chosen:
-            chosen["tensorrt"] = settings.tensorrt.given
+            chosen["tensorrt"] = settings.tensorrt.explicit
         return cls(backend, {name: _plain(value) for name, value in chosen.items()}, target)
 
     def write(self) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.frontends.onnx.file import SUFFIX
 from trtcache.frontends.onnx.refit import weights_in
 from trtcache.runtime import CompiledModule
-from trtcache.weights.slots import Fitted
+from trtcache.weights.slots import EngineWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,5 +73,5 @@ class OnnxModule(CompiledModule):
         if isinstance(weights, (str, os.PathLike)) and Path(weights).suffix == SUFFIX:
             weights = weights_in(Path(weights), self._graph)
         if not self._weights:
-            self._weights = Fitted(self._read_weights())
+            self._weights = EngineWeights(self._read_weights())
         return super().refit(weights, verify=verify, args=args, kwargs=kwargs)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path``, which takes its name when all went well and is gone when not.
 
     Raises:

@@ -19,7 +19,7 @@ the others finds them there still."""
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class ContentionPolicy:
     """What to do while another builds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Busy:
     rank: str = ""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Busy:
+    def of(cls, environ: Mapping[str, str]) -> ContentionPolicy:
         """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank that ``torchrun`` gave.
 
         Raises:
@@ -47,7 +47,7 @@ class Busy:
             return replace(found, timeout_s=RANKS_WAIT_S)
         return found
 
-    def changed(self, on_busy: str | None, timeout_s: float | None) -> Busy:
+    def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
         """Return this with what a caller said in its place.
 
         Raises:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.file import environment
 from trtcache.config.folders import absolute, cache_folder
 from trtcache.config.trust import Trust, parse_keys, parse_mode
@@ -60,7 +60,7 @@ class Config:
     forbid_build: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
-    busy: Busy = field(default_factory=Busy)
+    busy: ContentionPolicy = field(default_factory=ContentionPolicy)
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
     direct: str = DEFAULT_DIRECT
@@ -87,7 +87,7 @@ class Config:
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             log=environ.get("TRTCACHE_LOG", ""),
             trust=_trust(environ),
-            busy=Busy.of(environ),
+            busy=ContentionPolicy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
         )
 

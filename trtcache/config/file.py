@@ -73,7 +73,7 @@ def write_setting(path: Path, name: str, value: str | list[str]) -> None:
     line = re.compile(rf"^{re.escape(name)}[ \t]*=[ \t]*(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*')[ \t]*", re.MULTILINE)
     replaced, count = line.subn(lambda _: f"{name} = {shown}", text, count=1)
     changed = replaced if count else f"{name} = {shown}\n{text}"
-    if _parsed(changed) != {**before, name: value}:
+    if _parse_toml(changed) != {**before, name: value}:
         raise SettingsError(f"{path}: {name}", f"it is written in a way of its own; set it by hand: {name} = {shown}")
     _write(path, changed)
 
@@ -121,13 +121,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _parse(text: str, path: Path) -> dict[str, object]:
-    found = _parsed(text)
+    found = _parse_toml(text)
     if found is None:
         raise SettingsError(str(path), "it is no TOML")
     return found
 
 
-def _parsed(text: str) -> dict[str, object] | None:
+def _parse_toml(text: str) -> dict[str, object] | None:
     import tomllib  # who has no such file does not pay for it
 
     try:

@@ -11,7 +11,7 @@ from trtcache.errors import SettingsError, did_you_mean
 T = TypeVar("T")
 
 
-def made_of(kind: type[T], given: object, where: str) -> T:
+def dataclass_from(kind: type[T], given: object, where: str) -> T:
     """Return ``given`` if it is of a kind, or one of this kind with the fields that a mapping names.
 
     Args:

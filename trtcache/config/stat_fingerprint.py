@@ -10,7 +10,7 @@ SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
+class StatFingerprint:
     """Which file it is, its size, and when it was last written to and last changed in any way.
 
     A program can set the time of a write to any other, but not that of a change.
@@ -23,7 +23,7 @@ class FileState:
     changed_ns: int
 
     @classmethod
-    def of(cls, descriptor: int) -> FileState:
+    def of(cls, descriptor: int) -> StatFingerprint:
         """Return the state of an open file.
 
         Raises:
@@ -33,7 +33,7 @@ class FileState:
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     @classmethod
-    def read(cls, written: list[int]) -> FileState:
+    def read(cls, written: list[int]) -> StatFingerprint:
         """Return the state that ``document`` wrote.
 
         Raises:
@@ -45,6 +45,6 @@ class FileState:
         """Return the state as a list of numbers."""
         return list(astuple(self))
 
-    def settled(self, read_ns: int) -> bool:
+    def is_settled(self, read_ns: int) -> bool:
         """Say whether a write after ``read_ns`` shows in the state: the last one is long enough before."""
         return max(self.written_ns, self.changed_ns) + SETTLED_NS < read_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from trtcache.config.named_fields import made_of
+from trtcache.config.named_fields import dataclass_from
 from trtcache.config.units import parse_size
 from trtcache.errors import SettingsError
 
@@ -84,17 +84,17 @@ class TensorRTSettings:
         Raises:
             SettingsError: a name is not a field (with the nearest one), or a value is impossible.
         """
-        return made_of(cls, given, "settings.tensorrt")
+        return dataclass_from(cls, given, "settings.tensorrt")
 
     @property
-    def given(self) -> dict[str, object]:
+    def explicit(self) -> dict[str, object]:
         """Those that are given."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
     def document(self) -> dict[str, object]:
         """Return the part of the key document that these settings are: those that are given and change a plan."""
-        return {name: value for name, value in self.given.items() if name not in NOT_IN_KEY}
+        return {name: value for name, value in self.explicit.items() if name not in NOT_IN_KEY}
 
 
 def _label(name: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trtcache.config.named_fields import made_of
+from trtcache.config.named_fields import dataclass_from
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Threads:
         Raises:
             SettingsError: a name is unknown (with the nearest one), or a value is no number from 1.
         """
-        return made_of(cls, given, SETTINGS)
+        return dataclass_from(cls, given, SETTINGS)
 
     def over(self, other: Threads) -> Threads:
         """Return these numbers, with the other's where these say nothing."""
@@ -109,7 +109,7 @@ def threads(*, intra: int | None = None, inter: int | None = None) -> Iterator[T
         _chosen.reset(token)
 
 
-def chosen() -> Threads:
+def current() -> Threads:
     """Return what ``threads`` says in this thread."""
     return _chosen.get()
 

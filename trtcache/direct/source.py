@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.config.stat_fingerprint import StatFingerprint
     from trtcache.digests import Digest
     from trtcache.direct.manifest import Manifest
     from trtcache.direct.walk import Walk
@@ -57,7 +57,7 @@ class DirectSource:
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return {name: self._state[name] for name in names}
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
         """Do nothing: nothing is to be read."""
 
     def seen(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.utils import _pytree as pytree
 
-    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.config.stat_fingerprint import StatFingerprint
     from trtcache.digests import Digest
 
 
@@ -82,7 +82,7 @@ class LiveProgram:
             raise ValueError(f"it has no weight {', '.join(missing)}")
         return found
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
         """Do nothing: nothing is to be read."""
 
     def seen(self) -> None:

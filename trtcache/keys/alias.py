@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.config.stat_fingerprint import FileState
+from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 from trtcache.keys.key import structure
 from trtcache.lowering.contents import Content
@@ -98,11 +98,11 @@ class Source(Protocol):
         """Return weights by the program's names for them."""
         ...
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
         """Begin whatever ``check`` will need: what is read had the digest ``whole`` when it was ``seen`` in a state."""
         ...
 
-    def seen(self) -> FileState | None:
+    def seen(self) -> StatFingerprint | None:
         """Return the state of its file, if a file in that state is sure to have the digest ``whole``."""
         ...
 
@@ -140,11 +140,13 @@ class Memo:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     whole: Digest | None
-    seen: FileState | None = None
+    seen: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
 
     @classmethod
-    def of(cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None) -> Memo:
+    def of(
+        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: StatFingerprint | None = None
+    ) -> Memo:
         """Return the memo of a lowered program, its key, and the digest and state of the file that it came from."""
         return cls(
             key=key,
@@ -183,7 +185,7 @@ class Memo:
                 in_spec=in_spec,
                 out_spec=out_spec,
                 whole=None if specs else Digest(*written["whole"]),
-                seen=FileState.read(written["seen"]) if written.get("seen") else None,
+                seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
             )
             nested: Any = key.document["parts"]

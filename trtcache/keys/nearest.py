@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.store.disk import DiskStore
-    from trtcache.store.format import Header
+    from trtcache.store.format import EntryHeader
 
 MOST_HEADERS = 200
 """How many entries are looked at: with headers of a few kilobytes, tens of milliseconds on a miss."""
@@ -33,7 +33,7 @@ _NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # what pro
 class Nearest:
     """An entry, and how what was asked for differs from it."""
 
-    header: Header
+    header: EntryHeader
     differences: list[Difference]
 
     def __str__(self) -> str:
@@ -84,16 +84,16 @@ def nearest(
     return min(found, key=lambda one: _count(one.differences, one.header, name), default=None)
 
 
-def _apart(header: Header, document: Mapping[str, Json], name: str | None) -> int:
+def _apart(header: EntryHeader, document: Mapping[str, Json], name: str | None) -> int:
     return _count(explain(header.key.document, document), header, name)
 
 
-def _count(differences: list[Difference], header: Header, name: str | None) -> int:
+def _count(differences: list[Difference], header: EntryHeader, name: str | None) -> int:
     """Return how many places differ; another name counts for two."""
     return sum(1 + one.alike for one in differences) + (0 if header.name == name else 2)
 
 
-def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
+def stored_graph(store: DiskStore, header: EntryHeader) -> StoredGraph | None:
     """Return the lowered graph of an entry, or None if it has none that can be read."""
     for member in header.members:
         if member.name == GRAPH_MEMBER:
@@ -105,13 +105,13 @@ def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
     return None
 
 
-def stored_graphs(store: DiskStore, one: Header, other: Header) -> tuple[StoredGraph, StoredGraph] | None:
+def stored_graphs(store: DiskStore, one: EntryHeader, other: EntryHeader) -> tuple[StoredGraph, StoredGraph] | None:
     """Return the lowered graphs of two entries, or None unless both have one."""
     first, second = stored_graph(store, one), stored_graph(store, other)
     return (first, second) if first is not None and second is not None else None
 
 
-def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[Header]:
+def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[EntryHeader]:
     rows = read_rows(store.index_root / INDEX_NAME) or {}
 
     def rank(digest: str, used_ns: int) -> tuple[bool, int]:
@@ -130,7 +130,7 @@ def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Ite
             yield header
 
 
-def _is_named(header: Header, name: str | None) -> bool:
+def _is_named(header: EntryHeader, name: str | None) -> bool:
     return header.name == name and name not in _NAMES_OF_NONE
 
 

@@ -22,7 +22,7 @@ from trtcache.runtime.report import RefitReport
 from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.runtime.weight_source import Given
-from trtcache.weights.slots import Fitted, check, fit
+from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
     from trtcache.runtime.weight_source import Weights
-    from trtcache.weights.slots import Sources
+    from trtcache.weights.slots import SlotWeights
 
 
 class CompiledModule:
@@ -80,7 +80,7 @@ class CompiledModule:
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self._gate = Gate(engine)
-        self._weights = weights if isinstance(weights, Fitted) else Fitted(weights)
+        self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
         self._refitting = threading.Lock()
         self.examples = Examples()
         self.threads = Threads()
@@ -98,7 +98,7 @@ class CompiledModule:
         names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
-    def stored_form(self) -> tuple[Executable, CallSignature, Fitted]:
+    def stored_form(self) -> tuple[Executable, CallSignature, EngineWeights]:
         """Return what a file of the program is written from, beside its engines: the weights are those of this time."""
         with self._refitting:
             return self._executable, self._call, self._weights
@@ -268,7 +268,7 @@ class CompiledModule:
 
     def _verified(
         self,
-        sources: Sources,
+        sources: SlotWeights,
         given: Given,
         inputs: tuple[tuple[Any, ...], Mapping[str, Any]],
         tolerance: float | None,
@@ -283,7 +283,7 @@ class CompiledModule:
         module = given.module
         if module is None:
             module = self.examples.module
-            state = sources.named(self._interface.slots) | state
+            state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
         off_by = compare(
             eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
@@ -346,7 +346,7 @@ class CompiledModule:
             engine, current = self._gate.engine, self._weights
             made = copy.deepcopy({name: one.detach() for name, one in current.items()})
         try:
-            other = self._of(engine, Fitted(made, own=made))
+            other = self._of(engine, EngineWeights(made, own=made))
         except RefitError:
             if any(weight.is_mutated for weight in needed):
                 raise
@@ -354,7 +354,7 @@ class CompiledModule:
         memo[id(self)] = other
         return other
 
-    def _of(self, engine: Engine, weights: Fitted) -> CompiledModule:
+    def _of(self, engine: Engine, weights: EngineWeights) -> CompiledModule:
         """Return this module with other weights in an engine that is beside the given one."""
         other = copy.copy(self)
         other.on_guard = None  # it has the first one's weights

@@ -53,7 +53,7 @@ class InterOp:
 
     def crew(self, at_once: int) -> Crew | None:
         """Return the threads for a call here of which so many parts can run at once; None if they run in turn."""
-        said = thread_counts.chosen()
+        said = thread_counts.current()
         inter = min(at_once, said.inter or self.threads.inter or 1)
         if inter == 1:
             return None

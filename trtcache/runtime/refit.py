@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.weights.slots import Fitted, alike, finish
+from trtcache.weights.slots import EngineWeights, alike, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trtcache.runtime.engine_swap import Gate
-    from trtcache.weights.slots import EngineWeight, Sources
+    from trtcache.weights.slots import EngineWeight, SlotWeights
 
 BESIDE_BYTES = 16 << 20
 """What is always made beside: less is not worth that calls wait."""
@@ -39,14 +39,14 @@ class Refitted:
         interrupt: a Ctrl-C that waited for that.
     """
 
-    weights: Fitted
+    weights: EngineWeights
     changed: tuple[EngineWeight, ...]
     in_place: bool = False
     interrupt: KeyboardInterrupt | None = None
 
 
 def refit(
-    gate: Gate, current: Fitted, weights: Sequence[EngineWeight], sources: Sources, *, device: torch.device
+    gate: Gate, current: EngineWeights, weights: Sequence[EngineWeight], sources: SlotWeights, *, device: torch.device
 ) -> Refitted:
     """Put weights behind the gate. A call has those of before or these, never some of both.
 
@@ -63,7 +63,9 @@ def refit(
     return refitted
 
 
-def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device) -> Refitted:
+def beside(
+    current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights, *, device: torch.device
+) -> Refitted:
     """Make weights in memory of their own, but for those that would be as they are."""
     weights = tuple(weights)
     made: dict[str, torch.Tensor] = {}
@@ -84,17 +86,19 @@ def beside(current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *
             own.add(name)
     if own:
         finish(device)
-    return Refitted(Fitted(made, own, sources.made_of(weights)), tuple(changed))
+    return Refitted(EngineWeights(made, own, sources.source_weights(weights)), tuple(changed))
 
 
-def _is_much(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -> bool:
+def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
     sizes = [(weight, current[weight.name].nbytes) for weight in weights]
-    needed = sum(size for weight, size in sizes if weight.name not in sources.kept and sources.shared(weight) is None)
+    needed = sum(
+        size for weight, size in sizes if weight.name not in sources.kept and sources.shared_tensor(weight) is None
+    )
     return needed > max([BESIDE_BYTES, *(size for _, size in sizes)])
 
 
 def _in_place(
-    gate: Gate, current: Fitted, weights: Iterable[EngineWeight], sources: Sources, device: torch.device
+    gate: Gate, current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights, device: torch.device
 ) -> Refitted | None:
     """Write weights into the memory of those of before; None if calls are running on and on, and nothing was done."""
     weights = tuple(weights)
@@ -104,7 +108,7 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own and sources.shared(weight) is None):
+        if stays or (name in current.own and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
@@ -124,13 +128,13 @@ def _in_place(
         raise
     gate.open(engine)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return Refitted(Fitted(chosen, own, sources.made_of(weights)), tuple(order), True, interrupt)
+    return Refitted(EngineWeights(chosen, own, sources.source_weights(weights)), tuple(order), True, interrupt)
 
 
 # The weights that are written may be of a module that was compiled in inference mode.
 @torch.inference_mode()
 def _write(
-    writes: deque[EngineWeight], current: Fitted, sources: Sources, device: torch.device
+    writes: deque[EngineWeight], current: EngineWeights, sources: SlotWeights, device: torch.device
 ) -> tuple[list[EngineWeight], KeyboardInterrupt | None]:
     """Write each weight that has other values; return those, and a Ctrl-C that came meanwhile."""
     written: list[EngineWeight] = []
@@ -145,7 +149,9 @@ def _write(
     return written, interrupt
 
 
-def _write_next(writes: deque[EngineWeight], written: list[EngineWeight], current: Fitted, sources: Sources) -> None:
+def _write_next(
+    writes: deque[EngineWeight], written: list[EngineWeight], current: EngineWeights, sources: SlotWeights
+) -> None:
     weight = writes[0]
     for place, piece in sources.pieces(weight):
         target = current[weight.name][place]

@@ -1,4 +1,4 @@
-"""Who builds an entry and who waits for it: notes beside the locks, for people.
+"""BuildProcess builds an entry and who waits for it: notes beside the locks, for people.
 
 A note decides nothing. The kernel's locks say who is alive: a builder's note counts while the entry's lock is held, a
 waiter's while its own file is. Whoever can write to a store can write any note, so it is read as a text of strangers.
@@ -34,7 +34,7 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class BuildProcess:
     """A process that builds or waits, since when, and what kind of entry of what name it wants."""
 
     host: str
@@ -45,7 +45,7 @@ class Who:
     name: str = ""
 
     @classmethod
-    def here(cls, *, kind: str = "", name: str = "") -> Who:
+    def here(cls, *, kind: str = "", name: str = "") -> BuildProcess:
         """Return this process, from now on."""
         program = Path(sys.argv[0]).name if getattr(sys, "argv", None) else ""
         return cls(os.uname().nodename, os.getpid(), program, time.time_ns(), kind, name)
@@ -58,7 +58,7 @@ class Who:
         return json.dumps(asdict(self)).encode("ascii")
 
     @classmethod
-    def decode(cls, raw: bytes) -> Who | None:
+    def decode(cls, raw: bytes) -> BuildProcess | None:
         """Return what a note says, shortened and fit to be printed; None if it is no note."""
         try:
             said: Any = json.loads(raw)
@@ -70,74 +70,74 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class RunningBuild:
     """An entry that is being built: by whom, if that one left a note, and who waits for it."""
 
     digest: str
-    builder: Who | None
-    waiters: tuple[Who, ...]
+    builder: BuildProcess | None
+    waiters: tuple[BuildProcess, ...]
 
 
-class Notes:
+class BuildNotes:
     """The notes of a store. One that cannot be written is of no consequence."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
 
-    def builder(self, digest: str) -> Who | None:
+    def builder(self, digest: str) -> BuildProcess | None:
         """Return who noted last that it builds an entry; it may be dead."""
         try:
             with self._folders.inside("locks", _BUILDING) as folder:
-                return Who.decode(_read(folder / digest)[0])
+                return BuildProcess.decode(_read(folder / digest)[0])
         except OSError:
             return None
 
     @contextmanager
-    def building(self, digest: str, who: Who) -> Iterator[Who | None]:
+    def building(self, digest: str, who: BuildProcess) -> Iterator[BuildProcess | None]:
         """Say that this process, which holds the lock, builds an entry; give the note of one that died of it."""
         before = self.builder(digest)
         with suppress(OSError):
-            os.close(self._made(_BUILDING, digest, who))
+            os.close(self._create(_BUILDING, digest, who))
         try:
             yield before
         finally:
-            self._removed(_BUILDING, digest)
+            self._remove(_BUILDING, digest)
 
     @contextmanager
-    def waiting(self, digest: str, who: Who) -> Iterator[None]:
+    def waiting(self, digest: str, who: BuildProcess) -> Iterator[None]:
         """Say that this process waits for an entry."""
         name, fd = f"{digest}.{os.urandom(6).hex()}", -1
         with suppress(OSError):
-            fd = self._made(_WAITING, name, replace(who, since_ns=time.time_ns()))
+            fd = self._create(_WAITING, name, replace(who, since_ns=time.time_ns()))
         try:
             yield
         finally:
             if fd >= 0:
-                self._removed(_WAITING, name)
+                self._remove(_WAITING, name)
                 with suppress(OSError):
                     os.close(fd)
 
-    def flights(self) -> list[Flight]:
+    def running_builds(self) -> list[RunningBuild]:
         """Return what is being built now, the longest first.
 
         Raises:
             OSError: the locks cannot be read.
         """
-        waiters: dict[str, list[Who]] = {}
+        waiters: dict[str, list[BuildProcess]] = {}
         for name in self._names(_WAITING):
-            if who := self._living(name):
+            if who := self._live_process(name):
                 waiters.setdefault(name.partition(".")[0], []).append(who)
         found = []
         for digest in {*self._names(_BUILDING), *waiters}:
             if self._is_locked(digest):
                 waiting = sorted(waiters.get(digest, ()), key=lambda who: who.since_ns)
-                found.append(Flight(digest, self.builder(digest), tuple(waiting)))
+                found.append(RunningBuild(digest, self.builder(digest), tuple(waiting)))
         return sorted(found, key=lambda flight: (flight.builder.since_ns if flight.builder else 0, flight.digest))
 
-    def _living(self, name: str) -> Who | None:
+    def _live_process(self, name: str) -> BuildProcess | None:
         with suppress(OSError), self._folders.inside("locks", _WAITING) as folder:
             raw, held = _read(folder / name)
-            return Who.decode(raw) if held else None
+            return BuildProcess.decode(raw) if held else None
         return None
 
     def _is_locked(self, digest: str) -> bool:
@@ -153,7 +153,7 @@ class Notes:
             return []
         return [name for name in names if len(name) >= 64 and set(name[:64]) <= set("0123456789abcdef")]
 
-    def _made(self, kind: str, name: str, who: Who) -> int:
+    def _create(self, kind: str, name: str, who: BuildProcess) -> int:
         """Make a note, in place of any other of its name, and return its descriptor, which is locked."""
         try:
             with self._folders.inside("locks", kind) as folder:
@@ -162,7 +162,7 @@ class Notes:
             with self._folders.inside("locks", kind, make=True) as folder:
                 return _write(folder / name, who.encode())
 
-    def _removed(self, kind: str, name: str) -> None:
+    def _remove(self, kind: str, name: str) -> None:
         with suppress(OSError), self._folders.inside("locks", kind) as folder:
             (folder / name).unlink()
 

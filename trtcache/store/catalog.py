@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trtcache.store.counters import Counters
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import Stored
+    from trtcache.store.listing import EntryStat
     from trtcache.store.rows import Row
 
 _LOG = logging.getLogger("trtcache.store")
@@ -28,10 +28,10 @@ _FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CatalogDiff:
     """Where files and rows disagree: files to read, and digests whose rows have no file."""
 
-    unread: tuple[Stored, ...]
+    unread: tuple[EntryStat, ...]
     fileless: tuple[str, ...]
 
 
@@ -48,34 +48,34 @@ def load_records(store: DiskStore) -> list[Record]:
     pins = store.pins()
     files = {stored.digest: stored for stored in store.scan()}
     rows = read_rows(store.index_root / INDEX_NAME)
-    difference = compare(files, rows or {})
-    gone = set(difference.fileless) | {stored.digest for stored in difference.unread}
-    records = [_joined(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
-    read = _read(store, difference.unread, pins)
-    if store.writable and (rows is None or read or difference.fileless):
-        _mend(store, read, difference.fileless, whole=rows is None)
+    diff = compare(files, rows or {})
+    gone = set(diff.fileless) | {stored.digest for stored in diff.unread}
+    records = [_record_from_row(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
+    read = _read(store, diff.unread, pins)
+    if store.writable and (rows is None or read or diff.fileless):
+        _mend(store, read, diff.fileless, whole=rows is None)
     records += read
     records.sort(key=lambda record: (-record.used_ns, record.digest))
     return records
 
 
-def compare(files: Mapping[str, Stored], rows: Mapping[str, Row]) -> Difference:
+def compare(files: Mapping[str, EntryStat], rows: Mapping[str, Row]) -> CatalogDiff:
     """Return where files and rows disagree. Size and inode tell whether a row is of this very file."""
     unread = tuple(
         stored
         for digest, stored in files.items()
         if (row := rows.get(digest)) is None or row[_INODE] != stored.inode or row[_FILE_BYTES] != stored.file_bytes
     )
-    return Difference(unread, tuple(digest for digest in rows if digest not in files))
+    return CatalogDiff(unread, tuple(digest for digest in rows if digest not in files))
 
 
-def _joined(row: Row, stored: Stored, pins: frozenset[str]) -> Record:
+def _record_from_row(row: Row, stored: EntryStat, pins: frozenset[str]) -> Record:
     digest, kind, name, file_bytes, size_bytes, created_ns, _used_ns, build_s, members, inode = row
     used_ns, pinned = stored.used_ns, digest in pins
     return Record(digest, kind, name, file_bytes, size_bytes, created_ns, used_ns, build_s, members, inode, pinned)
 
 
-def _read(store: DiskStore, unread: Iterable[Stored], pins: frozenset[str]) -> list[Record]:
+def _read(store: DiskStore, unread: Iterable[EntryStat], pins: frozenset[str]) -> list[Record]:
     records = []
     for stored in unread:
         try:
@@ -116,7 +116,7 @@ def add(store: DiskStore, digest: str) -> None:
     """
     from trtcache.store.index import write_rows
 
-    record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
+    record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
     write_rows(store.index_root, put=[record])
 
 

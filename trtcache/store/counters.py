@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from trtcache.store.event_totals import Summed
+    from trtcache.store.event_totals import LogTotals
     from trtcache.store.events import Event
 
-Counters: TypeAlias = "dict[tuple[str, str, str, str], Tally]"
+Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
 """(day in UTC, event, reason or "", kind or "") -> how often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class EventCount:
     """How often something happened, and its seconds: of hits those of building that they saved, of waits their own."""
 
     count: int = 0
     sum_s: float = 0.0
 
-    def plus(self, sum_s: float, count: int = 1) -> Tally:
-        """Return the tally with one more, or with so many, of so many seconds."""
-        return Tally(self.count + count, self.sum_s + sum_s)
+    def plus(self, sum_s: float, count: int = 1) -> EventCount:
+        """Return the total with one more, or with so many, of so many seconds."""
+        return EventCount(self.count + count, self.sum_s + sum_s)
 
 
 def tails(
-    logs: Iterable[Path], offsets: Mapping[str, int], sums: Iterable[Summed] = ()
+    logs: Iterable[Path], offsets: Mapping[str, int], sums: Iterable[LogTotals] = ()
 ) -> tuple[Counters, dict[str, int]] | None:
     """Return what event logs hold beyond ``offsets`` (by file name), and the offsets that lie behind it.
 
@@ -71,7 +71,7 @@ def _tail(log: Path, offset_bytes: int) -> tuple[list[Event], int]:
         return [], offset_bytes  # summed and removed since the logs were listed; its sum is there the next time
 
 
-def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counters:
+def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Counters:
     """Return what happened from a time on; of what is only summed the whole day of that time counts.
 
     Raises:
@@ -81,7 +81,7 @@ def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counte
     gone, first = set[str](), day_of(since_ns)
     for summed in sums:
         gone.add(summed.log)
-        add({key: tally for key, tally in summed.counters.items() if key[0] >= first}, counters)
+        add({key: total for key, total in summed.counters.items() if key[0] >= first}, counters)
     for log in logs:
         if log.name not in gone:
             count((event for event in _tail(log, 0)[0] if event.t_ns >= since_ns), counters)
@@ -92,13 +92,13 @@ def count(events: Iterable[Event], counters: Counters) -> None:
     """Count events."""
     for event in events:
         key = (day_of(event.t_ns), event.event, event.reason, event.kind)
-        counters[key] = counters.get(key, Tally()).plus(event.saved_s + event.waited_s)
+        counters[key] = counters.get(key, EventCount()).plus(event.saved_s + event.waited_s)
 
 
 def add(more: Counters, counters: Counters) -> None:
     """Add counts to others."""
-    for key, tally in more.items():
-        counters[key] = counters.get(key, Tally()).plus(tally.sum_s, tally.count)
+    for key, total in more.items():
+        counters[key] = counters.get(key, EventCount()).plus(total.sum_s, total.count)
 
 
 def day_of(t_ns: int) -> str:

@@ -27,7 +27,7 @@ from trtcache.errors import (
     UntrustedWriterError,
 )
 from trtcache.store.admission import Admission
-from trtcache.store.build_notes import NOTES, Notes, Who
+from trtcache.store.build_notes import NOTES, BuildNotes, BuildProcess
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold
@@ -38,7 +38,7 @@ from trtcache.store.listing import folders
 from trtcache.store.lock_probe import objection
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.reading import StoredEntries
-from trtcache.store.root import Opened, is_local, prepare, private_index_root
+from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.single_flight import NOTICE_EVERY_S, turn
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content
-    from trtcache.store.single_flight import Told, Turn
+    from trtcache.store.single_flight import OnWait, Turn
 
 _logger = logging.getLogger("trtcache.store")
 
@@ -66,7 +66,7 @@ class Miss:
 class DiskStore(StoredEntries):
     """The entries below one root directory. Make it with ``open``; it holds no state but the root's."""
 
-    def __init__(self, opened: Opened, admission: Admission, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, opened: StoreRoot, admission: Admission, clock_ns: Callable[[], int]) -> None:
         super().__init__(opened.root, admission, shared=opened.shared)
         self.writable = opened.writable
         self.clock_ns = clock_ns
@@ -137,7 +137,7 @@ class DiskStore(StoredEntries):
         try:
             file = self._open(key.digest, self.admission.admit(str(self.path(key.digest))))
             if file.header.key.document != key.document:
-                return self._refused(file)
+                return self._check_collision(file)
             contents = file.load(mapped=self.private)
         except FileNotFoundError:
             return Miss("absent")
@@ -148,7 +148,7 @@ class DiskStore(StoredEntries):
             _logger.info("%s", error)
             return Miss(f"untrusted:{error.reason}")
         except CorruptBlobError as error:
-            self._set_aside(key.digest, error, inode)
+            self._quarantine_damage(key.digest, error, inode)
             return Miss(f"corrupt:{error.reason}")
         except OSError as error:
             _logger.warning("%s cannot be read: %s", self.path(key.digest), error.strerror)
@@ -160,7 +160,7 @@ class DiskStore(StoredEntries):
         return entry_of(file.header, contents, path=file.path, outcome="hit", load_s=load_s)
 
     @staticmethod
-    def _refused(file: ArtifactFile) -> Miss:
+    def _check_collision(file: ArtifactFile) -> Miss:
         """Tell an entry of another program from one whose document is damaged.
 
         Raises:
@@ -262,7 +262,7 @@ class DiskStore(StoredEntries):
             return
         self.events.append("quarantine", reason=reason, key=digest)
 
-    def _set_aside(self, digest: str, error: CorruptBlobError, inode: int) -> None:
+    def _quarantine_damage(self, digest: str, error: CorruptBlobError, inode: int) -> None:
         _logger.warning("%s; it will be built again", error)
         # Another process may have found the same damage and put a sound file in its place by now.
         if self.writable and _inode(self.path(digest)) == inode:
@@ -298,9 +298,9 @@ class DiskStore(StoredEntries):
         self,
         digest: str,
         *,
-        who: Who | None = None,
+        who: BuildProcess | None = None,
         timeout_s: float | None = None,
-        told: Told | None = None,
+        on_wait: OnWait | None = None,
         notice_every_s: float = NOTICE_EVERY_S,
     ) -> Iterator[Turn]:
         """Hold the lock that the builder of a key holds; its file is permanent. ``who`` is noted beside it.
@@ -308,18 +308,23 @@ class DiskStore(StoredEntries):
         Raises:
             LockTimeoutError: another held it for ``timeout_s`` seconds.
             OSError: its directory cannot be made, or the file system has no locks.
-            Exception: whatever ``told`` raises, which is called while this waits.
+            Exception: whatever ``on_wait`` raises, which is called while this waits.
         """
         lock = turn(
-            self._folders, digest, who or Who.here(), timeout_s=timeout_s, told=told, notice_every_s=notice_every_s
+            self._folders,
+            digest,
+            who or BuildProcess.here(),
+            timeout_s=timeout_s,
+            on_wait=on_wait,
+            notice_every_s=notice_every_s,
         )
         with lock as won:
             yield won
 
     @property
-    def notes(self) -> Notes:
-        """Who builds and who waits."""
-        return Notes(self._folders)
+    def notes(self) -> BuildNotes:
+        """BuildProcess builds and who waits."""
+        return BuildNotes(self._folders)
 
     def look_again(self, digest: str) -> None:
         """Make a network file system forget that an entry was absent.
@@ -355,14 +360,16 @@ class DiskStore(StoredEntries):
         self._require_writable("sweep")
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
-        freed_bytes = self._swept((), TEMPORARY, temporary_ns) + self._swept(("quarantine",), "", quarantine_ns)
+        freed_bytes = self._sweep_directory((), TEMPORARY, temporary_ns) + self._sweep_directory(
+            ("quarantine",), "", quarantine_ns
+        )
         for name in NOTES:
-            freed_bytes += self._swept(("locks", name), "", quarantine_ns)
-        for names in self._written():
-            freed_bytes += self._swept(names, TEMPORARY, temporary_ns)
+            freed_bytes += self._sweep_directory(("locks", name), "", quarantine_ns)
+        for names in self._temporary_directories():
+            freed_bytes += self._sweep_directory(names, TEMPORARY, temporary_ns)
         return freed_bytes
 
-    def _written(self) -> Iterator[tuple[str, ...]]:
+    def _temporary_directories(self) -> Iterator[tuple[str, ...]]:
         """Yield the directories in which writers make temporary files."""
         for name in folders(self.root):
             yield "entries", name
@@ -371,7 +378,7 @@ class DiskStore(StoredEntries):
             for name in folders(self.root, "locks"):
                 yield "locks", name
 
-    def _swept(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
+    def _sweep_directory(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
         with suppress(OSError), self._folders.inside(*names) as folder:
             return sweep(folder, prefix, before_ns)
         return 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from trtcache.config.atomic_write import appearing
-from trtcache.store.format import DEFAULT_MEMBER, Content, Header
+from trtcache.config.atomic_write import atomic_write
+from trtcache.store.format import DEFAULT_MEMBER, Content, EntryHeader
 
 if TYPE_CHECKING:
     import os
@@ -68,7 +68,7 @@ class Entry:
             KeyError: there is no such member.
             OSError: the file cannot be written.
         """
-        with appearing(Path(path)) as temporary, temporary.open("xb") as file:
+        with atomic_write(Path(path)) as temporary, temporary.open("xb") as file:
             file.write(self.read(name))
 
 
@@ -101,7 +101,7 @@ class StoredContents(Mapping[str, "Content"]):
 
 
 def entry_of(
-    header: Header,
+    header: EntryHeader,
     contents: Mapping[str, Content],
     *,
     path: Path | None,

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trtcache.store.counters import Counters, Tally, count
+from trtcache.store.counters import Counters, EventCount, count
 from trtcache.store.events import MOST_BYTES, log_name, numbers, read_from
 from trtcache.store.files import is_plain, make_permanent
 
@@ -24,7 +24,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class LogTotals:
     """A log that is gone or about to go: its name, how long it was, and what it counted."""
 
     log: str
@@ -61,7 +61,7 @@ def _append(fd: int, log: Path) -> None:
     events, size_bytes = read_from(log, 0)
     counters: Counters = {}
     count(events, counters)
-    rows = [[*key, tally.count, round(tally.sum_s, 6)] for key, tally in counters.items()]
+    rows = [[*key, total.count, round(total.sum_s, 6)] for key, total in counters.items()]
     document = {"log": log.name, "bytes": size_bytes, "counts": rows}
     line = b"\n" + json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"  # a torn line before is its own
     if os.write(fd, line) != len(line):
@@ -69,7 +69,7 @@ def _append(fd: int, log: Path) -> None:
     os.fsync(fd)
 
 
-def read_sums(directory: Path) -> list[Summed]:
+def read_sums(directory: Path) -> list[LogTotals]:
     """Return the sums of all hosts.
 
     Raises:
@@ -78,7 +78,7 @@ def read_sums(directory: Path) -> list[Summed]:
     return [one for path in sorted(directory.glob(f"*{SUFFIX}")) for one in _read(path)]
 
 
-def _read(path: Path) -> list[Summed]:
+def _read(path: Path) -> list[LogTotals]:
     if not stat.S_ISREG(path.lstat().st_mode):
         return []
     with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
@@ -86,12 +86,12 @@ def _read(path: Path) -> list[Summed]:
     return list({one.log: one for one in found if one is not None}.values())
 
 
-def _decode(line: bytes) -> Summed | None:
+def _decode(line: bytes) -> LogTotals | None:
     try:
         document: Any = json.loads(line)
         counters: Counters = {}
         for day, event, reason, kind, number, sum_s in document["counts"]:
-            counters[str(day), str(event), str(reason), str(kind)] = Tally(int(number), float(sum_s))
-        return Summed(str(document["log"]), int(document["bytes"]), counters)
+            counters[str(day), str(event), str(reason), str(kind)] = EventCount(int(number), float(sum_s))
+        return LogTotals(str(document["log"]), int(document["bytes"]), counters)
     except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
         return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from trtcache.store.event_totals import Summed
+    from trtcache.store.event_totals import LogTotals
     from trtcache.store.folders import Folders
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
@@ -139,7 +139,7 @@ class EventLog:
         """Return the logs of all hosts, in order of their names."""
         return sorted(self.directory.glob("*.jsonl"))
 
-    def sums(self) -> list[Summed]:
+    def sums(self) -> list[LogTotals]:
         """Return the sums of logs that are not kept any longer. List the logs before, or one may be in neither.
 
         Raises:

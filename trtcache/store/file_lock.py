@@ -50,7 +50,7 @@ class _Lock:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, _FLAGS, 0o600)
-        _opened().add(self._fd)
+        _open_descriptors().add(self._fd)
 
     def acquire(self, path: Path, timeout_s: float) -> None:
         end_s = time.monotonic() + timeout_s
@@ -66,8 +66,8 @@ class _Lock:
                 return
 
     def release(self) -> None:
-        if self._fd in _opened():  # not in a forked child, where the number may be another file's
-            _opened().discard(self._fd)
+        if self._fd in _open_descriptors():  # not in a forked child, where the number may be another file's
+            _open_descriptors().discard(self._fd)
             # A server that was started anew may know the lock no longer and say EIO; what it was for is done.
             with suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)  # for a child, too, that has not closed it yet
@@ -76,7 +76,7 @@ class _Lock:
 
 
 @cache
-def _opened() -> set[int]:
+def _open_descriptors() -> set[int]:
     """Return the descriptors of this process's lock files, which a forked child closes."""
     opened: set[int] = set()
 

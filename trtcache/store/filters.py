@@ -100,11 +100,11 @@ def names_one(texts: Iterable[str], fields: Collection[str]) -> bool:
 def _condition(text: str, now_ns: int) -> Predicate:
     match = _CONDITION.fullmatch(text)
     if match is None:
-        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_known()}")
+        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_field_list()}")
     name, sign, value = match.groups()
     field = FIELDS.get(name)
     if field is None:
-        raise SettingsError("filter", f"there is no field {name!r}{_meant(name)}; {_known()}")
+        raise SettingsError("filter", f"there is no field {name!r}{_suggestion(name)}; {_field_list()}")
     compare = field.operators.get(sign)
     if compare is None:
         raise SettingsError("filter", f"{name} cannot be asked with {sign!r}; use {' '.join(field.operators)}")
@@ -112,10 +112,10 @@ def _condition(text: str, now_ns: int) -> Predicate:
     return lambda record: compare(field.read(record, now_ns), wanted)
 
 
-def _known() -> str:
+def _field_list() -> str:
     return f"fields: {', '.join(FIELDS)}"
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     close = difflib.get_close_matches(name, FIELDS, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

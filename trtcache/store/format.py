@@ -70,7 +70,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class EntryHeader:
     """Everything an artifact file says about itself. ``file_bytes`` is the length of the whole file."""
 
     key: CacheKey
@@ -166,7 +166,7 @@ def pays(size_bytes: int, compressed_bytes: int) -> bool:
     return compressed_bytes * 100 <= size_bytes * most and size_bytes <= compressed_bytes * MAX_RATIO
 
 
-def encode_header(header: Header) -> bytes:
+def encode_header(header: EntryHeader) -> bytes:
     """Return a header's canonical JSON: names in order, no blanks, ASCII."""
     document = {
         "build_s": header.build_s,
@@ -189,9 +189,9 @@ def reserved_bytes(draft: Draft) -> int:
     return len(encode_header(header_of(draft, tuple(replace(largest, name=name) for name in draft.contents), 0)))
 
 
-def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Header:
+def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> EntryHeader:
     """Return the header of ``draft`` with its finished ``members``."""
-    return Header(
+    return EntryHeader(
         key=draft.key,
         kind=draft.kind,
         name=draft.name,
@@ -203,7 +203,7 @@ def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Hea
     )
 
 
-def encode_front(header: Header, header_bytes: int, sign: Sign | None = None) -> bytes:
+def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
     """Return the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
     body = encode_header(header).ljust(header_bytes)
     signatures = sign(FORMAT, body) if sign else b""
@@ -230,7 +230,7 @@ def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
     return prelude
 
 
-def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> Header:
+def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> EntryHeader:
     """Return the header of a file, from all its bytes before the members, after authenticating them.
 
     ``admit`` is given the version, the header's bytes and the signatures, before anything of the header is looked at.
@@ -255,7 +255,7 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
     return header
 
 
-def check_document(header: Header, path: str) -> None:
+def check_document(header: EntryHeader, path: str) -> None:
     """Make sure that a header's key document has the digest that it states.
 
     Raises:
@@ -269,22 +269,22 @@ def check_document(header: Header, path: str) -> None:
         raise CorruptBlobError(path, "key", "its key document does not have this digest")
 
 
-def _decode_header(raw: bytes, file_bytes: int) -> Header:
+def _decode_header(raw: bytes, file_bytes: int) -> EntryHeader:
     if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values")
     document = json.loads(raw.decode())
     if b"\\ud" in raw.lower():
         json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     key = document["key"]
-    digest = _typed(key["digest"], str).removeprefix("b3:")
-    return Header(
-        key=CacheKey(digest, _typed(key["document"], dict)),
-        kind=_typed(document["kind"], str),
-        name=None if document["name"] is None else _typed(document["name"], str),
-        created_ns=_within(_typed(document["created_ns"], int), _LARGEST),
-        build_s=float(_within(_typed(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
-        provenance={str(name): _typed(text, str) for name, text in document["provenance"].items()},
-        members=tuple(_decode_member(member) for member in _typed(document["members"], list)),
+    digest = _check_type(key["digest"], str).removeprefix("b3:")
+    return EntryHeader(
+        key=CacheKey(digest, _check_type(key["document"], dict)),
+        kind=_check_type(document["kind"], str),
+        name=None if document["name"] is None else _check_type(document["name"], str),
+        created_ns=_check_range(_check_type(document["created_ns"], int), _LARGEST),
+        build_s=float(_check_range(_check_type(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
+        provenance={str(name): _check_type(text, str) for name, text in document["provenance"].items()},
+        members=tuple(_decode_member(member) for member in _check_type(document["members"], list)),
         file_bytes=file_bytes,
     )
 
@@ -304,19 +304,19 @@ def _decode_member(document: dict[str, Json]) -> Member:
     return member
 
 
-def _typed(value: Any, expected: type | tuple[type, ...]) -> Any:
+def _check_type(value: Any, expected: type | tuple[type, ...]) -> Any:
     if isinstance(value, bool) or not isinstance(value, expected):
         raise TypeError(f"{value!r:.40} where {expected} belongs")
     return value
 
 
-def _within(value: Any, largest: float) -> Any:
+def _check_range(value: Any, largest: float) -> Any:
     if not 0 <= value <= largest:  # not-a-number is not either
         raise ValueError(f"{value!r:.40} where 0 to {largest} belongs")
     return value
 
 
-def _check_layout(header: Header, members_from: int) -> None:
+def _check_layout(header: EntryHeader, members_from: int) -> None:
     names = [member.name for member in header.members]
     if not 0 < len(names) <= MAX_MEMBERS or len(set(names)) != len(names):
         raise ValueError(f"{len(names)} members, of {len(set(names))} names")
@@ -340,7 +340,7 @@ def _check_member(member: Member) -> None:
         raise ValueError(f"member {member.name!r}: codec {member.codec!r}, {member.size_bytes} bytes")
 
 
-def gaps(header: Header, prelude: Prelude) -> list[tuple[int, int]]:
+def gaps(header: EntryHeader, prelude: Prelude) -> list[tuple[int, int]]:
     """Return the ranges of a file that must be zero: between the header and the first member, and between members."""
     starts = [prelude.members_from, *(member.end for member in header.members[:-1])]
     return [(start, member.offset) for start, member in zip(starts, header.members, strict=True)]

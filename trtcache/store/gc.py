@@ -141,7 +141,7 @@ def plan_prune(
         return _plan(everything, [Eviction(record, "filter") for record in candidates])
     evict = [Eviction(record, useless[record.digest]) for record in candidates if useless and record.digest in useless]
     rest = [record for record in candidates if not useless or record.digest not in useless]
-    evict += _expired(rest, now_ns, older_than_s, unused_for_s)
+    evict += _expired_entries(rest, now_ns, older_than_s, unused_for_s)
     gone_bytes = sum(one.record.file_bytes for one in evict)
     excess_bytes, excess = 0, 0
     if max_size_bytes is not None:
@@ -158,7 +158,7 @@ def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
     return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
 
 
-def _expired(
+def _expired_entries(
     candidates: list[Record], now_ns: int, older_than_s: float | None, unused_for_s: float | None
 ) -> list[Eviction]:
     evict = []

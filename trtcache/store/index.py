@@ -54,7 +54,7 @@ class Index:
             IndexUnavailableError: it can neither be read nor be made, for a lock, the disk or permissions.
         """
         path = root / INDEX_NAME
-        with _translated(path):
+        with _translate_errors(path):
             _prepare(root, path)
         index = cls(path, engine_for(path))
         try:
@@ -104,14 +104,14 @@ class Index:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with _translated(self.path), self.engine.begin() as connection:
+        with _translate_errors(self.path), self.engine.begin() as connection:
             yield connection
 
 
 def _add_counters(connection: Connection, gained: Counters) -> None:
     rows = [
-        {"day": day, "event": what, "reason": reason, "kind": kind, "count": tally.count, "saved_s": tally.sum_s}
-        for (day, what, reason, kind), tally in gained.items()
+        {"day": day, "event": what, "reason": reason, "kind": kind, "count": total.count, "saved_s": total.sum_s}
+        for (day, what, reason, kind), total in gained.items()
     ]
     if not rows:
         return
@@ -134,11 +134,11 @@ def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
 
 
 def _counters(connection: Connection) -> Counters:
-    from trtcache.store.counters import Tally
+    from trtcache.store.counters import EventCount
 
     row = CounterRow
     found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))
-    return {(day, what, reason, kind): Tally(count, sum_s) for day, what, reason, kind, count, sum_s in found}
+    return {(day, what, reason, kind): EventCount(count, sum_s) for day, what, reason, kind, count, sum_s in found}
 
 
 def engine_for(path: Path) -> Engine:
@@ -168,8 +168,8 @@ def rebuild_index(root: Path, records: Iterable[Record]) -> None:
     Raises:
         IndexUnavailableError: it cannot be made.
     """
-    with _translated(root / INDEX_NAME), _locked(root):
-        _set_aside(root, "rebuild")
+    with _translate_errors(root / INDEX_NAME), _index_lock(root):
+        _quarantine(root, "rebuild")
     with Index.open(root) as index:
         index.apply(put=records)
 
@@ -202,10 +202,10 @@ def on_index(root: Path, work: Callable[[Index], T]) -> T:
 def _prepare(root: Path, path: Path) -> None:
     if _state(path) is IndexState.CURRENT:
         return
-    with _locked(root):
+    with _index_lock(root):
         state = _state(path)
         if state is IndexState.FOREIGN:
-            _set_aside(root, "foreign")
+            _quarantine(root, "foreign")
         if state is not IndexState.CURRENT:
             _migrate(path)
 
@@ -240,7 +240,7 @@ def _migrate(path: Path) -> None:
         engine.dispose()
 
 
-def _set_aside(root: Path, reason: str) -> None:
+def _quarantine(root: Path, reason: str) -> None:
     quarantine = root / "quarantine"
     quarantine.mkdir(mode=0o700, exist_ok=True)
     for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
@@ -250,7 +250,7 @@ def _set_aside(root: Path, reason: str) -> None:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _index_lock(root: Path) -> Iterator[None]:
     try:
         with hold(root / "locks" / "index.lock", timeout_s=_LOCK_WAIT_S):
             yield
@@ -259,7 +259,7 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite and its layers into ours: damage, or cannot be used now.
 
     A value that no column takes comes bare from the driver: an integer of 65 bits, text that is not Unicode.

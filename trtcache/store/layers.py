@@ -53,7 +53,7 @@ class Layers:
         """
         if config.disable:
             return cls()
-        return replace(cls.below(_opened(config, named=named), config, named=named_below), tend=tend)
+        return replace(cls.below(_open_upper(config, named=named), config, named=named_below), tend=tend)
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
@@ -65,7 +65,7 @@ class Layers:
         """
         found = {upper.root: upper} if upper else {}
         for root in config.lower:
-            store = _opened_below(root, config, named=named)
+            store = _open_lower(root, config, named=named)
             if store is not None:
                 found.setdefault(store.root, store)
         return cls(upper, tuple(store for store in found.values() if store is not upper), config.copy_up)
@@ -133,7 +133,7 @@ class Layers:
         return replace(entry, path=path)
 
 
-def _opened(config: Config, *, named: bool) -> DiskStore | None:
+def _open_upper(config: Config, *, named: bool) -> DiskStore | None:
     try:
         store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
     except StoreError as error:
@@ -146,7 +146,7 @@ def _opened(config: Config, *, named: bool) -> DiskStore | None:
     return store
 
 
-def _opened_below(root: Path, config: Config, *, named: bool) -> DiskStore | None:
+def _open_lower(root: Path, config: Config, *, named: bool) -> DiskStore | None:
     try:
         if not root.is_dir():
             raise NotAStoreError(str(root), "there is no such directory; it was to be a layer below")

@@ -26,7 +26,7 @@ _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class EntryStat:
     """What a directory listing says about an entry. ``used_ns`` is the file's time of modification."""
 
     digest: str
@@ -44,7 +44,7 @@ def folders(root: Path, of: str = "entries") -> list[str]:
         return []
 
 
-def stored_in(root: Path, folder: str) -> Iterator[Stored]:
+def stored_in(root: Path, folder: str) -> Iterator[EntryStat]:
     """Yield what one of those directories says about each entry in it, in no order.
 
     One that this user may not read, as another can make it in a shared store, costs a warning and no other entry.
@@ -63,10 +63,10 @@ def stored_in(root: Path, folder: str) -> Iterator[Stored]:
         with suppress(FileNotFoundError):
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
-                yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
+                yield EntryStat(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def scan(root: Path) -> Iterator[Stored]:
+def scan(root: Path) -> Iterator[EntryStat]:
     """Yield what the directories say about each entry, in no order."""
     for folder in folders(root):
         yield from stored_in(root, folder)

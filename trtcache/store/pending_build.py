@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trtcache.store.format import Built, Content
 
 
-class Wanted:
+class PendingBuild:
     """One build that may be wanted: its key, its function, and what is to be kept about it."""
 
     def __init__(

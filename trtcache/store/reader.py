@@ -20,7 +20,16 @@ from trtcache.digests import hash_bytes
 from trtcache.errors import CorruptBlobError
 from trtcache.store.compression import decompress
 from trtcache.store.files import write_at
-from trtcache.store.format import MAX_RATIO, PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
+from trtcache.store.format import (
+    MAX_RATIO,
+    PRELUDE_BYTES,
+    EntryHeader,
+    Member,
+    Prelude,
+    gaps,
+    parse_header,
+    parse_prelude,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +75,7 @@ class ArtifactFile:
             self.close()
             raise
 
-    def _read_header(self, admit: Admit | None) -> tuple[Prelude, Header]:
+    def _read_header(self, admit: Admit | None) -> tuple[Prelude, EntryHeader]:
         raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
         prelude = parse_prelude(raw, self.stat.st_size, str(self.path))
         rest = self._read(PRELUDE_BYTES, prelude.members_from - PRELUDE_BYTES)
@@ -100,11 +109,11 @@ class ArtifactFile:
             OSError: the file cannot be read, or there is not enough memory for it.
         """
         try:
-            return self._verified(member, mapped=mapped)
+            return self._read_verified(member, mapped=mapped)
         except MemoryError as error:
             raise self._too_large() from error
 
-    def _verified(self, member: Member, *, mapped: bool) -> Buffer:
+    def _read_verified(self, member: Member, *, mapped: bool) -> Buffer:
         large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
         data = self._map(member) if mapped and large else self._read(member.offset, member.stored_bytes)
         self._check_digest(data, member, member.stored_digest)

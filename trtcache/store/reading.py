@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import CorruptBlobError, UnknownKeyError
 from trtcache.store.format import check_document
-from trtcache.store.listing import SUFFIX, Stored, resolve, scan
+from trtcache.store.listing import SUFFIX, EntryStat, resolve, scan
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.root import is_immutable, is_private
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.store.admission import Admission
-    from trtcache.store.format import Admit, Header
+    from trtcache.store.format import Admit, EntryHeader
     from trtcache.store.signatures import Verdict
 
 _HEX = re.compile(r"[0-9a-f]{1,64}")
@@ -48,7 +48,7 @@ class StoredEntries:
             raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
         return file
 
-    def stored(self, digest: str) -> Stored:
+    def stat(self, digest: str) -> EntryStat:
         """Return what the directory says about one entry.
 
         Raises:
@@ -58,13 +58,13 @@ class StoredEntries:
             found = self.path(digest).lstat()
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
-        return Stored(digest, found.st_size, found.st_mtime_ns, found.st_ino)
+        return EntryStat(digest, found.st_size, found.st_mtime_ns, found.st_ino)
 
-    def scan(self) -> Iterator[Stored]:
+    def scan(self) -> Iterator[EntryStat]:
         """Yield what the directories say about each entry, in no order, opening no file."""
         return scan(self.root)
 
-    def header(self, digest: str) -> Header:
+    def header(self, digest: str) -> EntryHeader:
         """Return an entry's authenticated header; its members are not looked at.
 
         Raises:
@@ -89,7 +89,7 @@ class StoredEntries:
         self._inspect(digest, verify=False, admit=lambda *front: found.append(self.admission.verdict(*front)))
         return found[0]
 
-    def check(self, digest: str) -> Header:
+    def check(self, digest: str) -> EntryHeader:
         """Verify every byte of an entry's file, what its members decompress to, and its key.
 
         Raises:
@@ -100,7 +100,7 @@ class StoredEntries:
         """
         return self._inspect(digest, verify=True)
 
-    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> Header:
+    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> EntryHeader:
         try:
             file = self._open(digest, admit)
         except FileNotFoundError as error:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trtcache.store.format import Header
-    from trtcache.store.listing import Stored
+    from trtcache.store.format import EntryHeader
+    from trtcache.store.listing import EntryStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Record:
     pinned: bool = False
 
     @classmethod
-    def of(cls, header: Header, stored: Stored, *, pinned: bool) -> Record:
+    def of(cls, header: EntryHeader, stored: EntryStat, *, pinned: bool) -> Record:
         """Return the record of the file ``stored`` whose header is ``header``."""
         return cls(
             digest=stored.digest,

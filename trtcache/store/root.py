@@ -32,7 +32,7 @@ _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class StoreRoot:
     """A checked root: where it really is, whether this user may write to it, and whether it was declared shared."""
 
     root: Path
@@ -40,7 +40,7 @@ class Opened:
     shared: bool = False
 
 
-def prepare(root: Path, *, readonly: bool) -> Opened:
+def prepare(root: Path, *, readonly: bool) -> StoreRoot:
     """Make ``root`` a store if it is missing or empty, and check it.
 
     Raises:
@@ -55,7 +55,7 @@ def prepare(root: Path, *, readonly: bool) -> Opened:
             make_root(root)
         real = root.resolve()  # a link on the way could lead elsewhere by the next call
         if not real.exists():
-            return Opened(real, writable=False)
+            return StoreRoot(real, writable=False)
         shared = check_safety(real, root)
         writable = not readonly and os.access(real, os.W_OK | os.X_OK, effective_ids=True)
         _check_marker(real, writable=writable)
@@ -63,7 +63,7 @@ def prepare(root: Path, *, readonly: bool) -> Opened:
             publish_bytes(real / TAG, _TAG_TEXT)
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot be made or read ({error.strerror})") from error
-    return Opened(real, writable, shared)
+    return StoreRoot(real, writable, shared)
 
 
 def is_store(root: Path) -> bool:

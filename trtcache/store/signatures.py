@@ -38,7 +38,7 @@ class Verdict:
     signer: str | None = None
 
     @property
-    def trusted(self) -> bool:
+    def is_trusted(self) -> bool:
         """Whether the entry counts."""
         return self.reason is None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.errors import LockTimeoutError
-from trtcache.store.build_notes import Notes, Who
+from trtcache.store.build_notes import BuildNotes, BuildProcess
 from trtcache.store.file_lock import hold
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 NOTICE_EVERY_S = 10.0
 
-Told: TypeAlias = Callable[["Who | None", float], object]
-"""Who seems to build, and the seconds of waiting so far. What it raises ends the wait."""
+OnWait: TypeAlias = Callable[["BuildProcess | None", float], object]
+"""BuildProcess seems to build, and the seconds of waiting so far. What it raises ends the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Turn:
     """How a builder came to its lock: after how long, and whose note it found, who died while it held the lock."""
 
     waited_s: float
-    left_by: Who | None = None
+    left_by: BuildProcess | None = None
 
 
 @contextmanager
 def turn(
     folders: Folders,
     digest: str,
-    who: Who,
+    who: BuildProcess,
     *,
     timeout_s: float | None = None,
-    told: Told | None = None,
+    on_wait: OnWait | None = None,
     notice_every_s: float = NOTICE_EVERY_S,
 ) -> Iterator[Turn]:
     """Hold the lock of a key's builder, and leave notes about who builds and who waits.
@@ -51,9 +51,9 @@ def turn(
     Raises:
         LockTimeoutError: another held it for ``timeout_s`` seconds.
         OSError: its directory cannot be made, or the file system has no locks.
-        Exception: whatever ``told`` raises.
+        Exception: whatever ``on_wait`` raises.
     """
-    notes = Notes(folders)
+    notes = BuildNotes(folders)
     with ExitStack() as stack:
         with ExitStack() as meanwhile:
             noted: list[None] = []
@@ -61,8 +61,8 @@ def turn(
             def notice(waited_s: float) -> None:
                 if not noted:
                     noted.append(meanwhile.enter_context(notes.waiting(digest, who)))
-                if told is not None:
-                    told(notes.builder(digest), waited_s)
+                if on_wait is not None:
+                    on_wait(notes.builder(digest), waited_s)
 
             folder = stack.enter_context(folders.inside("locks", digest[:2], make=True))
             lock = flight(folder / f"{digest}.lock", timeout_s=timeout_s, notice=notice, notice_every_s=notice_every_s)

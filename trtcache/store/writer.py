@@ -20,7 +20,7 @@ from trtcache.store.format import (
     Codec,
     Content,
     Draft,
-    Header,
+    EntryHeader,
     Member,
     align,
     encode_front,
@@ -39,7 +39,7 @@ CHUNK_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
-def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Header:
+def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> EntryHeader:
     """Write ``draft`` to the empty file ``fd`` and return its header. Holds a few MiB, however large a member is.
 
     ``key`` signs the header. Does not flush: the caller calls ``fsync``.
@@ -55,7 +55,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Heade
     end = PRELUDE_BYTES + header_bytes + (LINE_BYTES if key else 0)
     members = []
     for name, content in draft.contents.items():
-        with _opened(content, draft.kind) as source:
+        with _open_content(content, draft.kind) as source:
             member = _write_member(fd, name, source, align(end))
         members.append(member)
         end = member.end
@@ -66,7 +66,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Heade
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _MemberContent:
     """A member's content, to be read in chunks and as often as needed."""
 
     kind: str
@@ -98,17 +98,17 @@ class _Source:
 
 
 @contextmanager
-def _opened(content: Content, kind: str) -> Iterator[_Source]:
+def _open_content(content: Content, kind: str) -> Iterator[_MemberContent]:
     if not isinstance(content, Path):
         view = memoryview(content)
-        yield _Source(kind, len(view), view)
+        yield _MemberContent(kind, len(view), view)
         return
     try:
         fd = os.open(content, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise BuildError(kind, f"its file {content} cannot be read: {error.strerror}") from error
     try:
-        yield _Source(kind, os.fstat(fd).st_size, fd=fd)
+        yield _MemberContent(kind, os.fstat(fd).st_size, fd=fd)
     finally:
         os.close(fd)
 
@@ -132,7 +132,7 @@ class _Output:
         return f"b3:{self.hasher.hexdigest()}"
 
 
-def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
+def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
     if pays_to_compress(source.sample(), source.size_bytes):
         member = _write_compressed(fd, name, source, offset)
         if pays(member.size_bytes, member.stored_bytes):
@@ -149,7 +149,7 @@ def pays_to_compress(sample: bytes, size_bytes: int) -> bool:
     return bool(sample) and pays(size_bytes, compressed_size(sample) * size_bytes // len(sample))
 
 
-def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
+def _write_compressed(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
     out = _Output(fd, offset)
     hasher = blake3()
     frame = compressor(source.size_bytes)

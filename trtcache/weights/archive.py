@@ -21,7 +21,7 @@ _ENCRYPTED = 1
 _HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
 
 
-def placed(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
+def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
     """Return a new member's description with a padding that makes its bytes begin where torch begins them."""
     info = zipfile.ZipInfo(name)
     info.file_size = size_bytes

@@ -33,7 +33,7 @@ _Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedDigest:
     """A fingerprint, and what the tensor was like when it was taken."""
 
     digest: Digest
@@ -46,7 +46,7 @@ class Fingerprints:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _Known]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _CachedDigest]] = WeakKeyDictionary()
 
     def of(self, tensors: Iterable[torch.Tensor]) -> list[Digest]:
         """Return the fingerprint of each tensor.
@@ -75,7 +75,7 @@ class Fingerprints:
 
     def _remember(self, tensor: torch.Tensor, digest: Digest) -> None:
         if _worth_remembering(tensor):
-            known = _Known(digest, tensor._version, _sums(tensor))
+            known = _CachedDigest(digest, tensor._version, _sums(tensor))
             self._known.setdefault(tensor.untyped_storage(), {})[_place(tensor)] = known
 
 

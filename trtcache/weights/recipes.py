@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WeightRef:
     """A weight as it is: by the model's name for it while a graph is lowered, by the number of its slot afterwards."""
 
     weight: str | int
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """An operator of ``OPERATORS`` and its arguments: recipes, numbers, shapes and names of dtypes."""
 
     operator: str
     arguments: tuple[Recipe | Argument, ...]
 
 
-Recipe: TypeAlias = Source | Step
+Recipe: TypeAlias = WeightRef | Operation
 Argument: TypeAlias = int | float | str | tuple[int, ...]
 
 
@@ -63,9 +63,9 @@ _BY_ELEMENT = frozenset(OPERATORS) - {"permute", "reshape"}
 _PIECE_ELEMENTS = 1 << 20
 
 
-def step(operator: str, *arguments: Recipe | Argument) -> Step:
+def step(operator: str, *arguments: Recipe | Argument) -> Operation:
     """Return a step, ``step("mul", weight, 2.0)``."""
-    return Step(operator, arguments)
+    return Operation(operator, arguments)
 
 
 def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
@@ -73,9 +73,9 @@ def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch
 
     What a step made is released as soon as the next has used it.
     """
-    if isinstance(recipe, Source):
+    if isinstance(recipe, WeightRef):
         return weights[recipe.weight]
-    arguments = (evaluate(one, weights) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+    arguments = (evaluate(one, weights) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
     return OPERATORS[recipe.operator](*arguments)
 
 
@@ -96,16 +96,16 @@ def pieces(
         bring: brings a weight, or rows of it, to where it is computed with.
     """
     rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
-    by_rows = isinstance(recipe, Source) or recipe.operator in _BY_ELEMENT
+    by_rows = isinstance(recipe, WeightRef) or recipe.operator in _BY_ELEMENT
     if not (by_rows and shape and rows < shape[0]):
-        yield ..., evaluate(recipe, _Brought(weights, bring))
+        yield ..., evaluate(recipe, _LazyWeights(weights, bring))
         return
     whole: dict[int, torch.Tensor] = {}
     for start in range(0, shape[0], rows):
         yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
 
 
-class _Brought(dict[str | int, torch.Tensor]):
+class _LazyWeights(dict[str | int, torch.Tensor]):
     """Weights that are brought when they are asked for, and not kept."""
 
     def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
@@ -127,47 +127,47 @@ class _Rows:
     whole: dict[int, torch.Tensor]
 
     def of(self, recipe: Recipe) -> torch.Tensor:
-        if isinstance(recipe, Source):
-            return self.bring(recipe.weight, self._cut(self.weights[recipe.weight]))
+        if isinstance(recipe, WeightRef):
+            return self.bring(recipe.weight, self._rows_of(self.weights[recipe.weight]))
         if recipe.operator in _BY_ELEMENT:
-            arguments = (self.of(one) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+            arguments = (self.of(one) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
             return OPERATORS[recipe.operator](*arguments)
         if id(recipe) not in self.whole:
-            self.whole[id(recipe)] = evaluate(recipe, _Brought(self.weights, self.bring))
-        return self._cut(self.whole[id(recipe)])
+            self.whole[id(recipe)] = evaluate(recipe, _LazyWeights(self.weights, self.bring))
+        return self._rows_of(self.whole[id(recipe)])
 
-    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _rows_of(self, tensor: torch.Tensor) -> torch.Tensor:
         has_rows = tensor.dim() == len(self.shape) and tensor.shape[0] == self.shape[0]
         return tensor[self.part] if has_rows else tensor
 
 
 def sources(recipe: Recipe) -> Iterator[str | int]:
     """Yield the weights that a recipe uses, in the order in which it names them; some more than once."""
-    if isinstance(recipe, Source):
+    if isinstance(recipe, WeightRef):
         yield recipe.weight
         return
     for one in recipe.arguments:
-        if isinstance(one, (Source, Step)):
+        if isinstance(one, (WeightRef, Operation)):
             yield from sources(one)
 
 
-def renamed(recipe: Recipe, name: Callable[[str | int], str | int]) -> Recipe:
+def rename(recipe: Recipe, name: Callable[[str | int], str | int]) -> Recipe:
     """Return the recipe over other names, asked for in the order of ``sources``."""
-    if isinstance(recipe, Source):
-        return Source(name(recipe.weight))
-    arguments = [renamed(one, name) if isinstance(one, (Source, Step)) else one for one in recipe.arguments]
-    return Step(recipe.operator, tuple(arguments))
+    if isinstance(recipe, WeightRef):
+        return WeightRef(name(recipe.weight))
+    arguments = [rename(one, name) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments]
+    return Operation(recipe.operator, tuple(arguments))
 
 
 def document(recipe: Recipe) -> dict[str, Json]:
     """Return a recipe as JSON."""
-    if isinstance(recipe, Source):
+    if isinstance(recipe, WeightRef):
         return {"slot": recipe.weight}
     return {"op": recipe.operator, "args": [_argument_document(one) for one in recipe.arguments]}
 
 
 def _argument_document(argument: Recipe | Argument) -> Json:
-    if isinstance(argument, (Source, Step)):
+    if isinstance(argument, (WeightRef, Operation)):
         return document(argument)
     if isinstance(argument, float):
         return {"$float": argument.hex()}
@@ -182,9 +182,9 @@ def parse(written: Json) -> Recipe:
     """
     match written:
         case {"slot": int(slot), **rest} if not rest:
-            return Source(slot)
+            return WeightRef(slot)
         case {"op": str(operator), "args": list(arguments), **rest} if not rest and operator in OPERATORS:
-            return Step(operator, tuple(map(_parse_argument, arguments)))
+            return Operation(operator, tuple(map(_parse_argument, arguments)))
     raise IncompatibleEngineError("weight map", f"{written!r} is no recipe that this version of trtcache can follow")
 
 
@@ -205,7 +205,7 @@ def _parse_argument(written: Json) -> Recipe | Argument:
 
 def text(recipe: Recipe) -> str:
     """Return a recipe for people: ``mul(slot0, rsqrt(slot1))``."""
-    if isinstance(recipe, Source):
+    if isinstance(recipe, WeightRef):
         return f"slot{recipe.weight}"
-    arguments = (text(one) if isinstance(one, (Source, Step)) else str(one) for one in recipe.arguments)
+    arguments = (text(one) if isinstance(one, (WeightRef, Operation)) else str(one) for one in recipe.arguments)
     return f"{recipe.operator}({', '.join(arguments)})"

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.weights.recipes import Recipe, Source, document, pieces
-from trtcache.weights.source_weights import originals
+from trtcache.weights.recipes import Recipe, WeightRef, document, pieces
+from trtcache.weights.source_weights import weak_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
-    from trtcache.weights.source_weights import Original
+    from trtcache.weights.source_weights import WeakTensor
 
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -95,7 +95,7 @@ class EngineWeight:
     @property
     def slot(self) -> Slot | None:
         """The slot that this weight is, if it is one as it is."""
-        return self.slots[0] if isinstance(self.recipe, Source) else None
+        return self.slots[0] if isinstance(self.recipe, WeightRef) else None
 
     @property
     def is_mutated(self) -> bool:
@@ -125,28 +125,28 @@ def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
     return {weight.name: document(weight.recipe) for weight in weights}
 
 
-class Fitted(dict[str, torch.Tensor]):
+class EngineWeights(dict[str, torch.Tensor]):
     """Engine weights by name.
 
     Attributes:
         own: names of those whose memory is nobody else's: copies, and what recipes made.
-        made_of: where the model's weights lie that recipes made engine weights of, by the numbers of their slots.
+        source_weights: where the model's weights lie that recipes made engine weights of, by the numbers of their slots.
     """
 
     def __init__(
         self,
         tensors: Mapping[str, torch.Tensor],
         own: Iterable[str] = (),
-        made_of: Mapping[int, Original] | None = None,
+        source_weights: Mapping[int, WeakTensor] | None = None,
     ) -> None:
         """Keep them."""
         super().__init__(tensors)
         self.own = frozenset(own)
-        self.made_of = dict(made_of or {})
+        self.source_weights = dict(source_weights or {})
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SlotWeights:
     """A model's weights that were found to fit, from which engine weights are made one by one.
 
     Attributes:
@@ -159,25 +159,25 @@ class Sources:
     places: Mapping[str | int, torch.device]
     kept: frozenset[str]
 
-    def shared(self, weight: EngineWeight) -> torch.Tensor | None:
+    def shared_tensor(self, weight: EngineWeight) -> torch.Tensor | None:
         """Return the model's own tensor if the engine can read it where it lies, else None."""
         slot = weight.slot
         if slot is None or slot.mutated or self.given[slot.index].device.type != weight.device:
             return None
         tensor = self.given[slot.index].detach()
-        return tensor if _lies_right(weight, tensor) else None
+        return tensor if _has_layout(weight, tensor) else None
 
     def make(self, weight: EngineWeight) -> torch.Tensor:
         """Return an engine weight: the model's own tensor where that will do, else a new one.
 
         Beside a new one there are for a moment the rows of it that are being made.
         """
-        if (shared := self.shared(weight)) is not None:
+        if (shared := self.shared_tensor(weight)) is not None:
             return shared
         made: torch.Tensor | None = None
         with torch.no_grad():
             for place, piece in self.pieces(weight):
-                if place is ... and not weight.is_mutated and _lies_right(weight, piece):
+                if place is ... and not weight.is_mutated and _has_layout(weight, piece):
                     return piece.detach()
                 made = piece.new_empty_strided(weight.shape, weight.stride) if made is None else made
                 made[place].copy_(piece)
@@ -191,15 +191,15 @@ class Sources:
     def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self.places[index])
 
-    def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
+    def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights by all the names that the model has for each, in their places."""
         placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
         return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
-    def made_of(self, weights: Iterable[EngineWeight]) -> dict[int, Original]:
+    def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, WeakTensor]:
         """Return where those weights of the model lie that recipes make engine weights of."""
         used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
-        return originals({index: self.given[index] for index in used if index in self.given})
+        return weak_tensors({index: self.given[index] for index in used if index in self.given})
 
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
         """Say whether what ``make`` returned is in no memory of the model's."""
@@ -214,7 +214,7 @@ def fit(
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
-) -> Fitted:
+) -> EngineWeights:
     """Return engine weights, by name, made from ``state``: shared where layout and device allow, else copied.
 
     A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is, and what a
@@ -242,7 +242,7 @@ def fit(
             own.add(weight.name)
     if own:
         finish(device)
-    return Fitted(made, own, sources.made_of(weights))
+    return EngineWeights(made, own, sources.source_weights(weights))
 
 
 def finish(device: torch.device) -> None:
@@ -259,7 +259,7 @@ def check(
     device: torch.device,
     keep: bool = False,
     anywhere: bool = False,
-) -> Sources:
+) -> SlotWeights:
     """Return the weights of a model, checked against what an engine needs; nothing is copied.
 
     Args:
@@ -275,14 +275,14 @@ def check(
     """
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = frozenset(weight.name for weight in weights if keep and _stays(weight, state))
+    kept = frozenset(weight.name for weight in weights if keep and _keeps_current(weight, state))
     needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
-    given = _checked([slots[index] for index in needed], state, known, None if anywhere else device)
+    given = _check_slots([slots[index] for index in needed], state, known, None if anywhere else device)
     places: dict[str | int, torch.device] = {}
     for index in needed:
         kind = slots[index].device
         places[index] = device if kind == device.type else torch.device(kind)
-    return Sources(given, places, kept)
+    return SlotWeights(given, places, kept)
 
 
 def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -295,11 +295,11 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.detach().view(bits), other.detach().view(bits))
 
 
-def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
+def _keeps_current(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
     return all(slot.transient and not any(name in state for name in slot.names) for slot in weight.slots)
 
 
-def _checked(
+def _check_slots(
     slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
 ) -> dict[str | int, torch.Tensor]:
     missing: list[str] = []
@@ -311,7 +311,7 @@ def _checked(
             missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
             continue
         faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
-        if not faults and (why := _untied(given)):
+        if not faults and (why := _tie_mismatch(given)):
             faults = [f"{given[0][0]} ({why})"]
         mismatched += faults
         tensors[slot.index] = given[0][1]
@@ -342,7 +342,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
     return type(tensor).__name__ == "FakeTensor"
 
 
-def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
+def _tie_mismatch(given: list[tuple[str, torch.Tensor]]) -> str | None:
     first = given[0][1]
     for name, tensor in given[1:]:
         shared = tensor.data_ptr() == first.data_ptr() and tensor.stride() == first.stride()
@@ -351,9 +351,9 @@ def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
     return None
 
 
-def _lies_right(weight: EngineWeight, tensor: torch.Tensor) -> bool:
+def _has_layout(weight: EngineWeight, tensor: torch.Tensor) -> bool:
     plain = not (tensor.is_conj() or tensor.is_neg())
-    return plain and tensor.stride() == weight.stride and aligned(tensor)
+    return plain and tensor.stride() == weight.stride and is_aligned(tensor)
 
 
 def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
@@ -379,7 +379,7 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def aligned(tensor: torch.Tensor) -> bool:
+def is_aligned(tensor: torch.Tensor) -> bool:
     """Say whether an engine may read the tensor where it lies: CUDA code reads 16 bytes at a time."""
     return tensor.device.type == "cpu" or tensor.data_ptr() % 16 == 0
 

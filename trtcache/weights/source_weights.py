@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class WeakTensor:
     """A tensor's place in memory, which is not kept by it."""
 
     storage: StorageWeakRef
@@ -23,7 +23,7 @@ class Original:
     offset: int
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Original:
+    def of(cls, tensor: torch.Tensor) -> WeakTensor:
         """Note where a tensor lies."""
         made = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
         return cls(made, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
@@ -37,7 +37,7 @@ class Original:
         return empty.set_(storage, self.offset, self.shape, self.stride)
 
 
-def originals(tensors: Mapping[int, torch.Tensor]) -> dict[int, Original]:
+def weak_tensors(tensors: Mapping[int, torch.Tensor]) -> dict[int, WeakTensor]:
     """Note where tensors lie, by their numbers; one that is only seen through a sign or a conjugation is left out."""
     plain = {index: one for index, one in tensors.items() if not (one.is_conj() or one.is_neg())}
-    return {index: Original.of(one) for index, one in plain.items() if one.layout == torch.strided}
+    return {index: WeakTensor.of(one) for index, one in plain.items() if one.layout == torch.strided}
