@@ -1,4 +1,4 @@
-"""Takes a builder's turn, and says whom it waits for meanwhile: in the log, and to who watches builds."""
+"""Acquire the build lock of an entry, and report the wait to the log and to build watchers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WATCHED_EVERY_S = 1.0
 
 
 class WaitReporter:
-    """The wait of one process for one entry. ``every_s`` is how often it is to be on_wait of it."""
+    """Report one process's wait for one entry. ``every_s`` is the interval between calls."""
 
     def __init__(self, key: CacheKey, busy: ContentionPolicy) -> None:
         self._key, self._busy = key, busy
@@ -33,11 +33,11 @@ class WaitReporter:
         self.every_s = _WATCHED_EVERY_S if self._watcher else NOTICE_EVERY_S
 
     def __call__(self, who: BuildProcess | None, waited_s: float) -> None:
-        """Say it.
+        """Report the wait.
 
         Raises:
-            BuildCancelledError: who watches does not want to wait any longer.
-            Exception: whatever the watcher raises.
+            BuildCancelledError: the watcher cancelled the wait.
+            Exception: any exception of the watcher.
         """
         whom = str(who) if who else "another process"
         text = f"waiting for {whom}, {waited_s:.0f} s"
@@ -62,12 +62,12 @@ class WaitReporter:
 
 @contextmanager
 def hold_build_lock(store: DiskStore, key: CacheKey, *, name: str, busy: ContentionPolicy) -> Iterator[None]:
-    """Hold the lock of a key's builder as long as the body runs; count waits, and takeovers from builders that died.
+    """Hold the build lock of a key while the body runs; count waits, and takeovers from builders that died.
 
     Raises:
-        LockTimeoutError: another held it for as long as ``busy`` allows to wait.
-        OSError: the lock cannot be had.
-        BuildCancelledError: who watches does not want to wait any longer.
+        LockTimeoutError: another process held it for as long as ``busy`` allows to wait.
+        OSError: the lock cannot be acquired.
+        BuildCancelledError: a watcher cancelled the wait.
     """
     waiting, who = WaitReporter(key, busy), BuildProcess.here(kind=key.kind, name=name)
     lock = store.flight(key.digest, who=who, timeout_s=busy.patience_s, on_wait=waiting, notice_every_s=waiting.every_s)
