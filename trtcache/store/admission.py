@@ -46,7 +46,7 @@ class Admission:
         return judge(block, version, header, keys=self.keys, now_ns=self.clock_ns())
 
     def admit(self, path: str) -> Admit | None:
-        """Return a check that raises for untrusted signatures of the file at ``path``, or None where none are required."""
+        """Return a check that raises for untrusted signatures of the file at ``path``, or None if none are required."""
         if not self.required:
             return None
 

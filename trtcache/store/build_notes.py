@@ -96,8 +96,8 @@ class BuildNotes:
 
     @contextmanager
     def building(self, digest: str, who: BuildProcess) -> Iterator[BuildProcess | None]:
-        """Announce that this process, which holds the lock, builds an entry; yield the note of a builder that died, if
-        any.
+        """Announce a build by this process, which holds the lock; yield the process that died building the entry, or
+        None.
         """
         before = self.builder(digest)
         with suppress(OSError):

@@ -55,9 +55,7 @@ class Event:
 
 
 class EventLog:
-    """Event logs of a store. ``host`` names the logs that this process appends to; ``limit_bytes`` is a full log's
-    size.
-    """
+    """Event logs of a store. ``host`` is the name for this process's logs, ``limit_bytes`` the size of a full one."""
 
     def __init__(
         self,

@@ -31,8 +31,7 @@ class Folders:
 
     @contextmanager
     def inside(self, *names: str, make: bool = False) -> Iterator[Path]:
-        """Yield a path for the directory ``names`` below the root that stays valid and unredirected while the block
-        runs.
+        """Yield a path for the directory ``names`` below the root that cannot be redirected while the block runs.
 
         ``make`` creates missing directories, and flushes each name even if it existed: another process may have created
         it a moment ago, before it is durable.

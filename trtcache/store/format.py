@@ -90,7 +90,7 @@ class EntryHeader:
 
 @dataclass(frozen=True, slots=True)
 class Prelude:
-    """The first 64 bytes of a file: the lengths of the following parts, and the digest that authenticates the header."""
+    """The first 64 bytes of a file: the lengths of the following parts and the digest that authenticates them."""
 
     version: int
     header_bytes: int

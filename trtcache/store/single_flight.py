@@ -1,7 +1,7 @@
-"""Single flight: of all threads and processes that want to build one key, one builds and the others wait.
+"""Single-flight locks for builds: of all threads and processes that need one key, one builds and the others wait.
 
-The lock is the kernel's, on a file that is never removed. It ends with its holder, however that ends, so a waiter
-behind a killed leader becomes the leader.
+The kernel's lock on a permanent file is used. It is released when its holder exits for any reason, so a waiter behind a
+killed leader becomes the leader.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 NOTICE_EVERY_S = 10.0
 
 OnWait: TypeAlias = Callable[["BuildProcess | None", float], object]
-"""BuildProcess seems to build, and the seconds of waiting so far. What it raises ends the wait."""
+"""Callback for waiters: the process that seems to build, and the seconds waited so far. An exception ends the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a builder came to its lock: after how long, and whose note it found, who died while it held the lock."""
+    """An acquired build lock: the time waited, and the previous holder if it died while it built."""
 
     waited_s: float
     left_by: BuildProcess | None = None
@@ -46,12 +46,12 @@ def turn(
     on_wait: OnWait | None = None,
     notice_every_s: float = NOTICE_EVERY_S,
 ) -> Iterator[Turn]:
-    """Hold the lock of a key's builder, and leave notes about who builds and who waits.
+    """Hold the build lock of a key, and write status files of the builder and the waiters.
 
     Raises:
-        LockTimeoutError: another held it for ``timeout_s`` seconds.
-        OSError: its directory cannot be made, or the file system has no locks.
-        Exception: whatever ``on_wait`` raises.
+        LockTimeoutError: another process held it for ``timeout_s`` seconds.
+        OSError: its directory cannot be created, or the file system has no locks.
+        Exception: any exception of ``on_wait``.
     """
     notes = BuildNotes(folders)
     with ExitStack() as stack:
@@ -79,14 +79,14 @@ def flight(
     notice_every_s: float = NOTICE_EVERY_S,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Iterator[float]:
-    """Hold the lock file ``path`` while the body runs, and give the seconds of waiting for it. Not reentrant.
+    """Hold the lock file ``path`` while the body runs, and yield the seconds waited. Not reentrant.
 
-    ``notice`` is called with the seconds so far when the wait begins, and again and again.
+    ``notice`` is called with the seconds waited when the wait begins, and repeatedly while it lasts.
 
     Raises:
-        LockTimeoutError: another held it for ``timeout_s`` seconds.
-        OSError: the lock file cannot be made, or the file system has no locks.
-        Exception: whatever ``notice`` raises.
+        LockTimeoutError: another process held it for ``timeout_s`` seconds.
+        OSError: the lock file cannot be created, or the file system has no locks.
+        Exception: any exception of ``notice``.
     """
     began_s, step_s = clock_s(), 0.0
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""Bring entries from other stores: what a store lacks, as a plan that can be looked at, and the carrying out of it.
+"""Copy missing entries from other stores: plan the transfer, and execute it.
 
-Entries are files that say what they are, so a transfer is a copy of each one that is missing. The sources are only
-read. What is checked, and how a copy gets its name, is as for a put: a kill leaves whole entries, and the next run
-goes on with the rest. The key in a file's header decides its name, which has to be the one that it has in its source.
+Entry files are self-describing, so a transfer copies each missing file. The sources are only read. Copies are verified
+and renamed as in a put: after a kill only complete entries exist, and the next run continues with the rest. An entry's
+file name is derived from the key in its header, and must match its name in the source.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 BATCH: Final = 64
-"""After how many entries rows are written and the limits are looked at. What a kill leaves without rows is listed."""
+"""Entries after which rows are written and the limits are enforced. A listing adds rows that a kill left out."""
 
 Advance: TypeAlias = "Callable[[int], None]"
 
 
 @dataclass(frozen=True, slots=True)
 class TransferItem:
-    """An entry that is to be copied, as the first of its sources describes it; the others are asked if that fails."""
+    """An entry to be copied. The sources are tried in order."""
 
     record: Record
     sources: tuple[DiskStore, ...]
@@ -47,7 +47,9 @@ class TransferItem:
 
 @dataclass(frozen=True, slots=True)
 class RejectedEntry:
-    """An entry that does not arrive. ``reason`` is a word as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
+    """An entry that is not transferred. ``reason`` is the same as for a miss: ``corrupt:member``,
+    ``untrusted:unsigned``.
+    """
 
     digest: str
     root: str
@@ -57,7 +59,7 @@ class RejectedEntry:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a transfer did. ``pinned`` are the keys that were pinned, ``freed_bytes`` what the limits took."""
+    """Result of a transfer. ``pinned`` are the newly pinned keys, ``freed_bytes`` the bytes pruned for the limits."""
 
     arrived: tuple[Record, ...]
     refused: tuple[RejectedEntry, ...]
@@ -67,9 +69,9 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """What a transfer would copy. Nothing has happened yet.
+    """A planned transfer. Nothing has been copied yet.
 
-    ``there`` is how many entries the target has already, ``pins`` which ones are to be pinned in it.
+    ``there`` is the number of entries that the target already has, ``pins`` are the keys to pin in it.
     """
 
     target: DiskStore
@@ -80,7 +82,7 @@ class SyncPlan:
 
     @property
     def file_bytes(self) -> int:
-        """What the copies take on disk."""
+        """Size of the copies on disk."""
         return sum(item.record.file_bytes for item in self.items)
 
     def execute(
@@ -90,13 +92,13 @@ class SyncPlan:
         max_entries: int | None = None,
         advance: Advance = lambda _file_bytes: None,
     ) -> SyncResult:
-        """Copy, pin, and keep the target under its limits as a put would. One that is refused stops no other.
+        """Copy and pin the entries, and keep the target under its limits as a put would. Rejected entries are skipped.
 
-        ``advance`` is called with the bytes of each entry as it is done.
+        ``advance`` is called with the bytes of each finished entry.
 
         Raises:
             ReadOnlyError: the target cannot be written.
-            OSError: it is full; what arrived stays, and the next run goes on.
+            OSError: it is full; copied entries stay, and the next run continues.
             StoreError: its entries cannot be listed.
         """
         arrived: list[Record] = []
@@ -105,12 +107,12 @@ class SyncPlan:
             batch: list[Record] = []
             try:
                 for item in self.items[start : start + BATCH]:
-                    found = self._bring(item)
+                    found = self._transfer(item)
                     refused += found if isinstance(found, list) else []
                     batch += [found] if isinstance(found, Record) else []
                     advance(item.record.file_bytes)
             finally:
-                self._list(batch)
+                self._write_rows(batch)
             keep = [record.digest for record in batch]
             freed_bytes += prune_after_put(self.target, max_size_bytes, max_entries, keep=keep) if batch else 0
             arrived += batch
@@ -119,7 +121,7 @@ class SyncPlan:
             self.target.sweep()
         return SyncResult(tuple(arrived), tuple(refused), pinned, freed_bytes)
 
-    def _bring(self, item: TransferItem) -> Record | list[RejectedEntry]:
+    def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
         digest, refused = item.record.digest, []
         for source in item.sources:
             try:
@@ -144,7 +146,7 @@ class SyncPlan:
         self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
         return Record.of(file.header, self.target.stat(digest), pinned=digest in self.pins)
 
-    def _list(self, batch: Sequence[Record]) -> None:
+    def _write_rows(self, batch: Sequence[Record]) -> None:
         if batch:
             try:
                 write_rows(self.target.index_root, put=batch)
@@ -162,14 +164,14 @@ class SyncPlan:
 def plan_sync(
     sources: Iterable[DiskStore], target: DiskStore, *, where: Predicate | None = None, pins: bool = False
 ) -> SyncPlan:
-    """Return what ``target`` lacks of the entries of ``sources``, of which the first that has a sound one gives it.
+    """Plan to copy the entries that ``target`` lacks, each from the first of ``sources`` that has an intact one.
 
-    What it has is left as it is, unless it could not serve it: with a damaged header, or signatures that do not count
-    there. ``where`` limits which entries are meant, and ``pins`` pins those that are pinned in their source.
+    Entries of the target are kept, unless they could not be served: with a damaged header or untrusted signatures.
+    ``where`` limits the entries, and ``pins`` pins those that are pinned in their source.
 
     Raises:
         OSError: a directory of entries cannot be read.
-        SettingsError: signatures have to be checked and ``cryptography`` is not installed.
+        SettingsError: signatures have to be verified and ``cryptography`` is not installed.
     """
     stores = tuple(sources)
     found: dict[str, list[tuple[DiskStore, EntryStat]]] = {}
@@ -191,7 +193,7 @@ class _Planning:
         self._there = 0
 
     def add(self, digest: str, places: list[tuple[DiskStore, EntryStat]]) -> None:
-        """Decide about one key: it is there, it is to be copied from these stores, or none has a sound one."""
+        """Decide about one key: it is present, it is copied from some of these stores, or none has an intact entry."""
         is_there = _has(self._target, digest)
         records: list[tuple[DiskStore, Record]] = []
         refused: list[RejectedEntry] = []
@@ -221,7 +223,7 @@ class _Planning:
             self._rejected += refused
 
     def plan(self, *, pins: bool) -> SyncPlan:
-        """Return what was decided."""
+        """Return the plan."""
         to_pin = frozenset(self._to_pin) if pins else frozenset()
         return SyncPlan(self._target, tuple(self._items), self._there, tuple(self._rejected), to_pin)
 
@@ -245,15 +247,7 @@ def _header(digest: str, source: DiskStore, target: DiskStore) -> EntryHeader:
 
 
 def _open_entry(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
-    """Open an entry of a source that counts there and would count in the target.
-
-    Raises:
-        FileNotFoundError: it is gone.
-        OSError: it cannot be read.
-        CorruptBlobError: it is damaged, or the entry of another key than its name says.
-        FormatVersionError: it is of a later format.
-        UntrustedEntryError: its signatures do not count.
-    """
+    """Open an entry that is trusted in its source and in the target."""
     path = source.path(digest)
     file = ArtifactFile(path, shared=source.shared, admit=_admission(source, target, str(path)))
     try:
@@ -271,10 +265,10 @@ def _check_key(header: EntryHeader, digest: str, path: str) -> None:
 
 
 def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
-    """Return what refuses an entry that one of the two stores would not use.
+    """Return a check that rejects an entry that one of the two stores would not use.
 
-    What members of a group wrote needs a signature that counts wherever it goes, but to such a store again: a private
-    one would trust it for ever.
+    Entries written by members of a group need a trusted signature unless the target is such a shared store too: a
+    private store would trust them from then on.
     """
     theirs, ours = source.admission, target.admission
     if source.shared and not theirs.required and not (target.shared and not ours.required):

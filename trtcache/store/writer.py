@@ -1,4 +1,4 @@
-"""Write an artifact file: members first, streamed; the header last."""
+"""Write an artifact file: members are streamed first, the header is written last."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
 def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> EntryHeader:
-    """Write ``draft`` to the empty file ``fd`` and return its header. Holds a few MiB, however large a member is.
+    """Write ``draft`` to the empty file ``fd`` and return its header. Uses a few MiB of memory for members of any size.
 
     ``key`` signs the header. Does not flush: the caller calls ``fsync``.
 
@@ -59,7 +59,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
             member = _write_member(fd, name, source, align(end))
         members.append(member)
         end = member.end
-    os.ftruncate(fd, end)  # a last member without bytes ends the file after its padding
+    os.ftruncate(fd, end)  # an empty last member ends the file after its padding
     header = header_of(draft, tuple(members), end)
     write_at(fd, encode_front(header, header_bytes, partial(sign, key) if key else None), 0)
     return header
@@ -67,7 +67,7 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Entry
 
 @dataclass(frozen=True, slots=True)
 class _MemberContent:
-    """A member's content, to be read in chunks and as often as needed."""
+    """A member's content, readable in chunks and repeatedly."""
 
     kind: str
     size_bytes: int
@@ -90,7 +90,7 @@ class _MemberContent:
             yield self.read(offset, CHUNK_BYTES)
 
     def sample(self) -> bytes:
-        """Return all of a small content, and 16 pieces of 64 KiB from all over a large one."""
+        """Return all of a small content, or 16 pieces of 64 KiB spread over a large one."""
         if self.size_bytes <= _SAMPLES * _SAMPLE_BYTES:
             return bytes(self.read(0, self.size_bytes))
         step = self.size_bytes // _SAMPLES
@@ -115,7 +115,7 @@ def _open_content(content: Content, kind: str) -> Iterator[_MemberContent]:
 
 @dataclass(slots=True)
 class _Output:
-    """Appends to a file from an offset on, and knows the digest of what it appended."""
+    """Append to a file from an offset on, and hash the appended bytes."""
 
     fd: int
     offset: int
@@ -137,7 +137,7 @@ def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Me
         member = _write_compressed(fd, name, source, offset)
         if pays(member.size_bytes, member.stored_bytes):
             return member
-        os.ftruncate(fd, offset)  # so that nothing of the attempt is left after a shorter member
+        os.ftruncate(fd, offset)  # discard the compressed attempt
     out = _Output(fd, offset)
     for chunk in source.chunks():
         out.write(chunk)
