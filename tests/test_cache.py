@@ -237,7 +237,7 @@ def test_forbidding_comes_before_what_asks_for_builds(config: Config, field: str
     fetch(Cache(config=config))
     wanted: dict[str, Any] = {field: True}
     both = Cache(config=replace(config, forbid_build=True, **wanted))
-    with pytest.raises(BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 asks to build test key"):
+    with pytest.raises(BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 requires a build of test key"):
         fetch(both, never)
 
 

@@ -76,7 +76,7 @@ class Session:
         from trtcache.store.disk import DiskStore
 
         if self.cache_dir is not None and not config.root.exists():
-            raise NotAStoreError(str(config.root), "there is no such directory")
+            raise NotAStoreError(str(config.root), "the directory does not exist")
         return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
 
 

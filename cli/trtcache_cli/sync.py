@@ -89,7 +89,7 @@ def _source(path: Path, config: Config) -> DiskStore:
     from trtcache.store.disk import DiskStore
 
     if not is_store(path):
-        why = "it has no trtcache-store.json" if path.exists() else "there is no such directory"
+        why = "it has no trtcache-store.json" if path.exists() else "the directory does not exist"
         raise NotAStoreError(str(path), why)
     return DiskStore.open(path, readonly=True, trust=config.trust)
 

@@ -84,7 +84,7 @@ def test_damage_after_a_put_does_not_cost_what_was_built(store: DiskStore, key: 
     raw[4096:] = bytes(len(raw) - 4096)
     path.write_bytes(raw)
     assert entry.read() == b"in memory"
-    with pytest.raises(CorruptBlobError, match="member 'file' does not fit"):
+    with pytest.raises(CorruptBlobError, match="member 'file' does not match"):
         entry.read("file")
 
 

@@ -210,7 +210,7 @@ def test_hits_come_from_below_where_the_upper_store_is_unusable(
 
 def test_a_layer_that_is_not_there_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One that the caller names is an error; one of the environment a warning, for a volume may not be mounted yet."""
-    with pytest.raises(NotAStoreError, match="there is no such directory; it was to be a layer below"):
+    with pytest.raises(NotAStoreError, match="the directory of this lower layer does not exist"):
         Cache(tmp_path / "upper", lower=[tmp_path / "gone"])
     assert Cache(config=Config(tmp_path / "upper", lower=(tmp_path / "gone",))).layers.lower == ()
     assert "going on without this layer" in caplog.text

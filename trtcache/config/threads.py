@@ -122,7 +122,7 @@ def begin(intra: int, inter: int | None = None) -> None:
     """
     import torch
 
-    with _BEGINNING.setdefault(os.getpid(), Lock()):  # after a fork the parent's lock may stay locked
+    with _BEGINNING.setdefault(os.getpid(), Lock()):  # a fork may inherit a lock
         before = torch.get_num_threads()
         if before != intra:
             torch.set_num_threads(intra)

@@ -60,8 +60,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Signature requirements of a store. If ``required`` is None, shared stores require signatures and private ones do
-    not.
+    """Signature requirements of a store. By default shared stores require signatures and private ones do not.
 
     ``signing_key`` is the path of the secret key that signs new entries.
     """

@@ -16,6 +16,6 @@ def installed_version() -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Return whether a package can be imported, without importing it. A namespace directory on the path does not count."""
+    """Return whether a package can be imported, without importing it. Namespace directories do not count."""
     spec = find_spec(package)
     return spec is not None and spec.origin is not None

@@ -96,9 +96,7 @@ class BuildNotes:
 
     @contextmanager
     def building(self, digest: str, who: BuildProcess) -> Iterator[BuildProcess | None]:
-        """Announce a build by this process, which holds the lock; yield the process that died building the entry, or
-        None.
-        """
+        """Announce a build by this process, which holds the lock; yield the process that died building it, if any."""
         before = self.builder(digest)
         with suppress(OSError):
             os.close(self._create(_BUILDING, digest, who))

@@ -25,7 +25,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}")
 
 
 class StoredEntries:
-    """The entries below ``root``, read-only. In a ``shared`` store, other members of the group may have written them."""
+    """The entries below ``root``, read-only. In a ``shared`` store, any member of the group may have written them."""
 
     def __init__(self, root: Path, admission: Admission, *, shared: bool) -> None:
         self.root, self.shared, self.admission = root, shared, admission

@@ -83,8 +83,7 @@ def _check_shared(root: Path, found: os.stat_result) -> None:
 
 
 def _trusted_owners() -> AbstractSet[int]:
-    """Return the users who may own directories above a store: root, this user, and the overflow user in a user
-    namespace.
+    """Return the users who may own directories above a store: root, this user, and the overflow user.
 
     In a user namespace, root's directories appear to belong to the overflow user (user_namespaces(7)).
     """

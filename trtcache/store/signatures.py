@@ -49,9 +49,7 @@ class Verdict:
 
 
 def statement(version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
-    """Return the message to sign for a header; ``context`` names the kind of file, so signatures are not
-    interchangeable.
-    """
+    """Return the message to sign for a header; ``context`` separates the kinds of files."""
     return context + hash_bytes(struct.pack("<I", version) + header)
 
 

@@ -47,9 +47,7 @@ class TransferItem:
 
 @dataclass(frozen=True, slots=True)
 class RejectedEntry:
-    """An entry that is not transferred. ``reason`` is the same as for a miss: ``corrupt:member``,
-    ``untrusted:unsigned``.
-    """
+    """An entry that is not transferred. ``reason`` is as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
 
     digest: str
     root: str

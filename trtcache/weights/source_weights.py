@@ -1,4 +1,4 @@
-"""The weights of a model that engine weights were made of, as long as somebody else keeps them."""
+"""Weak references to the source weights of engine weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WeakTensor:
-    """A tensor's place in memory, which is not kept by it."""
+    """A weak reference to a tensor: its storage, dtype and geometry."""
 
     storage: StorageWeakRef
     dtype: torch.dtype
@@ -24,12 +24,12 @@ class WeakTensor:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> WeakTensor:
-        """Note where a tensor lies."""
-        made = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
-        return cls(made, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+        """Create a reference to a tensor."""
+        storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
+        return cls(storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
     def tensor(self) -> torch.Tensor | None:
-        """Return the tensor as it is now; None if its memory was given back."""
+        """Return the tensor with its current values, or None if its storage was freed."""
         storage: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
         if storage is None:
             return None
@@ -38,6 +38,6 @@ class WeakTensor:
 
 
 def weak_tensors(tensors: Mapping[int, torch.Tensor]) -> dict[int, WeakTensor]:
-    """Note where tensors lie, by their numbers; one that is only seen through a sign or a conjugation is left out."""
-    plain = {index: one for index, one in tensors.items() if not (one.is_conj() or one.is_neg())}
-    return {index: WeakTensor.of(one) for index, one in plain.items() if one.layout == torch.strided}
+    """Create references to tensors by index; skip conjugate, negative and non-strided views."""
+    plain = {index: tensor for index, tensor in tensors.items() if not (tensor.is_conj() or tensor.is_neg())}
+    return {index: WeakTensor.of(tensor) for index, tensor in plain.items() if tensor.layout == torch.strided}
