@@ -1,4 +1,4 @@
-"""``trtcache rebuild``: engines for what is installed now, of programs that were kept."""
+"""``trtcache rebuild``: build kept programs for the installed versions."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ _PROGRAM = "program"
 
 @click.command(epilog=examples("trtcache rebuild --dry-run", "trtcache rebuild --filter 'name~bert'"))
 @filter_option
-@click.option("--dry-run", is_flag=True, help="Only say which programs are kept.")
+@click.option("--dry-run", is_flag=True, help="Only list the kept programs.")
 @session_options
 @pass_session
 def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
-    """Build the engines of kept programs for the versions that are installed now: after an upgrade, in CI.
+    """Build the engines of kept programs for the installed versions: after an upgrade, in CI.
 
-    Programs are kept by compile(..., keep_program=True) and by 'trtcache build --keep-program', without weights. A
-    filter says which of them are meant. What is there is not built again; one that fails does not stop the others,
-    and the exit code is then 1.
+    Programs are stored, without weights, by compile(..., keep_program=True) and 'trtcache build --keep-program'. A
+    filter selects programs. Existing engines are not rebuilt; a failure does not stop the others, and the exit code is
+    then 1.
     """
     store = session.store() if dry_run else session.writable_store("rebuild")
     wanted = parse_filters(filters, now_ns=time.time_ns()) if filters else None
-    records = [one for one in load_records(store) if one.kind == _PROGRAM and (wanted is None or wanted(one))]
+    records = [
+        record for record in load_records(store) if record.kind == _PROGRAM and (wanted is None or wanted(record))
+    ]
     if not records:
-        note("no program is kept here: compile(..., keep_program=True), or trtcache build --keep-program")
+        note("there are no kept programs: compile(..., keep_program=True), or trtcache build --keep-program")
     documents = list(map(_document, records)) if dry_run else _rebuild_all(session, records)
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})

@@ -1,4 +1,4 @@
-"""What the self-test says of the machine: versions and devices, and no path, host or user."""
+"""Machine description for the self-test: versions and devices, without paths, hosts or users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLAVOURS = {flavour.name: flavour for flavour in (TENSORRT, TENSORRT_RTX)}
 
 
 def environment(subject: Subject) -> tuple[str, dict[str, str]]:
-    """Return in a few words what is here, and all facts.
+    """Return a summary of the machine, and all facts.
 
     Raises:
         BackendUnavailableError: the backend cannot build here.
@@ -54,12 +54,12 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
 
 
 def lacks_gpu(subject: Subject) -> bool:
-    """Say whether the model is to be on a GPU that is not here."""
+    """Return whether the model needs a GPU that is not available."""
     return subject.device == "cuda" and not torch.cuda.is_available()
 
 
 def default_target(backend: str) -> str | None:
-    """Return what is built for: None for this machine, a usual capability where TensorRT-RTX has no GPU of its own."""
+    """Return the build target: None for this machine, a common capability for TensorRT-RTX without a supported GPU."""
     if backend != TENSORRT_RTX.name:
         return None
     gpu = gpu_here()

@@ -1,4 +1,4 @@
-"""``trtcache show``: one entry, down to the key document."""
+"""``trtcache show``: show one entry with its header, members and key document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = 100
 @session_options
 @pass_session
 def show(session: Session, key: str) -> None:
-    """Show one entry. KEY is any unambiguous beginning of its key."""
+    """Show one entry. KEY is any unambiguous prefix of its key."""
     store, digest = session.layers().resolve(key)
     header = store.header(digest)
     path, pinned, verdict = store.path(digest), digest in store.pins(), store.verdict(digest)
@@ -81,11 +81,11 @@ def _pairs(header: EntryHeader, path: Path, *, pinned: bool, signer: str) -> lis
 
 
 def _guards(header: EntryHeader) -> list[str]:
-    """Return what the program was exported for, as conditions on the sizes of its inputs."""
+    """Return the guards of the exported program: conditions on the sizes of its inputs."""
     parts: Any = header.key.document.get("parts")
     if not isinstance(parts, dict) or not parts.get("guards"):
         return []
-    from trtcache.lowering.guard_text import describe, symbol_names  # few entries have any
+    from trtcache.lowering.guard_text import describe, symbol_names  # needed for few entries
 
     inputs = ((one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"])
     names = symbol_names(inputs, lambda leaf: f"input{leaf}")

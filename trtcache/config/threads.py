@@ -153,7 +153,7 @@ def cores() -> int:
 
 
 def in_force(settings: Threads = _UNSET) -> InForce:
-    """Return the effective counts in this thread; ``threads`` overrides ``settings``, which override everything else."""
+    """Return the effective counts in this thread; ``threads`` overrides ``settings`` and the rest."""
     import torch
 
     chosen, available = _chosen.get(), cores()
