@@ -152,7 +152,7 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
         ("size", f"{format_size(found.file_bytes)} on disk, {format_size(found.size_bytes)} of content{ratio}"),
         ("hits", f"{found.hits:,}{rate}"),
         *below,
-        ("build time saved", format_duration(found.saved_s)),
+        ("time saved", format_duration(found.saved_s)),
         ("misses", f"{found.misses.total():,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
         ("puts", f"{found.puts:,}"),

@@ -27,7 +27,7 @@ def test_a_file_appears_when_all_went_well(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_with_the_file_and_the_way_out(tmp_path: Path) -> None:
     """A write to an open file says neither; other errors are as they were."""
-    said = pytest.raises(OSError, match=r"No space left on device; make room in .*/file'")
+    said = pytest.raises(OSError, match=r"No space left on device; free space in .*/file'")
     with said as caught, atomic_write(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.errno == errno.ENOSPC
@@ -40,7 +40,7 @@ def test_no_file_takes_the_place_of_a_pipe_or_a_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     (tmp_path / "folder").mkdir()
-    for name, said in (("pipe", "pipe or socket"), ("link", "pipe or socket"), ("folder", "name a file in it")):
+    for name, said in (("pipe", "pipe or socket"), ("link", "pipe or socket"), ("folder", "use a file in it")):
         with pytest.raises(OSError, match=said), atomic_write(tmp_path / name):
             raise AssertionError(name)
     assert (tmp_path / "pipe").is_fifo()

@@ -126,7 +126,7 @@ def test_eager_names_who_builds(tmp_path: Path) -> None:
     with holder(tmp_path, digest(cache)) as process, pytest.raises(BusyError) as caught:
         cache.get_or_build(PARTS, lambda: b"mine", kind="test")
     assert caught.value.builder == f"{os.uname().nodename}:{process.pid}"
-    assert f"{process.pid} builds test" in str(caught.value)
+    assert f"{process.pid} is building test" in str(caught.value)
     assert counted(cache, "miss") == {"busy": 1}
     assert cache.get_or_build(PARTS, lambda: b"mine", kind="test").outcome == "built"
 
@@ -238,9 +238,9 @@ def test_the_environment_says_what_to_do(environ: dict[str, str], expected: Cont
     ("environ", "message"),
     [
         ({"TRTCACHE_ON_BUSY": "bild"}, "TRTCACHE_ON_BUSY.*did you mean 'build'"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "long"}, "TRTCACHE_BUSY_TIMEOUT: 'long' is no number of seconds from 0"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "-1"}, "is no number of seconds"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "inf"}, "is no number of seconds"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "long"}, "TRTCACHE_BUSY_TIMEOUT: 'long' is not a number of seconds, 0 or more"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "-1"}, "is not a number of seconds"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "inf"}, "is not a number of seconds"),
     ],
     ids=["policy", "text", "negative", "endless"],
 )

@@ -95,8 +95,8 @@ def test_numbers_of_threads_are_in_no_key() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"intra": 0}, r"threads\['intra'\]: expected a number from 1, got 0"),
-        ({"inter": True}, "expected a number from 1, got True"),
+        ({"intra": 0}, r"threads\['intra'\]: expected a positive integer, got 0"),
+        ({"inter": True}, "expected a positive integer, got True"),
         ({"intre": 1}, "did you mean 'int"),
         (4, "expected Threads or a mapping of its fields, got 4"),
     ],

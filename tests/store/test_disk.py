@@ -190,7 +190,7 @@ def test_a_sound_file_that_took_the_place_of_a_damaged_one_stays(store: DiskStor
     path = store.put(key, CONTENTS, kind="test").path
     assert path is not None
     error = CorruptBlobError(str(path), "member", "seen in an earlier file")
-    store._set_aside(key.digest, error, path.stat().st_ino + 1)
+    store._quarantine_damage(key.digest, error, path.stat().st_ino + 1)
     assert hit(store, key).read() == CONTENTS["artifact"]
 
 
@@ -353,7 +353,7 @@ def test_a_header_is_read_alone(store: DiskStore, key: CacheKey) -> None:
 
 def test_unknown_entries_are_named(store: DiskStore, key: CacheKey) -> None:
     """EntryHeader, check and stored say that there is no such entry; removing it frees nothing."""
-    calls: list[Callable[[str], Any]] = [store.header, store.check, store.stored, store.resolve]
+    calls: list[Callable[[str], Any]] = [store.header, store.check, store.stat, store.resolve]
     for call in calls:
         with pytest.raises(UnknownKeyError):
             call(key.digest)
@@ -394,7 +394,7 @@ def test_prefixes_resolve(store: DiskStore) -> None:
     wanted = keys[0].digest
     for prefix in (wanted, wanted[:12], f"b3:{wanted[:12]}", wanted[:12].upper()):
         assert store.resolve(prefix) == wanted
-    with pytest.raises(AmbiguousKeyError, match="entries have keys that begin with"):
+    with pytest.raises(AmbiguousKeyError, match="entries have keys that start with"):
         store.resolve(next(digit for digit in "0123456789abcdef" if sum(k.digest[0] == digit for k in keys) > 1))
     for prefix in ("", "xyz", "../..", wanted + "0", "f" * 64):
         with pytest.raises(UnknownKeyError):
