@@ -199,7 +199,7 @@ def test_without_a_home_nothing_of_the_working_directory_counts(
     config = Config.from_environ({})
     assert (config.root, config.trust) == (Path("/.cache/trtcache"), Trust())
     if home is None:
-        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is not a valid path here"):
+        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is not a valid path"):
             Config.from_environ({"TRTCACHE_DIR": "~/cache"})
 
 

@@ -74,7 +74,7 @@ def test_nothing_is_stored_where_locks_do_not_exclude(
     assert caplog.text == ""
     entry = cache.get_or_build({"n": 2}, lambda: b"two", kind="test")
     assert (entry.read(), entry.path) == (b"two", None)
-    assert "two descriptors had one lock" in caplog.text
+    assert "two descriptors held the same lock" in caplog.text
     assert f"TRTCACHE_PATH=LOCAL:{remote}" in caplog.text
     monkeypatch.undo()
     over = Cache(tmp_path / "local", lower=[remote])

@@ -195,7 +195,7 @@ def test_nobody_leads_another_user_to_a_directory_of_his(public: Path, place: st
 
     def follow() -> None:
         way = {"above": link / "store", "missing": link / "new" / "store"}.get(place, link)
-        why = "could put another in its place" if place == "ours in an open one" else f"is a link of user {BOB}"
+        why = "could replace it" if place == "ours in an open one" else f"is a link owned by user {BOB}"
         for use in (DiskStore.open, lambda root: share(root, GROUP)):
             with pytest.raises(UnsafeStoreError, match=why):
                 use(way)
