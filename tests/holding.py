@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.store.build_notes import Who
+from trtcache.store.build_notes import BuildProcess
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def holder(root: Path, digest: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def main(root: Path, digest: str) -> None:
     """Hold the lock."""
-    with DiskStore.open(root).flight(digest, who=Who.here(kind="test", name="bert")):
+    with DiskStore.open(root).flight(digest, who=BuildProcess.here(kind="test", name="bert")):
         sys.stdout.write("held\n")
         sys.stdout.flush()
         sys.stdin.read()

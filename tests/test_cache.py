@@ -237,7 +237,9 @@ def test_forbidding_comes_before_what_asks_for_builds(config: Config, field: str
     fetch(Cache(config=config))
     wanted: dict[str, Any] = {field: True}
     both = Cache(config=replace(config, forbid_build=True, **wanted))
-    with pytest.raises(BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 asks to build test key"):
+    with pytest.raises(
+        BuildForbiddenError, match=f"TRTCACHE_FORBID_BUILD=1 and {variable}=1 requires a build of test key"
+    ):
         fetch(both, never)
 
 
@@ -269,7 +271,7 @@ def test_a_wrong_description_is_an_error_before_the_build(
 
 def test_a_build_that_asks_for_itself_is_an_error(config: Config) -> None:
     """It would wait for itself for ever, through another cache object too; the key is free after that."""
-    with pytest.raises(BuildError, match="asks for itself"):
+    with pytest.raises(BuildError, match="requested its own entry"):
         Cache(config=config).get_or_build(PARTS, lambda: fetch(Cache(config=config)).read(), kind="test")
     assert fetch(Cache(config=config)).outcome == "built"
 
@@ -404,7 +406,7 @@ def test_a_full_disk_costs_the_entry_alone(tmp_path: Path, options: str, caplog:
             outcomes.append(entry.path is not None)
         kept = sum(outcomes)
         assert kept < 12
-        assert "No space left on device; make room with 'trtcache prune'" in caplog.text
+        assert "No space left on device; free space with 'trtcache prune'" in caplog.text
         assert f"{mount}/entries/" in caplog.text
         assert not list(mount.rglob(".tmp-*"))
         assert cache.store is not None

@@ -29,8 +29,8 @@ def test_an_option_that_refit_relies_on_cannot_be_set(name: str) -> None:
     [
         ({"inducter": {}}, "did you mean 'inductor'"),
         ({"inductor": ["max_autotune"]}, "expected a mapping"),
-        ({"inductor": {"max_autotune": None}}, "no boolean, number or text"),
-        ({"inductor": {"max_autotune": [1]}}, "no boolean, number or text"),
+        ({"inductor": {"max_autotune": None}}, "is not a boolean, number or string"),
+        ({"inductor": {"max_autotune": [1]}}, "is not a boolean, number or string"),
         ("fast", "expected Settings or a mapping of its fields, got 'fast'"),
     ],
 )
@@ -68,8 +68,8 @@ def test_fields_that_came_later_leave_older_keys_as_they_are() -> None:
         ({"optimization_level": 6}, "6 is not from 0 to 5"),
         ({"optimization_level": True}, "expected a number from 0 to 5, got True"),
         ({"refit": 1}, "expected True or False, got 1"),
-        ({"tiling": "some"}, "'some' is none of none, fast, moderate, full"),
-        ({"profiling_verbosity": "DETAILED"}, "none of layer_names_only, none, detailed"),
+        ({"tiling": "some"}, "'some' is not one of none, fast, moderate, full"),
+        ({"profiling_verbosity": "DETAILED"}, "not one of layer_names_only, none, detailed"),
         ({"workspace": "much"}, "is not a size"),
         ({"workspace": 0}, "0 is not from 1 byte to less than"),
         ({"workspace": 1 << 63}, "is not from 1 byte to less than"),

@@ -1,8 +1,7 @@
-"""The torch-free door: keep what any builder makes, and build each thing once.
+"""Torch-free cache API: cache the output of any build function, and build each entry once.
 
-``get_or_build`` is all that ``trtcache.compile`` uses of the store. Trouble with the store never becomes the caller's:
-a damaged entry is a miss with a reason, and what was built is returned even if it could not be kept. Trouble with the
-build always does.
+``get_or_build`` is all that ``trtcache.compile`` uses of the store. Store failures are not raised: a damaged entry is a
+miss with a reason, and a build that could not be stored is still returned. Build failures are always raised.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trtcache.config import logs
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import Config
 from trtcache.config.folders import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.store.build_turn import taken
+from trtcache.store.build_turn import hold_build_lock
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
-from trtcache.store.pending_build import Wanted
+from trtcache.store.pending_build import PendingBuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trtcache.cache")
 
 _BUILDING: ContextVar[frozenset[Path]] = ContextVar("trtcache.building", default=frozenset())
-"""The entries that this thread holds the locks of: to wait for one of them would be to wait for itself."""
+"""Entries that this thread has locked: waiting for one of them would deadlock."""
 
 
 class Cache:
-    """A cache in one directory, and what it finds in read-only ones below, as the configuration allows it to be used.
+    """A cache directory with optional read-only lower layers, as configured.
 
-    ``store`` is None where there is none to use: disabled, or unusable. A root that the caller names must be usable;
-    one from the environment or the default may fail, with a warning, and then everything is built. ``layers`` are all
-    stores that are looked in, ``store`` before the others.
+    ``store`` is None if the cache is disabled or unusable. A root passed by the caller must be usable; one from the
+    environment or the default may fail with a warning, and then everything is built. ``layers`` are all stores that are
+    searched, ``store`` first.
     """
 
     def __init__(
@@ -61,19 +60,20 @@ class Cache:
     ) -> None:
         """Open the cache at ``root`` (default: ``TRTCACHE_DIR``, or the user's cache directory).
 
-        ``max_size`` (bytes, or text such as ``20GB``; 0: no limit) and ``root`` come before what ``config`` says,
-        which is read from the environment if it is not given; a ``root`` stands for the whole of ``TRTCACHE_PATH``.
-        Hits come from the stores in ``lower`` too, which are never written to: in place, or with ``copy_up`` as a copy
-        in ``root``.
+        ``max_size`` (bytes, or text such as ``20GB``; 0: no limit) and ``root`` override ``config``, which defaults to
+        the environment; ``root`` replaces the whole of ``TRTCACHE_PATH``. Hits may also come from the stores in
+        ``lower``, which are never written to: in place, or with ``copy_up`` as a copy in ``root``.
 
-        ``on_busy`` says what a caller does while another builds what he wants: ``wait`` for it, ``build`` it too, or
-        ``eager``: do without, which ``compile`` does in torch and ``get_or_build`` by a ``BusyError``. It waits for
-        ``busy_timeout_s`` before; then one that was told to wait builds. Both come before what ``config`` says.
+        ``on_busy`` is what to do while another process builds the same entry: ``wait`` for it, ``build`` it too, or
+        ``eager``: continue without an engine, which ``compile`` does in torch and ``get_or_build`` by raising
+        ``BusyError``. Each waits for ``busy_timeout_s`` first; after that, ``wait`` builds too. Both override
+        ``config``.
 
         Raises:
-            SettingsError: ``root`` or one of ``lower`` is no path, ``max_size`` or a variable has an impossible value,
-                the signing key cannot be read, or ``cryptography`` is wanted and not installed.
-            StoreError: ``root`` or one of ``lower`` was given and is not a store, of a later format, or not safe.
+            SettingsError: ``root`` or an element of ``lower`` is not a path, ``max_size`` or a variable has an invalid
+                value, the signing key cannot be read, or ``cryptography`` is required and not installed.
+            StoreError: ``root`` or an element of ``lower`` was given and is not a store, has a newer format, or is
+                unsafe.
         """
         self.config = config or Config.from_environ(os.environ)
         logs.start({logs.VARIABLE: self.config.log})
@@ -87,7 +87,7 @@ class Cache:
             self.config = replace(self.config, copy_up=bool(copy_up))
         if max_size is not None:
             self.config = replace(self.config, max_size_bytes=parse_size(max_size, "max_size") or None)
-        self.busy = self.config.busy.changed(on_busy, busy_timeout_s)
+        self.busy = self.config.busy.override(on_busy, busy_timeout_s)
         self._rejected: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
         self.layers = Layers.of(self.config, named=root is not None, named_below=lower is not None, tend=self._tend)
@@ -95,18 +95,18 @@ class Cache:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Cache:
-        """Return the cache that the ``TRTCACHE_*`` variables describe.
+        """Open the cache configured by the ``TRTCACHE_*`` variables.
 
         Raises:
-            SettingsError: a variable has an impossible value.
+            SettingsError: a variable has an invalid value.
         """
         return cls(config=Config.from_environ(environ))
 
     def key(self, parts: Mapping[str, object], *, kind: str) -> CacheKey:
-        """Return the key of the build of a ``kind`` of artifact from named ``parts``.
+        """Return the key for a ``kind`` of artifact built from named ``parts``.
 
         Raises:
-            CanonicalizationError: a part has no stable value, or ``kind`` is not 1 to 64 of ``a-z0-9._-``.
+            CanonicalizationError: a part has no stable encoding, or ``kind`` is not 1 to 64 of ``a-z0-9._-``.
         """
         check_kind(kind)
         check_parts(parts)
@@ -123,33 +123,33 @@ class Cache:
         return None
 
     def peek(self, key: CacheKey, *, counted: bool = True) -> Entry | None:
-        """Return the entry of ``key`` as ``get`` does, and leave it to the caller's ``fetch`` to count a miss.
+        """Return the entry of ``key`` as ``get`` does, without counting a miss, which a later ``fetch`` counts.
 
-        Without ``counted`` a hit is not counted either: for entries that only lead to others.
+        Without ``counted``, hits are not counted either: for entries that only lead to others.
         """
         if not self.layers.stores:
             return None
         found = self._look(key, counted=counted)
         if isinstance(found, Miss) and found.reason.startswith("corrupt:"):
-            self._damaged[key.digest] = found.reason  # it is in quarantine now, and the caller's fetch finds none
+            self._damaged[key.digest] = found.reason  # it is quarantined now, and the fetch would see "absent"
         return found if isinstance(found, Entry) else None
 
     def keep(self, key: CacheKey, built: Built, *, build_s: float, name: str | None = None) -> None:
-        """Store what was made beside a build, such as a way to its key; ``build_s`` is what having it saves.
+        """Store a by-product of a build, such as a key alias; ``build_s`` is the time that a hit saves.
 
-        Nobody waits for such an entry and none is counted, only a failure to store it, which costs the caller nothing.
+        There is no lock for such an entry, and only a failure to store it is counted; it is not raised.
         """
         store = self.store
         if store is not None and store.takes:
-            made = replace(Wanted(key, lambda: built, name, {}).run("kept"), build_s=build_s)
-            if self._put(store, made) is not made:
+            entry = replace(PendingBuild(key, lambda: built, name, {}).run("kept"), build_s=build_s)
+            if self._put(store, entry) is not entry:
                 self._tend(store, key.digest)
 
     def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
-        """Return what ``merge`` kept for ``parts``, or None. It is neither a hit nor a miss.
+        """Return the content stored by ``merge`` for ``parts``, or None. Counts neither a hit nor a miss.
 
         Raises:
-            CanonicalizationError: a part has no stable value.
+            CanonicalizationError: a part has no stable encoding.
         """
         found = self.peek(self.key(parts, kind=kind), counted=False)
         return None if found is None else bytes(found.read())
@@ -163,24 +163,24 @@ class Cache:
         name: str | None = None,
         saves_s: float = 0.0,
     ) -> None:
-        """Put what ``combine`` makes of the content kept for ``parts`` in its place; nothing where it returns None.
+        """Replace the content stored for ``parts`` with the result of ``combine``; None leaves it unchanged.
 
-        Of all threads and processes one does so at a time, so that none loses what another added. For what saves time
-        and may be lost: nothing is counted but a failure to store it, and trouble with the store is a warning. A prune
-        takes ``saves_s`` for the seconds of its build.
+        Only one thread or process does so at a time, so no update is lost. For data that saves time and may be lost:
+        only a failure to store it is counted, and store failures are warnings. Pruning uses ``saves_s`` as the build
+        time.
 
         Raises:
-            CanonicalizationError: a part has no stable value.
-            Exception: whatever ``combine`` raises.
+            CanonicalizationError: a part has no stable encoding.
+            Exception: any exception of ``combine``.
         """
         store, key = self.store, self.key(parts, kind=kind)
         if store is None or not store.takes:
             return
         with self._alone(store, key):
-            found = self.layers.get(key)
-            made = combine(bytes(found.read()) if isinstance(found, Entry) else None)
-            if made is not None:
-                self.keep(key, made, build_s=saves_s, name=name)
+            stored = self.layers.get(key)
+            content = combine(bytes(stored.read()) if isinstance(stored, Entry) else None)
+            if content is not None:
+                self.keep(key, content, build_s=saves_s, name=name)
 
     def get_or_build(
         self,
@@ -191,19 +191,20 @@ class Cache:
         name: str | None = None,
         provenance: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Return the entry that ``parts`` describe; call ``build`` for it if there is none.
+        """Return the entry for ``parts``; call ``build`` if there is none.
 
         ``parts`` is everything that the artifact depends on: named values, and ``trtcache.digest(path)`` of files.
         ``build`` returns bytes, the ``Path`` of a file, or a mapping of member names to those. Of all threads and
-        processes that want the same entry, one builds. ``name`` is for people; ``provenance`` is kept in the entry.
+        processes that need the same entry, one builds. ``name`` is a display name; ``provenance`` is stored in the
+        entry.
 
         Raises:
-            CanonicalizationError: a part has no stable value, or what describes the entry cannot be kept.
+            CanonicalizationError: a part has no stable encoding, or ``kind``, ``name`` or ``provenance`` is invalid.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
             BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
-            BuildCancelledError: who watches the build called off to wait for another.
-            BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
-            Exception: whatever ``build`` raises.
+            BuildCancelledError: a watcher cancelled the wait for another process.
+            BuildError: ``build`` returned an invalid value or a missing file, or requested its own entry.
+            Exception: any exception of ``build``.
         """
         return self.fetch(self.key(parts, kind=kind), build, name=name, provenance=provenance)
 
@@ -215,68 +216,63 @@ class Cache:
         name: str | None = None,
         provenance: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Do as ``get_or_build`` for a key that is already made.
+        """Like ``get_or_build``, for an existing key.
 
         Raises:
-            CanonicalizationError: the key's kind, ``name`` or ``provenance`` cannot be kept.
+            CanonicalizationError: the key's kind, ``name`` or ``provenance`` is invalid.
             BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
             BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
-            BuildCancelledError: who watches the build called off to wait for another.
-            BuildError: ``build`` returned what cannot be kept, or a file that is gone, or asked for its own entry.
-            Exception: whatever ``build`` raises.
+            BuildCancelledError: a watcher cancelled the wait for another process.
+            BuildError: ``build`` returned an invalid value or a missing file, or requested its own entry.
+            Exception: any exception of ``build``.
         """
         check_kind(key.kind)
         check_name(name)
         check_provenance({} if provenance is None else provenance)
-        made = Wanted(key, build, name, provenance or {})
+        pending = PendingBuild(key, build, name, provenance or {})
         store = self.store
-        found = self._look(key)
-        if isinstance(found, Entry):
-            return found
+        result = self._look(key)
+        if isinstance(result, Entry):
+            return result
+        reason = result.reason
         if self.config.forbid_build:
-            self._count_miss(key, found.reason)
-            raise self._forbidden(key, found.reason)
+            self._count_miss(key, reason)
+            cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
+            lack = f"{cause} requires a build of" if cause else "no entry for"
+            raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack)
         if store is None or not store.writable:
-            return made.run("readonly" if store else found.reason)
+            return pending.run("readonly" if store else reason)
         if not store.takes:
-            self._count_miss(key, found.reason)
-            return made.run(found.reason)  # nobody else would take it, so nobody has to wait for it
-        if found.reason == COLLISION:
+            self._count_miss(key, reason)
+            return pending.run(reason)  # it will not be stored, so no other process has to wait
+        if reason == COLLISION:
             self._count_miss(key, COLLISION)
-            return made.run(COLLISION)  # what is there is another program's, and as good as this one
+            return pending.run(COLLISION)  # the existing entry, of another document, is kept
         with self._alone(store, key, name=name, busy=self.busy) as alone:
-            again = self._look(key)
-            entry = again if isinstance(again, Entry) else self._build(store, made, found.reason, alone=alone)
+            again = self._look(key)  # another process may have built it during the wait
+            entry = again if isinstance(again, Entry) else self._build(store, pending, reason, alone=alone)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
 
-    def _forbidden(self, key: CacheKey, reason: str) -> BuildForbiddenError:
-        variables = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}
-        root = str(self.config.root)
-        if reason in variables:
-            return BuildForbiddenError(key.kind, key.digest, root, lack=f"{variables[reason]} asks to build")
-        return BuildForbiddenError(key.kind, key.digest, root)
-
     def build_uncached(self, build: Callable[[], Built], *, kind: str, why: str, name: str | None = None) -> Entry:
-        """Build what can have no key, and count it as a miss. The entry's key is one that no store has.
+        """Build an artifact that has no cache key, and count a miss. The returned key is never stored.
 
         Raises:
             BuildForbiddenError: ``TRTCACHE_FORBID_BUILD=1``.
-            BuildError: ``build`` returned what an entry cannot hold, or a file that is gone.
-            Exception: whatever ``build`` raises.
+            BuildError: ``build`` returned an invalid value or a missing file.
+            Exception: any exception of ``build``.
         """
         if self.store is not None:
             self.store.events.append("miss", reason="uncacheable", kind=kind)
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
-        made = Wanted(CacheKey.of(kind, {"uncacheable": why}), build, name, {})
-        return made.run(f"uncacheable: {why}")
+        return PendingBuild(CacheKey.of(kind, {"uncacheable": why}), build, name, {}).run(f"uncacheable: {why}")
 
     def reject(self, entry: Entry, reason: str) -> None:
-        """Put aside an entry that is sound but of no use, such as one that its loader refused; count it.
+        """Quarantine an intact entry that cannot be used, such as one that failed to load; count it.
 
-        This cache does not return it again, even where the store cannot be written.
+        This cache does not return it again, even if the store cannot be written.
         """
         self._rejected[entry.key.digest] = reason
         if self.store is None:
@@ -311,54 +307,50 @@ class Cache:
 
     @contextmanager
     def _alone(
-        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: Busy | None = None
+        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: ContentionPolicy | None = None
     ) -> Iterator[bool]:
-        """Hold the key's lock, and say so; where there is no lock to be had, go on without.
+        """Hold the key's build lock and yield True; if it cannot be acquired, yield False and continue without.
 
-        Building twice is only slow. ``busy`` says how long to wait, and whether to go on if another still builds then.
-
-        Raises:
-            BuildError: this thread holds it already.
-            BusyError: another holds it, and ``busy`` is not to build.
-            BuildCancelledError: who watches builds does not want to wait.
+        Building twice is only slower. ``busy`` is the contention policy: how long to wait, and whether to build after
+        that.
         """
         path, building = store.path(key.digest), _BUILDING.get()
         if path in building:
-            raise BuildError(key.kind, f"the build of {key.digest[:16]} asks for itself")
+            raise BuildError(key.kind, f"the build of {key.digest[:16]} requested its own entry")
         with ExitStack() as stack:
             stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
             alone = False
             try:
-                stack.enter_context(taken(store, key, name=name or "", busy=busy or Busy()))
+                stack.enter_context(hold_build_lock(store, key, name=name or "", busy=busy or ContentionPolicy()))
                 alone = True
             except LockTimeoutError as error:
-                self._go_without(store, key, busy or Busy(), error.waited_s)
+                self._go_without(store, key, busy or ContentionPolicy(), error.waited_s)
             except OSError as error:
                 _logger.warning("building %s without its lock: %s", key.digest[:16], error)
             if alone:
                 store.look_again(key.digest)
             yield alone
 
-    def _go_without(self, store: DiskStore, key: CacheKey, busy: Busy, waited_s: float) -> None:
-        """Build although another does, or raise a BusyError."""
+    def _go_without(self, store: DiskStore, key: CacheKey, busy: ContentionPolicy, waited_s: float) -> None:
+        """Log that this process builds too, or raise a BusyError."""
         who = store.notes.builder(key.digest)
         if busy.policy == "eager":
             self._count_miss(key, "busy")
             raise BusyError(key.kind, key.digest, str(who or ""), waited_s)
         _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
 
-    def _build(self, store: DiskStore, made: Wanted, reason: str, *, alone: bool) -> Entry:
-        self._count_miss(made.key, reason)
-        built = made.run(reason)
-        if not alone and isinstance(there := store.get(made.key), Entry) and not self.config.recache:
-            return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another was quicker
+    def _build(self, store: DiskStore, pending: PendingBuild, reason: str, *, alone: bool) -> Entry:
+        self._count_miss(pending.key, reason)
+        built = pending.run(reason)
+        if not alone and isinstance(there := store.get(pending.key), Entry) and not self.config.recache:
+            return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
         entry = self._put(store, built)
         if entry.path is not None:
-            store.events.append("put", kind=entry.kind, key=made.key.digest)
+            store.events.append("put", kind=entry.kind, key=pending.key.digest)
         return entry
 
     def _put(self, store: DiskStore, entry: Entry) -> Entry:
-        """Return what was built as it is in the store; itself if it cannot be stored, which is counted."""
+        """Store a new entry and return it as stored; on failure count it and return the unstored entry."""
         try:
             stored = store.put(
                 entry.key,
@@ -376,7 +368,7 @@ class Cache:
         return replace(stored, reason=entry.reason)
 
     def _tend(self, store: DiskStore, digest: str) -> None:
-        """Give a new entry its index row and keep the store under its limit. A failure costs neither entry nor call."""
+        """Add the index row of a new entry and prune the store to its limits. Failures are logged."""
         from trtcache.store.catalog import add  # a hit imports no SQLAlchemy
         from trtcache.store.gc import prune_after_put
 
@@ -385,7 +377,7 @@ class Cache:
             store.sweep()
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
-            _logger.warning("the index of %s is left behind: %s", store.root, error)
+            _logger.warning("the index of %s was not updated: %s", store.root, error)
 
 
 def _word(error: Exception) -> str:

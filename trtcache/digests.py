@@ -1,8 +1,8 @@
-"""Digests, cache keys, and the canonical encoding that both are made of.
+"""Digests, cache keys, and their canonical encoding.
 
-The encoding is injective: two documents have the same bytes only if they are the same document. Every part carries
-its type and its length, so no two parts can run into each other (``("ab", "c")`` is not ``("a", "bc")``).
-``docs/format.md`` has the grammar.
+The encoding is injective: two documents have the same bytes only if they are equal. Every part carries its type and its
+length, so parts cannot run into each other (``("ab", "c")`` is not ``("a", "bc")``). ``docs/format.md`` has the
+grammar.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from blake3 import blake3
 from trtcache.errors import CanonicalizationError
 
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
-"""What a key document is made of. No floats: they are tagged hexadecimal text, the same for any reader."""
+"""Type of a key document. Floats are tagged hexadecimal text, the same for any reader."""
 
 KEY_FORMAT = 1
-"""Version of the canonical encoding. A change of it changes every key."""
+"""Version of the canonical encoding. Changing it changes every key."""
 
 _HASH_PREFIX = "b3:"
 _CHUNK_BYTES = 1 << 16
 _THREADED_FROM_BYTES = 8 << 20
-_THREADS = 8  # in a pool of the digest's own: a forked child waits forever for blake3.AUTO's, which is the process's
+_THREADS = 8  # in a separate pool: a forked child would wait forever for blake3.AUTO's process-wide pool
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """BLAKE3 of some uncompressed bytes, with how many they are. Written ``b3:<64 hexadecimal digits>``."""
+    """BLAKE3 digest of uncompressed bytes, with their size. Written ``b3:<64 hexadecimal digits>``."""
 
     hex: str
     size_bytes: int
 
     @classmethod
     def of(cls, data: bytes | memoryview) -> Digest:
-        """Return the digest of ``data``; large data is hashed on all cores."""
+        """Hash ``data``; large data is hashed on several cores."""
         return cls(hash_bytes(data).hex(), len(data))
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str]) -> Digest:
-        """Return the digest of a file's content.
+        """Hash a file's content.
 
         Raises:
             OSError: the file cannot be read.
@@ -62,10 +62,10 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """The digest of a complete description of a build, and that description.
+    """Digest of a complete description of a build, and that description.
 
-    ``digest`` is 64 hexadecimal digits, the name of the entry. ``document`` is what was hashed; it is stored in the
-    artifact and compared on a hit, so that equal digests of different documents are told apart.
+    ``digest`` is 64 hexadecimal digits, the name of the entry. ``document`` is the hashed description; it is stored in
+    the artifact and compared on a hit, so that digest collisions are detected.
     """
 
     digest: str
@@ -73,7 +73,7 @@ class CacheKey:
 
     @classmethod
     def of(cls, kind: str, parts: Mapping[str, object]) -> CacheKey:
-        """Return the key of the build of a ``kind`` of artifact from named ``parts``.
+        """Build the key for a ``kind`` of artifact from named ``parts``.
 
         Raises:
             CanonicalizationError: a part has no stable encoding; the message names it.
@@ -87,12 +87,12 @@ class CacheKey:
 
     @classmethod
     def of_document(cls, document: dict[str, Json]) -> CacheKey:
-        """Return the key whose document is ``document``."""
+        """Build the key of a document."""
         return cls(hash_bytes(encode(document)).hex(), document)
 
     @property
     def kind(self) -> str:
-        """The kind of artifact that the key is for."""
+        """The kind of artifact."""
         return str(self.document["kind"])
 
     def __str__(self) -> str:
@@ -100,28 +100,28 @@ class CacheKey:
 
 
 def file_bytes(path: str) -> bytes:
-    """Return a regular file's bytes; for a hundred small ones, file objects cost as much again as the reads.
+    """Read a regular file; for a hundred small files, file objects would double the time.
 
     Raises:
         OSError: it cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        found = os.read(descriptor, _CHUNK_BYTES)
-        while len(found) % _CHUNK_BYTES == 0 and (more := os.read(descriptor, _CHUNK_BYTES)):
-            found += more
-        return found
+        data = os.read(descriptor, _CHUNK_BYTES)
+        while len(data) % _CHUNK_BYTES == 0 and (more := os.read(descriptor, _CHUNK_BYTES)):
+            data += more
+        return data
     finally:
         os.close(descriptor)
 
 
 def json_bytes(document: object) -> bytes:
-    """Return a document as JSON, the same bytes for equal documents."""
+    """Encode a document as JSON; equal documents have equal bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def hash_bytes(data: bytes | memoryview) -> bytes:
-    """Return the 32 bytes of BLAKE3 of ``data``."""
+    """Return the 32-byte BLAKE3 digest of ``data``."""
     return blake3(data, max_threads=_threads(len(data))).digest()
 
 
@@ -130,14 +130,14 @@ def _threads(size_bytes: int) -> int:
 
 
 def digest(path: str | os.PathLike[str]) -> Digest:
-    """Return the digest of a file, or of a directory's files with their relative names.
+    """Hash a file, or the files of a directory with their relative paths.
 
-    A directory's digest covers every regular file below it by relative path and content; times, modes and the
-    directory's own name stay out.
+    A directory's digest covers the relative path and content of every regular file below it, but not times, modes and
+    the directory's own name.
 
     Raises:
         OSError: something below ``path`` cannot be read.
-        CanonicalizationError: the directory holds something that is neither a file nor a directory.
+        CanonicalizationError: the directory contains something other than files and directories.
     """
     root = Path(path)
     if not root.is_dir():
@@ -148,21 +148,21 @@ def digest(path: str | os.PathLike[str]) -> Digest:
         if below.is_dir() and not below.is_symlink():
             continue
         if not below.is_file():
-            raise CanonicalizationError(str(below), "neither a file nor a directory, so it has no digest")
-        one = Digest.of_file(below)
-        files[below.relative_to(root).as_posix()] = [str(one), one.size_bytes]
-        size_bytes += one.size_bytes
+            raise CanonicalizationError(str(below), "not a file or directory, so it has no digest")
+        content = Digest.of_file(below)
+        files[below.relative_to(root).as_posix()] = [str(content), content.size_bytes]
+        size_bytes += content.size_bytes
     return Digest(hash_bytes(encode(files)).hex(), size_bytes)
 
 
 def canonical(value: object, where: str = "value") -> Json:
-    """Return ``value`` as a tree of JSON types, the same for equal values in every process.
+    """Convert ``value`` to a tree of JSON types, the same for equal values in every process.
 
-    Floats become ``{"$float": hex}``, bytes ``{"$bytes": hex}``, digests ``{"$digest": text, "$size": bytes}``,
-    sets ``{"$set": [...]}`` in the order of their encodings, enums their class and name. Tuples and lists are alike.
+    Floats become ``{"$float": hex}``, bytes ``{"$bytes": hex}``, digests ``{"$digest": text, "$size": bytes}``, sets
+    ``{"$set": [...]}`` sorted by their encodings, enums their class and name. Tuples and lists are equivalent.
 
     Raises:
-        CanonicalizationError: the value, or one inside it, has no stable form.
+        CanonicalizationError: the value, or a nested one, has no stable encoding.
     """
     if value is None or isinstance(value, (bool, str)):
         return _text(value, where) if isinstance(value, str) else value
@@ -181,14 +181,14 @@ def canonical(value: object, where: str = "value") -> Json:
 
 def _canonical_container(value: object, where: str) -> Json:
     if isinstance(value, Mapping):
-        return {_name(name, where): canonical(one, f"{where}[{name!r}]") for name, one in value.items()}
+        return {_name(name, where): canonical(item, f"{where}[{name!r}]") for name, item in value.items()}
     if isinstance(value, Sequence):
-        return [canonical(one, f"{where}[{index}]") for index, one in enumerate(value)]
+        return [canonical(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Set):
-        return {"$set": sorted((canonical(one, where) for one in value), key=encode)}
-    hint = "use text, numbers, bytes, digests, and lists, sets and mappings of them"
+        return {"$set": sorted((canonical(item, where) for item in value), key=encode)}
+    hint = "use text, numbers, bytes, digests, or lists, sets and mappings of them"
     if isinstance(value, os.PathLike):
-        hint = "give trtcache.digest(path) for a file's content, or str(path) for its name"
+        hint = "use trtcache.digest(path) for a file's content, or str(path) for its name"
     raise CanonicalizationError(where, f"{type(value).__name__} has no stable value to hash; {hint}")
 
 
@@ -196,7 +196,7 @@ def _name(name: Any, where: str = "parts") -> str:
     if not isinstance(name, str):
         raise CanonicalizationError(where, f"the name {name!r} is not text")
     if name.startswith("$"):
-        raise CanonicalizationError(where, f"the name {name!r} begins with '$', which marks encoded values")
+        raise CanonicalizationError(where, f"the name {name!r} starts with '$', which is reserved for encoded values")
     return _text(name, where)
 
 
@@ -209,7 +209,7 @@ def _text(text: str, where: str) -> str:
 
 
 def encode(value: Json) -> bytes:
-    """Return the canonical bytes of a document: type, length and content of each part, names of mappings in order."""
+    """Encode a document as canonical bytes: type, length and content of each part, mappings in sorted order."""
     out: list[bytes] = []
     _encode(value, out)
     return b"".join(out)
@@ -222,19 +222,19 @@ def _encode(value: Json, out: list[bytes]) -> None:
         case bool():
             out.append(b"t" if value else b"f")
         case int():
-            out.append(_framed(b"i", str(value).encode()))
+            out.append(_frame(b"i", str(value).encode()))
         case str():
-            out.append(_framed(b"s", value.encode()))
+            out.append(_frame(b"s", value.encode()))
         case list():
             out.append(b"l%d:" % len(value))
-            for one in value:
-                _encode(one, out)
+            for item in value:
+                _encode(item, out)
         case _:
             out.append(b"d%d:" % len(value))
             for name in sorted(value, key=str.encode):
-                out.append(_framed(b"s", name.encode()))
+                out.append(_frame(b"s", name.encode()))
                 _encode(value[name], out)
 
 
-def _framed(tag: bytes, content: bytes) -> bytes:
+def _frame(tag: bytes, content: bytes) -> bytes:
     return b"%b%d:%b" % (tag, len(content), content)

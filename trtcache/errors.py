@@ -1,7 +1,7 @@
-"""Every error that trtcache raises: fields first, the message in ``__str__``, an exit code on the class.
+"""All exceptions of trtcache: fields first, the message in ``__str__``, an exit code on the class.
 
-A cache miss is not an error (it is ``None``), and corruption is a miss with a reason; the store's errors reach a caller
-only where there is no way on.
+A cache miss is not an error (it is ``None``), and corruption is a miss with a reason; store errors are raised only if
+the operation cannot continue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _restore(cls: type[TrtcacheError], state: dict[str, Any]) -> TrtcacheError:
 
 
 class TrtcacheError(Exception):
-    """Base of all errors of this package. ``exit_code`` is what the command line exits with."""
+    """Base class of all errors of this package. ``exit_code`` is the exit code of the command line."""
 
     exit_code: ClassVar[int] = 1
 
@@ -38,7 +38,7 @@ class CanonicalizationError(TrtcacheError):
 
 @dataclass(eq=False)
 class SettingsError(TrtcacheError):
-    """A setting, target or environment variable is unknown or has an impossible value."""
+    """A setting, target or environment variable is unknown or has an invalid value."""
 
     name: str
     why: str
@@ -63,7 +63,7 @@ class InputError(TrtcacheError):
 
 
 class GuardError(InputError):
-    """A call has sizes that the program was not exported for: another branch of the model would have to be taken."""
+    """A call violates a guard: for these sizes the model would take another branch than the exported one."""
 
     def __str__(self) -> str:
         if self.where != "sizes":
@@ -72,8 +72,8 @@ class GuardError(InputError):
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """Return the sentence that tells a misspelt ``name`` from the ``known`` ones."""
-    import difflib  # 2 ms, and nearly nobody misspells
+    """Return an error message for an unknown name that suggests the nearest of the ``known`` ones."""
+    import difflib  # 2 ms, needed for misspelt names only
 
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -81,26 +81,26 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 
 class BackendError(TrtcacheError):
-    """An engine builder or an engine failed."""
+    """A build failed, or an engine failed."""
 
     exit_code: ClassVar[int] = 6
 
 
 @dataclass(eq=False)
 class PartitionError(BackendError):
-    """A program was to be one engine, and is not: ``left`` has what stays in torch, in words."""
+    """A program had to be a single engine and is not: ``left`` lists what stays in torch."""
 
     name: str
     why: str
     left: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.name} is not one engine, and {self.why}; this stays in torch: {'; '.join(self.left)}"
+        return f"{self.name} is not one engine, but {self.why}; this stays in torch: {'; '.join(self.left)}"
 
 
 @dataclass(eq=False)
 class BackendUnavailableError(BackendError):
-    """The requested backend is unknown, or what it needs is not installed."""
+    """The requested backend is unknown, or its requirements are not installed."""
 
     backend: str
     why: str
@@ -122,9 +122,9 @@ class BuildError(BackendError):
 
 @dataclass(eq=False)
 class UnsupportedOperatorError(BuildError):
-    """The builder does not know an operator of the program, or not with these types and shapes.
+    """The builder does not support an operator of the program, or not with these types and shapes.
 
-    ``where`` is the line of the model that the operator comes from, empty where nobody knows it.
+    ``where`` is the source line in the model, empty if unknown.
     """
 
     node: str = ""
@@ -138,21 +138,21 @@ class UnsupportedOperatorError(BuildError):
 
 
 class FrozenWeightsError(BuildError):
-    """An artifact that was to take other weights could not take all of them."""
+    """An artifact that was requested to be refittable has weights that cannot be refitted."""
 
     def __str__(self) -> str:
-        remedy = "build for these weights alone with settings={'tensorrt': {'refit': False}}"
-        return f"building {self.kind} failed: it could not take other weights ({self.why}); {remedy}"
+        remedy = "build it for these weights only with settings={'tensorrt': {'refit': False}}"
+        return f"building {self.kind} failed: it is not refittable ({self.why}); {remedy}"
 
 
 @dataclass(eq=False)
 class ProfileError(BuildError):
-    """A size that varies has no range that a plan can be built for."""
+    """A dynamic size has no range for an optimization profile."""
 
     hint: str = ""
 
     def __str__(self) -> str:
-        remedy = self.hint or "give each size that varies a least and a most value, as in Dim('batch', min=1, max=8)"
+        remedy = self.hint or "set a minimum and a maximum for each dynamic size, as in Dim('batch', min=1, max=8)"
         return f"building {self.kind}: {self.why}; {remedy}"
 
 
@@ -160,23 +160,25 @@ class BuildMemoryError(BuildError):
     """The builder ran out of memory."""
 
     def __str__(self) -> str:
-        remedy = "give it a machine or a GPU with more, or less by settings={'tensorrt': {'workspace': '1GB'}}"
+        remedy = (
+            "use a machine or a GPU with more memory, or a lower limit: settings={'tensorrt': {'workspace': '1GB'}}"
+        )
         return f"building {self.kind} ran out of memory: {self.why}; {remedy}"
 
 
 class BuildCancelledError(BuildError):
-    """Who watched a build called it off; nothing was stored."""
+    """A watcher cancelled a build; nothing was stored."""
 
     def __str__(self) -> str:
-        return f"the build of {self.kind} was called off {self.why}; nothing was stored"
+        return f"the build of {self.kind} was cancelled {self.why}; nothing was stored"
 
 
 @dataclass(eq=False)
 class BuildForbiddenError(BackendError):
-    """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids to build one.
+    """The cache has no entry and ``TRTCACHE_FORBID_BUILD=1`` forbids building one.
 
-    ``key`` is empty if there can be none. ``why`` says how the nearest entry differs, or why there can be none, and
-    ``lack`` what a build was wanted for.
+    ``key`` is empty if the program is not cacheable. ``why`` describes the difference to the nearest entry, or why the
+    program is not cacheable, and ``lack`` what the build was needed for.
     """
 
     kind: str
@@ -194,7 +196,7 @@ class BuildForbiddenError(BackendError):
 
 @dataclass(eq=False)
 class IncompatibleEngineError(BackendError):
-    """An artifact is sound but cannot run in this process or on this machine."""
+    """An artifact is intact but cannot run in this process or on this machine."""
 
     key: str
     why: str
@@ -205,7 +207,7 @@ class IncompatibleEngineError(BackendError):
 
 @dataclass(eq=False)
 class NoDeviceError(BackendError):
-    """The request needs a GPU, and this machine has none."""
+    """A GPU is required, and this machine has none."""
 
     backend: str
     target: str
@@ -217,7 +219,7 @@ class NoDeviceError(BackendError):
 
 @dataclass(eq=False)
 class RunError(BackendError):
-    """An engine refuses a call whose arguments are right, or fails in it."""
+    """An engine rejected or failed a valid call."""
 
     backend: str
     why: str
@@ -228,7 +230,7 @@ class RunError(BackendError):
 
 @dataclass(eq=False)
 class PassError(TrtcacheError):
-    """A lowering pass broke its contract. ``graph`` is the graph as the pass left it, as text."""
+    """A lowering pass broke its contract. ``graph`` is the graph after the pass, as text."""
 
     pass_name: str
     before: tuple[str, ...]
@@ -242,16 +244,16 @@ class PassError(TrtcacheError):
 
 
 class PreconditionError(PassError):
-    """A pass was given a graph that it does not accept."""
+    """A pass received a graph that it does not accept."""
 
 
 class PostconditionError(PassError):
-    """A pass left a graph that it promised not to leave."""
+    """A pass returned a graph that violates its postcondition."""
 
 
 @dataclass(eq=False)
 class ExportError(TrtcacheError):
-    """A model cannot be turned into a program."""
+    """A model cannot be exported to a program."""
 
     model: str
     why: str
@@ -261,7 +263,7 @@ class ExportError(TrtcacheError):
 
 
 class OnnxFileError(ExportError):
-    """A file is no ONNX model, is damaged, or keeps its tensors where they are not taken from."""
+    """A file is not an ONNX model, is damaged, or has external data that is not allowed."""
 
     def __str__(self) -> str:
         return f"{self.model}: {self.why}"
@@ -269,7 +271,7 @@ class OnnxFileError(ExportError):
 
 @dataclass(eq=False)
 class TrainingError(TrtcacheError):
-    """A graph is for training: its results are to have gradients, which an engine does not give."""
+    """A graph is called for training: its outputs require gradients, which an engine does not compute."""
 
     graph: str
     why: str
@@ -277,13 +279,13 @@ class TrainingError(TrtcacheError):
     def __str__(self) -> str:
         return (
             f"{self.graph} is called for training: {self.why}; for inference call it under torch.inference_mode() or "
-            f"torch.no_grad(), or set options={{'training': 'eager'}} where it is to be trained"
+            f"torch.no_grad(), or set options={{'training': 'eager'}} to train it"
         )
 
 
 @dataclass(eq=False)
 class RefitError(TrtcacheError):
-    """New weights do not fit the engine; the old ones are still in place."""
+    """New weights do not fit the engine; the old ones are unchanged."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
@@ -304,9 +306,9 @@ class RefitError(TrtcacheError):
 
 @dataclass(eq=False)
 class VerifyError(RefitError):
-    """An engine with new weights does not answer as eager torch does, or that cannot be found out; the old ones stay.
+    """An engine with new weights does not match eager torch, or that cannot be verified; the old ones are unchanged.
 
-    ``where`` is the output, empty where none was compared.
+    ``where`` is the output, empty if none was compared.
     """
 
     where: str = ""
@@ -319,23 +321,23 @@ class VerifyError(RefitError):
 
 @dataclass(eq=False)
 class RefitStoppedError(RefitError):
-    """A refit failed while it wrote weights: the engine has some of the old and some of the new and does not answer."""
+    """A refit failed while writing weights: the engine has a mix of old and new weights and refuses calls."""
 
     why: str = ""
 
     def __str__(self) -> str:
-        return f"a refit failed half way ({self.why}); calls have no answer until the module is refitted again"
+        return f"a refit failed part way ({self.why}); calls fail until the module is refitted again"
 
 
 @dataclass(eq=False)
 class WeightsFileError(TrtcacheError):
-    """No weights can be read from a file."""
+    """A weights file cannot be read."""
 
     path: str
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path}: no weights can be read from it: {self.why}"
+        return f"{self.path}: cannot read weights: {self.why}"
 
 
 def _some(names: tuple[str, ...], most: int = 6) -> str:
@@ -345,7 +347,7 @@ def _some(names: tuple[str, ...], most: int = 6) -> str:
 
 @dataclass(eq=False)
 class ProgramFileError(TrtcacheError):
-    """A program with its engines cannot be written to a file, or loaded from it; nothing was loaded."""
+    """A program file cannot be written or loaded; nothing was loaded."""
 
     path: str
     why: str
@@ -355,45 +357,45 @@ class ProgramFileError(TrtcacheError):
 
 
 class NotAProgramError(ProgramFileError):
-    """A file is no program that carries its engines."""
+    """A file is not a program file."""
 
 
 class DamagedProgramError(ProgramFileError):
-    """A program's file is not as it was written."""
+    """A program file is damaged."""
 
     exit_code: ClassVar[int] = 4
 
     def __str__(self) -> str:
-        return f"{self.path}: damaged: {self.why}; export it again, or copy it again from where it came from"
+        return f"{self.path}: damaged: {self.why}; export it again, or copy it again from its source"
 
 
 class TruncatedProgramError(DamagedProgramError):
-    """A program's file ends too early."""
+    """A program file ends too early."""
 
 
 class TamperedProgramError(DamagedProgramError):
-    """Bytes of a program's file are not those of their digests."""
+    """Content of a program file does not match its digests."""
 
 
 class ProgramSizesError(DamagedProgramError):
-    """A program's file says sizes that its content has not, or that are out of bounds."""
+    """A program file declares sizes that do not match its content, or are out of bounds."""
 
 
 class ProgramNamesError(DamagedProgramError):
-    """A name in a program's file is none that is written there, such as one that would be a path."""
+    """A name in a program file is invalid, such as one that could be a path."""
 
 
 class ProgramContentError(DamagedProgramError):
-    """What a program's file says does not fit together."""
+    """The content of a program file is inconsistent."""
 
 
 class WeightMapError(DamagedProgramError):
-    """The weights in a program's file are not those that its engines take."""
+    """The weights of a program file do not match its engines."""
 
 
 @dataclass(eq=False)
 class ProgramVersionError(ProgramFileError):
-    """A program's file was written in a format that this version does not read."""
+    """A program file has a format that this version does not read."""
 
     found: int = 0
     known: int = 0
@@ -404,9 +406,9 @@ class ProgramVersionError(ProgramFileError):
 
 @dataclass(eq=False)
 class UntrustedProgramError(ProgramFileError):
-    """Nobody whose signature counts here has signed a program, and loading one can run what is in it.
+    """A program file has no trusted signature, and loading it can run code from it.
 
-    ``reason`` is one short word: ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key``, ``bad-signature``.
+    ``reason`` is ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key`` or ``bad-signature``.
     """
 
     reason: str = "unsigned"
@@ -414,15 +416,15 @@ class UntrustedProgramError(ProgramFileError):
 
     def __str__(self) -> str:
         ways = (
-            "trust its signer's key (trtcache trust add, or TRTCACHE_TRUSTED_KEYS), or if you made this file or know "
-            "who did: trtcache.load(..., trust='local-file')"
+            "trust its signer's key (trtcache trust add, or TRTCACHE_TRUSTED_KEYS), or if you trust the origin of this "
+            "file: trtcache.load(..., trust='local-file')"
         )
         return f"{self.path}: {self.why} ({self.reason}), and an engine runs code; {ways}"
 
 
 @dataclass(eq=False)
 class NoFittingEngineError(ProgramFileError):
-    """No engine in a program's file can run in this process; ``refused`` has each target with the reason."""
+    """No engine of a program file can run in this process; ``refused`` lists each target with the reason."""
 
     refused: tuple[str, ...] = ()
     remedy: str = ""
@@ -433,20 +435,20 @@ class NoFittingEngineError(ProgramFileError):
 
 
 class MissingEngineError(ProgramFileError):
-    """A program refers to an engine, or has it in a file beside it, and it is not there."""
+    """An engine that a program file refers to, by key or as a sidecar file, does not exist."""
 
     exit_code: ClassVar[int] = 5
 
 
 class StoreError(TrtcacheError):
-    """The store cannot do what was asked."""
+    """A store operation failed."""
 
     exit_code: ClassVar[int] = 3
 
 
 @dataclass(eq=False)
 class NotAStoreError(StoreError):
-    """A directory holds something that is not a trtcache store."""
+    """A directory is not a trtcache store."""
 
     root: str
     why: str
@@ -457,7 +459,7 @@ class NotAStoreError(StoreError):
 
 @dataclass(eq=False)
 class UnsafeStoreError(StoreError):
-    """Another user could put engines, and so code, into this store."""
+    """Another user could put engines, which are code, into this store."""
 
     root: str
     why: str
@@ -468,9 +470,9 @@ class UnsafeStoreError(StoreError):
 
 @dataclass(eq=False)
 class CorruptBlobError(StoreError):
-    """An artifact file is not what its header says.
+    """An artifact file is damaged.
 
-    ``reason`` is one short word that is counted: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``.
+    ``reason`` is one word for the counters: ``magic``, ``header``, ``size``, ``padding``, ``member``, ``key``.
     """
 
     path: str
@@ -484,9 +486,9 @@ class CorruptBlobError(StoreError):
 
 @dataclass(eq=False)
 class UntrustedEntryError(StoreError):
-    """An entry is sound, and not signed by a key that counts here.
+    """An entry is intact, but not signed by a trusted key.
 
-    ``reason`` is one short word that is counted: ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key``,
+    ``reason`` is one word for the counters: ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key``,
     ``bad-signature``.
     """
 
@@ -495,27 +497,28 @@ class UntrustedEntryError(StoreError):
     signer: str = ""
 
     def __str__(self) -> str:
-        whose = f" by {self.signer}" if self.signer else ""
-        return f"{self.path} is not used: signatures are required, and its own{whose} does not count ({self.reason})"
+        signer = f" by {self.signer}" if self.signer else ""
+        why = f"signatures are required, and its signature{signer} is not trusted"
+        return f"{self.path} is not used: {why} ({self.reason})"
 
 
 @dataclass(eq=False)
 class UntrustedWriterError(StoreError):
-    """An entry was not stored, because nobody who asks for the same signatures would use it."""
+    """An entry was not stored, because no process with the same trust settings would use it."""
 
     root: str
     why: str
 
     def __str__(self) -> str:
         return (
-            f"{self.root} asks for signatures, and nothing is stored there: {self.why}; "
-            f"see 'trtcache trust', or set TRTCACHE_SIGNATURES=off to use entries of whoever can write there"
+            f"{self.root} requires signatures, and nothing is stored there: {self.why}; "
+            f"see 'trtcache trust', or set TRTCACHE_SIGNATURES=off to use entries of all users who can write there"
         )
 
 
 @dataclass(eq=False)
 class FormatVersionError(StoreError):
-    """A file or a store was written in a format that this version does not read."""
+    """A file or a store has a format that this version does not read."""
 
     path: str
     found: int
@@ -528,21 +531,21 @@ class FormatVersionError(StoreError):
 
 @dataclass(eq=False)
 class HeaderSizeError(StoreError):
-    """An entry cannot be stored: its key document and provenance are larger than an artifact's header may be."""
+    """An entry cannot be stored: its key document and provenance exceed the size limit of a header."""
 
     size_bytes: int
     limit_bytes: int
 
     def __str__(self) -> str:
         return (
-            f"a header of {self.size_bytes} bytes, and the format allows {self.limit_bytes}; "
-            f"give large parts of the key as digests"
+            f"the header has {self.size_bytes} bytes, and the format allows {self.limit_bytes}; "
+            f"use digests for large parts of the key"
         )
 
 
 @dataclass(eq=False)
 class LockTimeoutError(StoreError):
-    """Another process held a lock for longer than the caller would wait."""
+    """Another process held a lock for longer than the timeout."""
 
     path: str
     waited_s: float
@@ -553,7 +556,7 @@ class LockTimeoutError(StoreError):
 
 @dataclass(eq=False)
 class BusyError(StoreError):
-    """Another process builds what was wanted, and the caller would not wait. ``builder`` is ``host:pid`` if known."""
+    """Another process builds the entry, and the caller does not wait. ``builder`` is ``host:pid`` if known."""
 
     kind: str
     key: str
@@ -563,25 +566,25 @@ class BusyError(StoreError):
     def __str__(self) -> str:
         who = self.builder or "another process"
         return (
-            f"{who} builds {self.kind} {self.key[:16]} now, and after {self.waited_s:.0f} s on_busy='eager' waits no "
-            f"longer; use on_busy='wait', or see 'trtcache ls --building'"
+            f"{who} is building {self.kind} {self.key[:16]}, and on_busy='eager' stopped waiting after "
+            f"{self.waited_s:.0f} s; use on_busy='wait', or see 'trtcache ls --building'"
         )
 
 
 @dataclass(eq=False)
 class ReadOnlyError(StoreError):
-    """A change was asked of a store that cannot be written."""
+    """A change was requested in a store that cannot be written."""
 
     root: str
     action: str
 
     def __str__(self) -> str:
-        return f"cannot {self.action}: {self.root} is read-only (by TRTCACHE_READONLY=1 or by its permissions)"
+        return f"cannot {self.action}: {self.root} is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
 
 
 @dataclass(eq=False)
 class IndexUnavailableError(StoreError):
-    """The index of a store cannot be read or written now; its entries are untouched."""
+    """The index of a store cannot be read or written now; its entries are not affected."""
 
     path: str
     why: str
@@ -598,7 +601,7 @@ class UnknownKeyError(StoreError):
     exit_code: ClassVar[int] = 5
 
     def __str__(self) -> str:
-        return f"no entry has a key that begins with {self.prefix!r}; 'trtcache ls --all' lists them"
+        return f"no entry has a key that starts with {self.prefix!r}; 'trtcache ls --all' lists them"
 
 
 @dataclass(eq=False)
@@ -612,4 +615,5 @@ class AmbiguousKeyError(StoreError):
     def __str__(self) -> str:
         shown = ", ".join(match[: len(self.prefix) + 8] for match in self.matches[:4])
         more = ", ..." if len(self.matches) > 4 else ""
-        return f"{len(self.matches)} entries have keys that begin with {self.prefix!r} ({shown}{more}); give more of it"
+        count = len(self.matches)
+        return f"{count} entries have keys that start with {self.prefix!r} ({shown}{more}); use a longer prefix"

@@ -1,7 +1,7 @@
-"""Watching a build: ``with trtcache.watching(function): trtcache.compile(...)``.
+"""Build progress callbacks: ``with trtcache.watching(function): trtcache.compile(...)``.
 
-The function is called with a ``Step`` whenever a builder tells of one, from the builder's own threads. If it returns
-False, or raises, the build is called off. Who watches changes nothing that is built, so it is no setting.
+The function is called with a ``Step`` for each progress report of a builder, from the builder's own threads. If it
+returns False, or raises, the build is cancelled. It does not affect the result, so it is not a setting.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far one phase of a build is.
+    """Progress of one phase of a build.
 
     Attributes:
         phase: its name.
-        done: how many of its steps are done.
-        steps: how many it has; a phase that ends early has fewer. 0 while the build of another process is waited for:
-            then the phase says whose and how long, ``waiting for host:pid, 34 s``.
-        depth: how many phases it is inside of.
+        done: steps done.
+        steps: total steps; a phase that ends early has fewer. 0 while waiting for another process's build: then the
+            phase is the process and the time waited, ``waiting for host:pid, 34 s``.
+        depth: number of enclosing phases.
     """
 
     phase: str
@@ -41,7 +41,7 @@ _WATCHER: ContextVar[Watcher | None] = ContextVar("trtcache.watcher", default=No
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Tell a function of the steps of every build that is begun in this block; False calls the build off."""
+    """Call ``watcher`` with the progress of builds that start in this block; returning False cancels the build."""
     token = _WATCHER.set(watcher)
     try:
         yield
@@ -50,5 +50,5 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def watcher() -> Watcher | None:
-    """Return who watches builds of this context, if anybody does."""
+    """Return the progress callback of the current context."""
     return _WATCHER.get()

@@ -1,4 +1,4 @@
-"""Where an engine is to run: platform, kind of device, and the instruction sets or compute capability it needs."""
+"""Target of an engine: platform, device type, and the required instruction sets or compute capability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trtcache.errors import SettingsError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# x86-64 psABI, "Micro-architecture levels", in the names of /proc/cpuinfo. Each level holds those before it.
+# x86-64 psABI, "Micro-architecture levels", in the names of /proc/cpuinfo. Each level includes those before it.
 _LEVELS: Mapping[str, tuple[str, ...]] = {
     "x86-64": (),
     "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"),
@@ -22,8 +22,8 @@ _LEVELS: Mapping[str, tuple[str, ...]] = {
     "x86-64-v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
 }
 
-# What g++ -march=native may use beyond the levels in vector code. Flags that only system code asks for by name
-# (clflushopt, pku, rdrnd, ...) stay out: they differ between hypervisors and would only cost hits.
+# Flags beyond the levels that g++ -march=native may use in vector code. Flags used by system code only
+# (clflushopt, pku, rdrnd, ...) are left out: they differ between hypervisors and would only cost hits.
 _VECTOR_FLAGS = frozenset(
     (
         *("adx", "aes", "gfni", "pclmulqdq", "sha_ni", "vaes", "vpclmulqdq", "fma4", "sse4a", "tbm", "xop"),
@@ -41,13 +41,13 @@ _CPUINFO_BYTES = 1 << 14  # the first processor's record; a whole file takes ten
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A kind of GPU. Two products of one capability (an L4, an RTX 4090) want other kernels.
+    """A GPU model. Two products of one compute capability (an L4, an RTX 4090) need different kernels.
 
     Attributes:
-        product: NVIDIA's name for it.
-        capability: its CUDA compute capability.
-        multiprocessors: how many it has.
-        memory_gib: its memory, rounded.
+        product: NVIDIA's product name.
+        capability: CUDA compute capability.
+        multiprocessors: number of multiprocessors.
+        memory_gib: memory in GiB, rounded.
     """
 
     product: str
@@ -56,22 +56,22 @@ class Gpu:
     memory_gib: int
 
     def document(self) -> dict[str, object]:
-        """Return the GPU as it stands in the key."""
+        """Return the GPU as part of the key."""
         return {"product": self.product, "multiprocessors": self.multiprocessors, "memory_gib": self.memory_gib}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of machine.
+    """The kind of machine that an engine is built for.
 
     Attributes:
         platform: operating system and processor family, ``linux-x86_64``.
         device: ``cpu`` or ``cuda``.
-        level: ``native`` (this machine's own instruction sets), a named level such as ``x86-64-v3``, or ``plan`` where
-            the processor has no say.
-        instruction_sets: what the processor must have, in the names of /proc/cpuinfo, sorted.
+        level: ``native`` (this machine's instruction sets), a named level such as ``x86-64-v3``, or ``plan`` if the
+            processor does not matter.
+        instruction_sets: required instruction sets in the names of /proc/cpuinfo, sorted.
         capability: CUDA compute capability (``9.0``), several (``8.6,8.9``), ``ampere+``, or None for a CPU.
-        gpu: the GPU, where an engine is for no other product.
+        gpu: the GPU product, if the engine is specific to it.
     """
 
     platform: str
@@ -83,12 +83,12 @@ class Target:
 
     @property
     def label(self) -> str:
-        """The target in words, for people."""
+        """The target in readable form."""
         capability = f" {capability_words(self.capability)}" if self.capability else ""
         return f"{self.device}{capability}, {self.platform} {self.level}"
 
     def document(self) -> dict[str, object]:
-        """Return the part of the key document that this target is. No path, host, user or device index is in it."""
+        """Return the part of the key document for this target. It contains no path, host, user or device index."""
         document: dict[str, object] = {
             "platform": self.platform,
             "device": self.device,
@@ -99,23 +99,23 @@ class Target:
         return {**document, "gpu": self.gpu.document()} if self.gpu else document
 
     def lacks(self, available: Iterable[str]) -> tuple[str, ...]:
-        """Return the instruction sets that this target needs and ``available`` has not."""
+        """Return the required instruction sets that are missing from ``available``."""
         return tuple(sorted(set(self.instruction_sets) - set(available)))
 
 
 def capability_words(capabilities: str) -> str:
-    """Return ``sm_86,sm_89`` for ``8.6,8.9``; what is no capability (``ampere+``) is itself."""
-    return ",".join(f"sm_{one.replace('.', '')}" if "." in one else one for one in capabilities.split(","))
+    """Return ``sm_86,sm_89`` for ``8.6,8.9``; other names (``ampere+``) are unchanged."""
+    return ",".join(f"sm_{name.replace('.', '')}" if "." in name else name for name in capabilities.split(","))
 
 
 def resolve_target(requested: str | None, *, device: str, capability: str | None = None) -> Target:
-    """Return the target that a caller means by ``None`` or ``native`` (this machine) or by a level's name.
+    """Return the target for ``None`` or ``native`` (this machine), or for the name of a level.
 
     Raises:
-        SettingsError: it is no text, the name is unknown, or this machine lacks what the level needs.
+        SettingsError: it is not a string, the name is unknown, or this machine lacks a required instruction set.
     """
     if requested is not None and not isinstance(requested, str):
-        raise SettingsError("target", f"expected text such as 'x86-64-v3', got {requested!r}")
+        raise SettingsError("target", f"expected a string such as 'x86-64-v3', got {requested!r}")
     level = requested or "native"
     if level == "native":
         needed = sorted(host_flags() & (_VECTOR_FLAGS | _level_flags("x86-64-v4")))
@@ -141,7 +141,7 @@ def host_platform() -> str:
 
 @functools.cache
 def host_flags() -> frozenset[str]:
-    """Return the instruction sets of this machine's processor, as /proc/cpuinfo names them (none where it has none)."""
+    """Return the instruction sets of this machine's processor from /proc/cpuinfo; empty if it has none."""
     try:
         with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as file:
             text = file.read(_CPUINFO_BYTES)
@@ -155,6 +155,6 @@ def host_flags() -> frozenset[str]:
 
 
 def levels_of(flags: Iterable[str]) -> list[str]:
-    """Return the named levels of x86-64 that a processor with these instruction sets has, the highest first."""
+    """Return the x86-64 levels supported by a processor with these instruction sets, highest first."""
     available = set(flags)
     return [level for level in reversed(list(_LEVELS)) if _level_flags(level) <= available]

@@ -1,1 +1,1 @@
-"""The command line of trtcache: one file per command, each loaded when it is asked for."""
+"""Command line of trtcache: one file per command, each imported on use."""

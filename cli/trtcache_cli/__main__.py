@@ -1,4 +1,4 @@
-"""``python -m trtcache_cli``: the same as ``trtcache``."""
+"""``python -m trtcache_cli``: the ``trtcache`` command."""
 
 from trtcache_cli.main import main
 

@@ -1,4 +1,4 @@
-"""``trtcache adopt``: look at another tool's engine cache, and bring its engines in."""
+"""``trtcache adopt``: import engines from another tool's cache."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _LONGEST_NAME = 48
 )
 @click.argument("tool", type=click.Choice(list(TOOLS)))
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR")
-@click.option("--pin", is_flag=True, help="Pin what is brought in.")
-@click.option("--dry-run", is_flag=True, help="Only list what is there.")
+@click.option("--pin", is_flag=True, help="Pin the imported entries.")
+@click.option("--dry-run", is_flag=True, help="Only list the directory.")
 @session_options
 @pass_session
 def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool) -> None:
-    """List what another tool's engine cache holds, and bring in the engines. Nothing is unpickled or run.
+    """List another tool's engine cache, and import its engines. Nothing is unpickled or run.
 
-    The key of such an entry says where it comes from. No compile asks for it, because nothing there says all that an
-    engine was built for. A plan can run code when it is loaded: adopt what you would run. DIR is left as it is.
+    The key of an imported entry records its origin. No compile looks it up, because such a cache does not record all
+    that an engine was built for. A plan can run code when it is loaded: import only engines that you would run. DIR is
+    not modified.
     """
     with bytes_bar("reading", _file_bytes(directory)) as advance:
         plan = plan_adoption(tool, directory.absolute(), advance=advance)
@@ -66,10 +67,10 @@ def adopt(session: Session, tool: str, directory: Path, pin: bool, dry_run: bool
 
 
 def _file_bytes(directory: Path) -> int:
-    """Return the size of all that is looked at."""
+    """Return the total size of the files to examine."""
     total_bytes = 0
     for path in chain(directory.glob("*"), directory.glob("*/*")):
-        with suppress(OSError):  # its tool may be running, and remove files of its own
+        with suppress(OSError):  # the tool may be running, and remove its files
             total_bytes += path.lstat().st_size
     return total_bytes
 
@@ -107,7 +108,7 @@ def _print(plan: AdoptionPlan, states: Mapping[str, Adopted]) -> None:
 
 def _row(find: Find, states: Mapping[str, Adopted]) -> tuple[str, ...]:
     made_by = f"{find.plan.library} {find.plan.version or '?'}" if find.plan else "-"
-    made_for = ",".join(f"sm_{one.replace('.', '')}" for one in find.capabilities)
+    made_for = ",".join(f"sm_{capability.replace('.', '')}" for capability in find.capabilities)
     state, why = _state(find, states)
     return (find.name, find.what, format_size(find.file_bytes), made_by, made_for or "-", state, why or "-")
 
@@ -118,9 +119,9 @@ def _short(name: str) -> str:
 
 def _remark(plan: AdoptionPlan, done: Sequence[Adopted], *, dry_run: bool) -> None:
     engines = len(plan.engines)
-    what = f"{engines:,} of {len(plan.finds):,} things are engines that can be adopted"
+    what = f"{engines:,} of {len(plan.finds):,} files are engines that can be adopted"
     if not dry_run:
         adopted = sum(one.state == "adopted" for one in done)
         there = sum(one.state == "there" for one in done)
-        what = f"{what}: {adopted:,} adopted, {there:,} there already"
+        what = f"{what}: {adopted:,} adopted, {there:,} already present"
     note(what)

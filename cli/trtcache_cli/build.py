@@ -1,4 +1,4 @@
-"""``trtcache build``: the engine of an exported program, into the cache and into a file."""
+"""``trtcache build``: build an engine into the cache and optionally into a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BackendType(click.ParamType[str]):
-    """A backend's name, completed from those that are installed; the command refuses others."""
+    """A backend name with shell completion; the command validates it."""
 
     name = "backend"
 
@@ -34,7 +34,7 @@ class BackendType(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002  # click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Return the backends that begin as typed."""
+        """Return the backends that start with the typed text."""
         from trtcache.backends.registry import backend_table
 
         return [CompletionItem(name) for name in ("auto", *backend_table()) if name.startswith(incomplete)]
@@ -51,17 +51,19 @@ class BackendType(click.ParamType[str]):
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the engine to this file.")
-@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who builds the engine.")
-@click.option("--target", help="What it is to run on, such as x86-64-v3; by default this machine.")
-@click.option("--name", help="What 'trtcache ls' shows; by default the file's name.")
+@click.option(
+    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that builds the engine."
+)
+@click.option("--target", help="The target machine, such as x86-64-v3; by default this machine.")
+@click.option("--name", help="The name for 'trtcache ls'; by default the file's name.")
 @click.option(
     "settings",
     "--setting",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the build, by dotted name. Repeatable.",
+    help="A build setting, by dotted name. Repeatable.",
 )
-@click.option("--keep-program", is_flag=True, help="Keep the program, without weights, for 'trtcache rebuild'.")
+@click.option("--keep-program", is_flag=True, help="Store the program, without weights, for 'trtcache rebuild'.")
 @shape_option
 @session_options
 @pass_session
@@ -76,24 +78,25 @@ def build(
     keep_program: bool,
     shapes: tuple[str, ...],
 ) -> None:
-    """Build the engine of a program in a file and put it into the cache; one that is there is not built again.
+    """Build the engine of a program file and put it into the cache, unless it is already there.
 
     FILE: an exported program (.pt2), an ONNX file (.onnx), which TensorRT and TensorRT-RTX build, or a TorchScript file
     with a --shape for each argument.
 
-    A later compile of the same file, or of any model of the same architecture, is a hit. The engine has no weights in
-    it: who runs it puts its own in. A plan of TensorRT-RTX has, and is a hit for a model with the same ones.
+    A later compile of the same file, or of any model of the same architecture, is a hit. The engine contains no
+    weights: the process that runs it supplies them. A TensorRT-RTX plan contains its weights, and is a hit for models
+    with the same weights only.
     """
     given = read_settings(settings)
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output is not None and output.exists() and file.exists() and output.samefile(file):
-        raise click.BadParameter("it is the program, which has the weights; name another file", param_hint="--output")
+        raise click.BadParameter("it is the program, which has the weights; choose another file", param_hint="--output")
     from trtcache.cache import Cache
     from trtcache.compiler import build as building  # imports torch
-    from trtcache_cli.programs import opened
+    from trtcache_cli.programs import open_program
 
-    program, inputs = opened(file, shapes)
+    program, inputs = open_program(file, shapes)
     with _progress(file.name):
         report = building.build(
             program,
@@ -113,10 +116,10 @@ def build(
 
 
 def read_settings(written: Sequence[str]) -> dict[str, Any]:
-    """Return settings from ``NAME=VALUE`` lines.
+    """Parse ``NAME=VALUE`` lines.
 
-    A name with a dot is an option in a setting that has several (``inductor.max_autotune=true``). A value is read as
-    JSON, so that numbers, ``true`` and lists are what they look like, and is else a text; versions are texts always.
+    A dotted name is an option of a setting that has several (``inductor.max_autotune=true``). A value is parsed as
+    JSON, so numbers, ``true`` and lists have their types, and is otherwise a string; versions are always strings.
 
     Raises:
         click.BadParameter: a line has no ``=``, or a name is given twice or both with and without options.
@@ -144,13 +147,13 @@ def _value(text: str) -> Any:
 
 @contextmanager
 def _progress(what: str) -> Iterator[None]:
-    """Show a spinner, the seconds and the builder's phase on a terminal, a line in a log."""
+    """Show a spinner, the elapsed time and the builder's phase on a terminal, or print a line otherwise."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        note(f"building {what}, unless it is there")
+        note(f"building {what}, unless it is cached")
         yield
         return
     from trtcache.progress import watching
@@ -163,12 +166,12 @@ def _progress(what: str) -> Iterator[None]:
 
 
 def _watcher(what: str, show: Callable[[str], None]) -> Callable[[Step], bool]:
-    def told(step: Step) -> bool:
+    def show_step(step: Step) -> bool:
         if not step.depth:
             show(f"{what}: {step.phase} {step.done}/{step.steps}" if step.steps else f"{what}: {step.phase}")
         return True
 
-    return told
+    return show_step
 
 
 def _document(report: Report, output: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``trtcache clean``: remove everything that is not pinned."""
+"""``trtcache clean``: remove all entries except pinned ones."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def clean(session: Session, everything: bool, dry_run: bool, yes: bool) -> None:
-    """Remove all entries but the pinned ones, all quarantined files, and what killed writers left behind.
+    """Remove all entries except pinned ones, all quarantined files, and files of killed writers.
 
-    The directory stays a store, and the counts of stats stay. Without a terminal, -y is needed.
+    The directory remains a store, and the counters of stats are kept. Without a terminal, -y is needed.
     """
     nothing = dry_run or not is_store(session.config().root)
     store = session.store() if nothing else session.writable_store("clean")

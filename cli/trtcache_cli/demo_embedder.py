@@ -37,7 +37,7 @@ _UNUSED_WEIGHTS = {"embeddings.position_ids", "pooler.dense.bias", "pooler.dense
 
 
 class SentenceEmbedder(torch.nn.Module):
-    """BERT, the mean over a sentence's tokens, and normalisation to length 1."""
+    """BERT with mean pooling over a sentence's tokens, and normalization to length 1."""
 
     def __init__(self, bert: BertModel) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class SentenceEmbedder(torch.nn.Module):
 
 
 def load_embedder(device: str = "cpu") -> SentenceEmbedder:
-    """Return the embedder with its trained weights.
+    """Load the embedder with its trained weights.
 
     Raises:
         ValueError: the package's files are not of this model.
@@ -69,7 +69,7 @@ def load_embedder(device: str = "cpu") -> SentenceEmbedder:
 
 
 def tokenize(sentences: tuple[str, ...] = SENTENCES, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token ids and mask (B, T) of sentences, cut or padded to ``TOKENS`` tokens."""
+    """Return token ids and mask (B, T) of sentences, truncated or padded to ``TOKENS`` tokens."""
     tokenizer = Tokenizer.from_file(str(model_files() / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.enable_padding(length=TOKENS)
@@ -79,7 +79,7 @@ def tokenize(sentences: tuple[str, ...] = SENTENCES, device: str = "cpu") -> tup
 
 
 def changed_embedder(embedder: SentenceEmbedder, seed: int = 0) -> SentenceEmbedder:
-    """Return a new embedder of the same architecture whose every weight is another: what a training step leaves."""
+    """Return an embedder of the same architecture with perturbed weights, as after a training step."""
     generator = torch.Generator().manual_seed(seed)
     other = SentenceEmbedder(BertModel(embedder.bert.config, add_pooling_layer=False)).eval()
     state = {
@@ -91,7 +91,7 @@ def changed_embedder(embedder: SentenceEmbedder, seed: int = 0) -> SentenceEmbed
 
 
 def nearest_pairs(embeddings: torch.Tensor, sentences: tuple[str, ...] = SENTENCES) -> list[tuple[str, str, float]]:
-    """Return each sentence once with a nearest other and their cosine similarity, most similar first."""
+    """Return each sentence once with its most similar other one and their cosine similarity, most similar first."""
     similarity = (embeddings @ embeddings.T).fill_diagonal_(-1)
     pairs: dict[frozenset[int], float] = {}
     for one, (value, other) in enumerate(zip(*similarity.max(1), strict=True)):
@@ -101,7 +101,7 @@ def nearest_pairs(embeddings: torch.Tensor, sentences: tuple[str, ...] = SENTENC
 
 
 def model_files() -> Path:
-    """Return the folder of the model's files.
+    """Return the directory of the model's files.
 
     Raises:
         ModuleNotFoundError: the package is not installed.

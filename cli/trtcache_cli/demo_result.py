@@ -1,4 +1,4 @@
-"""What the processes of the demo report, what must be true of it, and how it is shown."""
+"""Results of the demo's processes: checks and formatting."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-5
 NOTICEABLE = 1e-3
-"""A refit that changes no output by more than this has not put other weights in."""
+"""Minimum output change of a refit with other weights."""
 
 HEADER = ("STEP", "OUTCOME", "COMPILE", "EXPORT", "BUILD", "TRTCACHE", "FIRST CALL", "SPEED-UP", "OFF BY")
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one process did.
+    """Result of one process.
 
     Attributes:
         step: ``build``, ``hit`` or ``refit``.
         outcome: ``built``, ``hit`` or ``refitted``.
         compile_s: seconds of ``compile``, or of ``refit``.
-        export_s: those of them that ``torch.export`` and its decompositions took.
-        build_s: those of them that the build took.
+        export_s: part of them spent in ``torch.export`` and its decompositions.
+        build_s: part of them spent in the build.
         first_s: seconds of the first call after it.
-        largest_difference: from the eager output of the model whose weights are in.
-        change: the largest difference that refit made to the output; 0 for the other steps.
-        pairs: pairs of sentences that are nearest to each other, with their cosine similarity.
+        largest_difference: maximum difference from the eager output of the model with these weights.
+        change: maximum change of the output by refit; 0 for the other steps.
+        pairs: the most similar pairs of sentences, with their cosine similarity.
     """
 
     step: str
@@ -50,12 +50,12 @@ class StepResult:
 
     @property
     def own_s(self) -> float:
-        """Seconds of ``compile`` that are neither torch's capture of the program nor the build."""
+        """Seconds of ``compile`` spent neither in torch's export nor in the build."""
         return self.compile_s - self.export_s - self.build_s
 
 
 def problems(results: Sequence[StepResult]) -> list[str]:
-    """Return what is not as promised, a sentence each."""
+    """Return a sentence for each failed check."""
     found = [
         f"{one.step}: the output is off by {one.largest_difference:.1e}, and {TOLERANCE:.0e} is allowed"
         for one in results
@@ -70,7 +70,7 @@ def problems(results: Sequence[StepResult]) -> list[str]:
 
 
 def rows(results: Sequence[StepResult]) -> list[tuple[str, ...]]:
-    """Return the cells of the table, in the order of ``HEADER``."""
+    """Return the table rows, in the order of ``HEADER``."""
     first = results[0]
     return [
         (

@@ -1,6 +1,6 @@
-"""One step of the demo in a process of its own: ``python -m trtcache_cli.demo_step build|hit|refit DEVICE``.
+"""One step of the demo in a separate process: ``python -m trtcache_cli.demo_step build|hit|refit DEVICE``.
 
-Uses the cache that ``TRTCACHE_DIR`` names and prints a ``StepResult`` as one line of JSON.
+Uses the cache in ``TRTCACHE_DIR`` and prints a ``StepResult`` as one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import trtcache.lowering.stages  # noqa: F401  # what exports and lowers is imported before the clock runs, as torch is
+import trtcache.lowering.stages  # noqa: F401  # imported before the clock runs, as torch is
 from trtcache import api
 from trtcache.errors import TrtcacheError
 from trtcache_cli import demo_embedder
@@ -31,8 +31,8 @@ Inputs = tuple[torch.Tensor, torch.Tensor]
 def compile_step(step: str, device: str) -> StepResult:
     """Compile the embedder: a build in an empty cache, else a hit."""
     model, inputs = _model_and_inputs(device)
-    compiled, compile_s = timed(lambda: api.compile(model, inputs, name=demo_embedder.NAME))
-    output, first_s = timed(lambda: compiled(*inputs).cpu())
+    compiled, compile_s = time_call(lambda: api.compile(model, inputs, name=demo_embedder.NAME))
+    output, first_s = time_call(lambda: compiled(*inputs).cpu())
     report = compiled.report
     built = [one for one in report.partitions if one.outcome == "built"]
     return StepResult(
@@ -49,13 +49,13 @@ def compile_step(step: str, device: str) -> StepResult:
 
 
 def refit_step(step: str, device: str) -> StepResult:
-    """Put the weights of another embedder into a compiled one."""
+    """Refit a compiled embedder with another one's weights."""
     model, inputs = _model_and_inputs(device)
     other = demo_embedder.changed_embedder(model)
     compiled: CompiledModule = api.compile(model, inputs, name=demo_embedder.NAME)
     before = compiled(*inputs)
-    _, refit_s = timed(lambda: compiled.refit(other))
-    output, first_s = timed(lambda: compiled(*inputs).cpu())
+    _, refit_s = time_call(lambda: compiled.refit(other))
+    output, first_s = time_call(lambda: compiled(*inputs).cpu())
     return StepResult(
         step=step,
         outcome="refitted",
@@ -72,8 +72,8 @@ def refit_step(step: str, device: str) -> StepResult:
 STEPS: dict[str, Callable[[str, str], StepResult]] = {"build": compile_step, "hit": compile_step, "refit": refit_step}
 
 
-def timed(action: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what an action returns, and its seconds."""
+def time_call(action: Callable[[], Any]) -> tuple[Any, float]:
+    """Call ``action`` and return its result with the elapsed seconds."""
     began_s = time.perf_counter()
     result = action()
     return result, time.perf_counter() - began_s

@@ -1,4 +1,4 @@
-"""``trtcache diff``: how two entries differ, in words."""
+"""``trtcache diff``: explain how two entries differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def diff(session: Session, first: str, second: str) -> None:
-    """Say how the second entry differs from the first: what caused it first, without what only follows."""
+    """Explain how the second entry differs from the first: causes first, without their consequences."""
     store = session.store()
     one, other = (store.header(store.resolve(key)) for key in (first, second))
     found = explain(one.key.document, other.key.document, stored_graphs(store, one, other))

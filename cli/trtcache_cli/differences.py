@@ -1,4 +1,4 @@
-"""How the commands ``why`` and ``diff`` print differences."""
+"""Print differences for the commands ``why`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MOST = 40
 
 
 def print_differences(differences: Iterable[KeyDifference]) -> None:
-    """Print a line for each difference, and how many more there are."""
-    lines = [printable(str(one)) for one in differences]
+    """Print a line for each difference, up to a limit, and the number of further ones."""
+    lines = [printable(str(difference)) for difference in differences]
     for line in lines[:MOST]:
         click.echo(line)
     if len(lines) > MOST:

@@ -1,4 +1,4 @@
-"""``trtcache dir``: where the cache is."""
+"""``trtcache dir``: print the cache directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def print_dir(session: Session) -> None:
-    """Print the cache directory, whether it exists or not."""
+    """Print the cache directory, even if it does not exist."""
     config = session.config()
     root = config.root
     if session.as_json:

@@ -1,4 +1,4 @@
-"""``trtcache doctor``: what works on this machine, and what to do about the rest."""
+"""``trtcache doctor``: check what works on this machine, with advice for the rest."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 @session_options
 @pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:
-    """Find out what is installed, what each kind of engine can do here, and whether the cache directory is sound.
+    """Check what is installed, what each backend can do here, and whether the cache directory is usable.
 
-    PATH: measure this directory's file system instead, with two processes, and say what a store there can promise.
+    PATH: test this directory's file system instead, with two processes, and report what a store there can guarantee.
 
-    Exits with 1 if something has to be put right. What is only not installed is reported and is no failure.
+    Exits with 1 if a problem has to be fixed. A missing package is reported but is not a failure.
     """
     config = session.config()
     checks = []
@@ -57,8 +57,8 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     yield from map(probes.layer, config.lower)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
-    if not quick and probes.installed(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
-        note("building a tiny package in a child process; --quick leaves this out")
+    if not quick and probes.distribution_version(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
+        note("building a tiny package in a child process; --quick skips this")
         yield probes.tiny_package()
 
 

@@ -1,4 +1,4 @@
-"""``trtcache export``: a program in a file, with its engines for one target or several."""
+"""``trtcache export``: write a program file with its engines for one or several targets."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write."
 )
-@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who builds the engines.")
-@click.option("targets", "--target", multiple=True, help="What it is to run on; by default this machine. Repeatable.")
+@click.option(
+    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that builds the engines."
+)
+@click.option("targets", "--target", multiple=True, help="A target machine; by default this machine. Repeatable.")
 @click.option(
     "--engines",
     type=click.Choice(["embed", "sidecar", "reference"]),
     default="embed",
     show_default=True,
-    help="In the file, in files beside it, or only by their keys.",
+    help="Where engines are stored: in the file, in files beside it, or as keys only.",
 )
-@click.option("--name", help="What people call the program; by default the file's name.")
-@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A setting of the build. Repeatable.")
+@click.option("--name", help="The display name of the program; by default the file's name.")
+@click.option("settings", "--setting", multiple=True, metavar="NAME=VALUE", help="A build setting. Repeatable.")
 @shape_option
 @session_options
 @pass_session
@@ -53,18 +55,18 @@ def export(
     settings: tuple[str, ...],
     shapes: tuple[str, ...],
 ) -> None:
-    """Write a program with its engines to a file, for machines that have neither a cache nor the model's code.
+    """Write a program with its engines to a file, for machines without a cache and without the model's code.
 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument.
 
-    'trtcache.load' runs what is written, and 'torch.export.load' opens it. Engines are taken from the cache, or built
-    into it. It is signed where TRTCACHE_SIGNING_KEY is set.
+    'trtcache.load' runs the file, and 'torch.export.load' opens it. Engines are taken from the cache, or built into it.
+    The file is signed if TRTCACHE_SIGNING_KEY is set.
     """
     given = read_settings(settings)
     if not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if output.exists() and file.exists() and output.samefile(file):
-        raise click.BadParameter("it is the program; name another file", param_hint="--output")
+        raise click.BadParameter("it is the program; choose another file", param_hint="--output")
     from trtcache.bundle.export import export_program
     from trtcache.cache import Cache
     from trtcache.settings import Settings
@@ -108,6 +110,6 @@ def _pairs(written: ExportReport) -> list[tuple[str, str]]:
         ("engines", f"{written.engines} for each target"),
         *files,
         ("size", format_size(written.size_bytes)),
-        ("signed by", written.signer or "nobody: load it with trust='local-file'"),
+        ("signed by", written.signer or "no one: load it with trust='local-file'"),
         ("took", format_duration(written.export_s)),
     ]

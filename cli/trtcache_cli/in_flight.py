@@ -1,4 +1,4 @@
-"""What is being built now: ``trtcache ls --building``."""
+"""Running builds: ``trtcache ls --building``."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from trtcache.store.build_notes import Flight, Who
+    from trtcache.store.build_notes import BuildProcess, RunningBuild
     from trtcache_cli.session import Session
 
 HEADER = ("KEY", "KIND", "NAME", "BUILDER", "PROGRAM", "FOR", "WAITING")
 
 
 def show_building(session: Session, now_ns: int) -> None:
-    """Print what is being built in the store, the longest first: of that only builders that live count."""
-    found = session.store().notes.flights()
+    """Print the builds in progress in the store, longest first. Builders that died are not listed."""
+    builds = session.store().notes.running_builds()
     if session.as_json:
-        print_json({"building": [_document(one, now_ns) for one in found]})
+        print_json({"building": [_document(build, now_ns) for build in builds]})
     elif not on_terminal():
-        print_tsv(_plain(one) for one in found)
-    elif found:
-        print_table(HEADER, [_human(one, now_ns) for one in found], right=("FOR",), flexible="WAITING")
+        print_tsv(_plain(build) for build in builds)
+    elif builds:
+        print_table(HEADER, [_human(build, now_ns) for build in builds], right=("FOR",), flexible="WAITING")
     else:
         note("nothing is being built")
 
 
-def _document(one: Flight, now_ns: int) -> dict[str, Any]:
+def _document(build: RunningBuild, now_ns: int) -> dict[str, Any]:
     return {
-        "key": one.digest,
-        "builder": None if one.builder is None else _person(one.builder, now_ns),
-        "waiters": [_person(who, now_ns) for who in one.waiters],
+        "key": build.digest,
+        "builder": None if build.builder is None else _process_document(build.builder, now_ns),
+        "waiters": [_process_document(who, now_ns) for who in build.waiters],
     }
 
 
-def _person(who: Who, now_ns: int) -> dict[str, Any]:
+def _process_document(who: BuildProcess, now_ns: int) -> dict[str, Any]:
     return {
         "host": who.host,
         "pid": who.pid,
@@ -48,22 +48,22 @@ def _person(who: Who, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _seconds(who: Who, now_ns: int) -> float:
-    return max(0, now_ns - who.since_ns) / 1e9  # the clock may be another machine's
+def _seconds(who: BuildProcess, now_ns: int) -> float:
+    return max(0, now_ns - who.since_ns) / 1e9  # another machine's clock may differ
 
 
-def _plain(one: Flight) -> tuple[object, ...]:
-    """Return key, kind, name, host:pid, program, begin (s since 1970), and host:pid of each who waits, by blanks."""
-    who = one.builder
-    waiting = " ".join(map(str, one.waiters))
+def _plain(build: RunningBuild) -> tuple[object, ...]:
+    """Return key, kind, name, host:pid, program, start (s since 1970), and host:pid of each waiter, space-separated."""
+    who = build.builder
+    waiting = " ".join(map(str, build.waiters))
     if who is None:
-        return one.digest, "", "", "", "", "", waiting
-    return one.digest, who.kind, who.name, who, who.program, who.since_ns // 10**9, waiting
+        return build.digest, "", "", "", "", "", waiting
+    return build.digest, who.kind, who.name, who, who.program, who.since_ns // 10**9, waiting
 
 
-def _human(one: Flight, now_ns: int) -> tuple[str, ...]:
-    who, waiting = one.builder, ", ".join(map(str, one.waiters)) or "-"
+def _human(build: RunningBuild, now_ns: int) -> tuple[str, ...]:
+    who, waiting = build.builder, ", ".join(map(str, build.waiters)) or "-"
     if who is None:
-        return one.digest[:SHORT], "-", "-", "unknown", "-", "-", waiting
+        return build.digest[:SHORT], "-", "-", "unknown", "-", "-", waiting
     lasted = format_duration(_seconds(who, now_ns))
-    return one.digest[:SHORT], who.kind or "-", who.name or "-", str(who), who.program or "-", lasted, waiting
+    return build.digest[:SHORT], who.kind or "-", who.name or "-", str(who), who.program or "-", lasted, waiting

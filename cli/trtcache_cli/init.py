@@ -1,4 +1,4 @@
-"""``trtcache init``: make a store, for one user or for a group."""
+"""``trtcache init``: create a store, for one user or for a group."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @click.command(epilog=examples("trtcache init ~/engines", "trtcache init --shared --group builders /srv/engines"))
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
-@click.option("--shared", is_flag=True, help="Let the members of a group write to it, whatever their umask.")
+@click.option("--shared", is_flag=True, help="Allow the members of a group to write to it, regardless of their umask.")
 @click.option("--group", help="The group of a shared store, by name or number.")
 @session_options
 @pass_session
 def init(session: Session, path: Path | None, shared: bool, group: str | None) -> None:
-    """Make a store in a directory that is missing or empty; by default in the one that 'trtcache dir' prints.
+    """Create a store in a missing or empty directory; by default in the one printed by 'trtcache dir'.
 
-    A private store is its user's alone. The entries of a shared one count for nobody until he has said whose
-    signatures he trusts: see 'trtcache trust'.
+    A private store is accessible to its owner only. Entries of a shared store are ignored until you trust a signing
+    key: see 'trtcache trust'.
     """
     if shared != (group is not None):
-        raise click.UsageError("a shared store is a group's: give --shared and --group together")
+        raise click.UsageError("a shared store needs a group: use --shared and --group together")
     root = session.config().root if path is None else path.absolute()
     store = _make(root, group)
     if session.as_json:
@@ -35,9 +35,7 @@ def init(session: Session, path: Path | None, shared: bool, group: str | None) -
     else:
         click.echo(str(store.root))
     if store.shared:
-        note(
-            "entries count here when they are signed by a key that you trust: trtcache trust keygen, trtcache trust add"
-        )
+        note("entries here are ignored until you trust their signing key: trtcache trust keygen, trtcache trust add")
 
 
 def _make(root: Path, group: str | None) -> DiskStore:

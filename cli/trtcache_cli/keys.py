@@ -1,4 +1,4 @@
-"""KEY arguments: any unambiguous prefix of a digest, completed by the shell from the store."""
+"""KEY arguments: any unambiguous prefix of a digest, with shell completion from the store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
 
 SHORT = 16
-"""How many digits of a key are shown: 64 bits, unambiguous for any store that fits on a disk."""
+"""Displayed digits of a key: 64 bits, unambiguous in any store that fits on a disk."""
 
 _MOST_COMPLETIONS = 200
 
 
 class KeyType(click.ParamType[str]):
-    """A prefix of an entry's key, with or without ``b3:``. Resolved by the command, which has the store."""
+    """A prefix of an entry's key, with or without ``b3:``. The command resolves it."""
 
     name = "key"
 
@@ -29,7 +29,7 @@ class KeyType(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002  # click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Return the keys that begin as typed, with kind and name as their description."""
+        """Return the keys that start with the typed text, with kind and name as their description."""
         from trtcache.errors import TrtcacheError
 
         try:

@@ -1,4 +1,4 @@
-"""How many entries of each kind there are, and what they take on disk."""
+"""Number and size of the entries of each kind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from trtcache.store.record import Record
 
 Sums = dict[str, tuple[int, int]]
-"""Kind to the number of its entries and their bytes on disk, the largest first."""
+"""Kind -> number of its entries and their bytes on disk, largest first."""
 
 
 def sums_of(records: Iterable[Record]) -> Sums:
-    """Return the sums of each kind."""
+    """Sum up the entries of each kind."""
     counts: Counter[str] = Counter()
     sizes_bytes: Counter[str] = Counter()
     for record in records:
@@ -26,12 +26,12 @@ def sums_of(records: Iterable[Record]) -> Sums:
 
 
 def sums_as_json(records: Iterable[Record]) -> dict[str, dict[str, int]]:
-    """Return what ``--json`` says of each kind."""
+    """Sum up the entries of each kind for ``--json``."""
     return as_json(sums_of(records))
 
 
 def as_json(sums: Sums) -> dict[str, dict[str, int]]:
-    """Return sums as ``--json`` has them."""
+    """Convert sums for ``--json``."""
     return {kind: {"entries": count, "file_bytes": file_bytes} for kind, (count, file_bytes) in sums.items()}
 
 

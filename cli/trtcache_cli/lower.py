@@ -1,4 +1,4 @@
-"""``trtcache lower``: the lowered graph of a program, and what each pass changed."""
+"""``trtcache lower``: show the lowered graph of a program, and what each pass changed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("--backend", default="auto", show_default=True, help="The backend that it is lowered for.")
-@click.option("--show", metavar="PASS", help="Print what this pass changes as a diff, with its seconds; all for each.")
+@click.option("--backend", default="auto", show_default=True, help="The backend to lower for.")
+@click.option("--show", metavar="PASS", help="Print the diff and the time of this pass; 'all' for every pass.")
 @shape_option
 @session_options
 @pass_session
@@ -35,10 +35,10 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
     cache is needed.
     """
-    from trtcache_cli.programs import lowered  # imports torch
+    from trtcache_cli.programs import lower_file  # imports torch
 
-    program = lowered(file, backend, shapes)
-    runs = chosen(program.runs, show)
+    program = lower_file(file, backend, shapes)
+    runs = select_runs(program.runs, show)
     if session.as_json:
         document = {"name": program.name, "nodes": len(program.order), "pipeline": list(program.pipeline)}
         print_json({**document, "text": program.text, "passes": [_as_json(run) for run in runs]})
@@ -51,19 +51,19 @@ def lower(session: Session, file: Path, backend: str, show: str | None, shapes: 
             click.echo(printable_lines(run.diff))
 
 
-def chosen(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
+def select_runs(runs: tuple[PassRun, ...], show: str | None) -> list[PassRun]:
     """Return the runs of a pass by name, or all of them.
 
     Raises:
-        click.BadParameter: no pass has this name.
+        click.BadParameter: there is no pass of this name.
     """
     if show in {None, "all"}:
         return list(runs)
-    found = [run for run in runs if show in {run.spec, run.spec.partition("@")[0]}]
-    if not found:
+    matches = [run for run in runs if show in {run.spec, run.spec.partition("@")[0]}]
+    if not matches:
         names = list(dict.fromkeys(run.spec.partition("@")[0] for run in runs))
         raise click.BadParameter(did_you_mean(str(show), ["all", *names]), param_hint="--show")
-    return found
+    return matches
 
 
 def _as_json(run: PassRun) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``trtcache ls``: the entries, filtered and sorted."""
+"""``trtcache ls``: list, filter and sort the entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trtcache.store.signatures import Verdict
 
 TERMINAL_ROWS = 200
-"""How many rows a terminal is shown unasked: rich needs 3.5 s for 10,000."""
+"""Default number of rows on a terminal: rich needs 3.5 s for 10,000."""
 
 HEADER = ("KEY", "KIND", "NAME", "SIZE", "BUILD", "AGE", "UNUSED", "PIN")
 
@@ -52,13 +52,13 @@ SORTS: dict[str, Callable[[Record], Any]] = {
     )
 )
 @filter_option
-@click.option("everything", "-a", "--all", is_flag=True, help="Also memos and what else is kept beside engines.")
+@click.option("everything", "-a", "--all", is_flag=True, help="Also list key aliases and other companions of engines.")
 @click.option("sort", "-s", "--sort", type=click.Choice(list(SORTS)), default="used", show_default=True)
-@click.option("-r", "--reverse", is_flag=True, help="Turn the order round.")
+@click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most this many entries; 0 for all.")
-@click.option("--signers", is_flag=True, help="Show who signed each entry; so it is where signatures are required.")
+@click.option("--signers", is_flag=True, help="Show who signed each entry; the default where signatures are required.")
 @click.option("-q", "--quiet", is_flag=True, help="Print full keys only.")
-@click.option("--building", is_flag=True, help="Show what is being built now instead: by whom, and who waits.")
+@click.option("--building", is_flag=True, help="List running builds with their builders and waiters instead.")
 @session_options
 @pass_session
 def ls(
@@ -72,12 +72,13 @@ def ls(
     signers: bool,
     building: bool,
 ) -> None:
-    """List the engines and kept programs, last used first.
+    """List the engines and kept programs, most recently used first.
 
-    Memos, manifests of direct mode and caches of builders are listed with --all, or by a filter for their kind or key.
+    Key aliases (kind memo), manifests of direct mode and builder caches are listed with --all, or by a filter for their
+    kind or key.
 
     A condition is FIELD OPERATOR VALUE; commas join several. Fields: age, build, key, kind, members, name, pinned,
-    size, unused. Operators: = != < <= > >=, and ~ and !~ for a part of a text.
+    size, unused. Operators: = != < <= > >=, and ~ and !~ for substrings.
     """
     now_ns = time.time_ns()
     if building:
@@ -102,7 +103,7 @@ def ls(
         listed = _documents(shown, holders, verdicts)
         print_json({"total": len(records), "entries": listed, "hidden": sums_as_json(hidden)})
         return
-    columns = {} if verdicts is None else {"SIGNER": [str(one or "-") for one in verdicts]}
+    columns = {} if verdicts is None else {"SIGNER": [str(verdict or "-") for verdict in verdicts]}
     if layers.lower:
         columns["LAYER"] = [str(holders[record.digest].root) for record in shown]
     _print(shown, now_ns, columns)
@@ -115,12 +116,12 @@ def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
     holders: dict[str, DiskStore] = {}
     records: list[Record] = []
     for store in layers.stores:
-        records += [one for one in load_records(store) if holders.setdefault(one.digest, store) is store]
+        records += [record for record in load_records(store) if holders.setdefault(record.digest, store) is store]
     return records, holders
 
 
 def _split(records: Iterable[Record], *, everything: bool) -> tuple[list[Record], list[Record]]:
-    """Return what is listed, and what is not as nobody asked for it."""
+    """Split records into listed and hidden ones."""
     split: tuple[list[Record], list[Record]] = [], []
     for record in records:
         split[is_companion(record.kind) and not everything].append(record)
@@ -130,7 +131,9 @@ def _split(records: Iterable[Record], *, everything: bool) -> tuple[list[Record]
 def _documents(
     records: list[Record], holders: Mapping[str, DiskStore], verdicts: list[Verdict | None] | None
 ) -> list[dict[str, object]]:
-    signed: list[dict[str, str | None]] = [{}] * len(records) if verdicts is None else list(map(_signed, verdicts))
+    signed: list[dict[str, str | None]] = (
+        [{}] * len(records) if verdicts is None else list(map(_signature_fields, verdicts))
+    )
     return [
         {**record.as_json(), "layer": str(holders[record.digest].root), **more}
         for record, more in zip(records, signed, strict=True)
@@ -138,7 +141,7 @@ def _documents(
 
 
 def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[Verdict | None]:
-    """Return who signed each entry, from its own file; None for one that is gone, damaged or closed by now."""
+    """Verify each entry's signatures from its file; None if it is gone, damaged or unreadable."""
     found: list[Verdict | None] = []
     for record in records:
         try:
@@ -148,7 +151,7 @@ def _verdicts(holders: Mapping[str, DiskStore], records: list[Record]) -> list[V
     return found
 
 
-def _signed(verdict: Verdict | None) -> dict[str, str | None]:
+def _signature_fields(verdict: Verdict | None) -> dict[str, str | None]:
     if verdict is None:
         return {"signer": None, "untrusted": "unreadable"}
     return {"signer": verdict.signer, "untrusted": verdict.reason}
@@ -175,7 +178,7 @@ def _print(records: list[Record], now_ns: int, columns: Mapping[str, list[str]])
 
 
 def _plain(record: Record) -> tuple[object, ...]:
-    """Return key, kind, name, bytes on disk, build seconds, created and used (s since 1970), pinned: for programs."""
+    """Return key, kind, name, bytes on disk, build seconds, created and used (s since 1970), pinned: for scripts."""
     created_s, used_s = record.created_ns // 10**9, record.used_ns // 10**9
     pinned = "pinned" if record.pinned else ""
     return (

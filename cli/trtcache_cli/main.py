@@ -1,4 +1,4 @@
-"""The entry point: the table of commands, and the one place where errors become exit codes."""
+"""Entry point: the table of commands, and the mapping of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ _logger = logging.getLogger("trtcache_cli")
 PROGRAM = "trtcache"
 
 COMMANDS = {
-    "run": ("trtcache_cli.run:run", "Run a program with the cache before torch_tensorrt."),
-    "init": ("trtcache_cli.init:init", "Make a store, for yourself or for a group."),
+    "run": ("trtcache_cli.run:run", "Run a program with torch_tensorrt cached."),
+    "init": ("trtcache_cli.init:init", "Create a store, for yourself or for a group."),
     "ls": ("trtcache_cli.ls:ls", "List the entries."),
     "show": ("trtcache_cli.show:show", "Show one entry: header, members, key document."),
     "build": ("trtcache_cli.build:build", "Build the engine of an exported program, or find it in the cache."),
     "export": ("trtcache_cli.export:export", "Write a program with its engines to a file, for other machines."),
-    "rebuild": ("trtcache_cli.rebuild:rebuild", "Build kept programs for what is installed now."),
-    "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and put them in."),
-    "why": ("trtcache_cli.why:why", "Say why there is no entry, or how the nearest one differs."),
-    "diff": ("trtcache_cli.diff:diff", "Say how two entries differ."),
+    "rebuild": ("trtcache_cli.rebuild:rebuild", "Rebuild kept programs for the installed versions."),
+    "refit": ("trtcache_cli.refit:refit", "Check that weights fit a program or an entry, and refit it."),
+    "why": ("trtcache_cli.why:why", "Explain a miss, or how the nearest entry differs."),
+    "diff": ("trtcache_cli.diff:diff", "Explain how two entries differ."),
     "lower": ("trtcache_cli.lower:lower", "Show a program's lowered graph, and what each pass changes."),
-    "partition": ("trtcache_cli.partition:partition", "Show which nodes go to an engine, and what stays in torch."),
+    "partition": ("trtcache_cli.partition:partition", "Show which nodes run in an engine, and which in torch."),
     "stats": ("trtcache_cli.stats:stats", "Show hits, misses by reason, sizes and the time saved."),
     "prune": ("trtcache_cli.prune:prune", "Evict entries by size, age, idleness or filter."),
-    "sync": ("trtcache_cli.sync:sync", "Copy the entries that a store lacks from others."),
-    "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and bring its engines in."),
-    "pin": ("trtcache_cli.pin:pin", "Keep entries whatever a prune says."),
-    "unpin": ("trtcache_cli.pin:unpin", "Let entries be pruned again."),
+    "sync": ("trtcache_cli.sync:sync", "Copy missing entries from other stores."),
+    "adopt": ("trtcache_cli.adopt:adopt", "List another tool's engine cache, and import its engines."),
+    "pin": ("trtcache_cli.pin:pin", "Protect entries from pruning."),
+    "unpin": ("trtcache_cli.pin:unpin", "Allow pruning of entries again."),
     "rm": ("trtcache_cli.rm:rm", "Remove entries by key."),
-    "clean": ("trtcache_cli.clean:clean", "Remove everything but pinned entries."),
+    "clean": ("trtcache_cli.clean:clean", "Remove all entries except pinned ones."),
     "verify": ("trtcache_cli.verify:verify", "Check every byte of every entry."),
-    "trust": ("trtcache_cli.trust:trust", "Make signing keys, and say whose signatures count."),
+    "trust": ("trtcache_cli.trust:trust", "Create signing keys, and manage trusted keys."),
     "dir": ("trtcache_cli.dir:print_dir", "Print the cache directory."),
-    "threads": ("trtcache_cli.threads:threads", "Show how many threads calls get, and who said so."),
-    "tune": ("trtcache_cli.tune:tune", "Measure calls over numbers of threads and runners, and name the best."),
+    "threads": ("trtcache_cli.threads:threads", "Show thread counts, and where they come from."),
+    "tune": ("trtcache_cli.tune:tune", "Measure latency and throughput over threads and runners."),
     "config": ("trtcache_cli.config:config", "Show each setting and where it comes from."),
-    "doctor": ("trtcache_cli.doctor:doctor", "Find out what works on this machine."),
-    "selftest": ("trtcache_cli.selftest:selftest", "Try a kind of engine on this machine, and write a report."),
+    "doctor": ("trtcache_cli.doctor:doctor", "Check what works on this machine."),
+    "selftest": ("trtcache_cli.selftest:selftest", "Test a backend on this machine, and write a report."),
     "demo": ("trtcache_cli.demo:demo", "Compile a real model twice, the second time from the cache."),
-    "completion": ("trtcache_cli.completion:completion", "Print the completion script of a shell."),
+    "completion": ("trtcache_cli.completion:completion", "Print a shell completion script."),
 }
-"""Name -> (where the command is, its line in the help). The module is imported when the command is run."""
+"""Name -> (location of the command, its help line). The module is imported when the command runs."""
 
 _EPILOG = """\b
 Examples:
@@ -65,20 +65,20 @@ Examples:
 
 \b
 Exit codes:
-  0    done
+  0    success
   1    another error
-  2    wrong usage or an impossible setting
-  3    the store cannot do it (not a store, unsafe, read-only, locked)
+  2    wrong usage or an invalid setting
+  3    the store is unusable (not a store, unsafe, read-only, locked)
   4    something in the store is damaged
   5    no entry, or more than one, has this key
-  6    an engine builder failed or is not there
+  6    an engine builder failed or is not available
   7    a build was forbidden by TRTCACHE_FORBID_BUILD
-  130  interrupted, or answered with no
+  130  interrupted, or declined
 """
 
 
 class Commands(click.Group):
-    """A group that knows its commands by name and imports one only to run it or to show its help."""
+    """A group that imports a command only to run it or to show its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """Return the names in the order of the table."""
@@ -96,7 +96,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called; for a misspelt one say which was meant."""
+        """Return the command; for an unknown name suggest the nearest one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"command {args[0]!r}: {did_you_mean(args[0], list(COMMANDS))}")
         return super().resolve_command(ctx, args)
@@ -120,18 +120,18 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
 )
 def cli() -> None:
-    """See and tend the cache of compiled inference engines."""
+    """Inspect and maintain the cache of compiled inference engines."""
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: one line on standard error for an error, no traceback, a documented code."""
+    """Run the command line and exit: one line on standard error for an error, no traceback, a documented exit code."""
     _open_missing_streams()
     logging.basicConfig(format=f"{PROGRAM}: %(levelname)s: %(message)s", level=logging.WARNING)
     try:
         code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_output()  # the reader of a pipe has enough
+        _discard_output()  # the reader of a pipe has closed it
         code = 0
     except OSError as error:
         _discard_output()
@@ -140,14 +140,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _open_missing_streams() -> None:
-    """Give a process that was started with a closed standard output or error one that discards: Python has None."""
+    """Open /dev/null in place of a closed standard output or error, for which Python has None."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # open to the end
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # open until exit
 
 
 def _discard_output() -> None:
-    """Let what Python flushes at exit go nowhere, where it cannot raise again."""
+    """Redirect standard output to /dev/null, so that the flush at exit cannot raise again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -168,7 +168,7 @@ def _run(args: Sequence[str] | None) -> int:
         raise
     except OSError as error:
         return _fail(str(error), 1)
-    except Exception as error:  # a defect of ours is one line too
+    except Exception as error:  # bugs are reported in one line too
         _logger.debug("the command failed", exc_info=True)
         first, *_ = str(error).strip().splitlines() or [""]
         return _fail(f"unexpected {type(error).__name__}: {first}; TRTCACHE_LOG=cli shows where", 1)

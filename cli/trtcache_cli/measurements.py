@@ -1,4 +1,4 @@
-"""What a directory's file system does, measured by two processes of this machine."""
+"""File system tests with two processes of this machine."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LONGEST_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
+    """Results. ``freed_s`` is None if a killed process's lock stayed, ``seen_s`` if a file was never seen.
 
-    ``excluded`` of ``rounds`` tries to take a lock that the other process held were refused; ``refusal`` is what the
-    kernel said if there are no locks. ``ahead_s`` is how far the times of files are ahead of this machine's clock.
+    ``excluded`` of ``rounds`` attempts to take a lock held by the other process were refused; ``refusal`` is the
+    kernel's error if there are no locks. ``ahead_s`` is how far file times are ahead of this machine's clock.
     """
 
     rounds: int
@@ -45,12 +45,12 @@ class Measured:
 
     @property
     def locks(self) -> bool:
-        """Whether locks exclude processes, and go with them."""
+        """Whether locks exclude other processes, and are released with their holder."""
         return self.excluded == self.rounds and self.freed_s is not None
 
 
 class Other:
-    """A second process, to which lines are written and whose answers are read."""
+    """A second process, controlled by lines on its standard input, with answers on its standard output."""
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-I", str(Path(__file__).with_name("peer.py")), str(directory)]
@@ -58,7 +58,7 @@ class Other:
         self.answer()
 
     def tell(self, line: str) -> None:
-        """Tell it to do something, and do not wait."""
+        """Send a command without waiting."""
         assert self.process.stdin is not None  # noqa: S101  # made with a pipe
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
@@ -69,12 +69,12 @@ class Other:
         return self.process.stdout.readline().strip()
 
     def ask(self, line: str) -> str:
-        """Tell it to do something, and return what it says."""
+        """Send a command, and return the answer."""
         self.tell(line)
         return self.answer()
 
     def kill(self) -> None:
-        """End it at once, as the kernel does where memory is short."""
+        """Kill it, as the kernel does when memory is short."""
         with self.process:
             self.process.kill()
 
@@ -89,10 +89,10 @@ def _other(directory: Path) -> Iterator[Other]:
 
 
 def measure(directory: Path) -> Measured:
-    """Measure a directory that this process can write to. Everything made in it is this function's to leave.
+    """Test a directory that this process can write to. The caller removes the files created in it.
 
     Raises:
-        OSError: a file cannot be made, written or renamed there.
+        OSError: a file cannot be created, written or renamed there.
     """
     with _other(directory) as other:
         excluded, refusal = _exclusion(directory, other)
@@ -152,7 +152,7 @@ def _release(directory: Path, other: Other) -> float | None:
 
 
 def _replacement(directory: Path, other: Other) -> tuple[int, int]:
-    """Return how often a file that is being replaced was read, and how often that was not one of its contents."""
+    """Return how often a file was read while it was replaced, and how many reads saw neither content."""
     target = directory / "replaced"
     target.write_bytes(b"a" * _CONTENT_BYTES)
     other.ask("read replaced")
@@ -166,7 +166,7 @@ def _replacement(directory: Path, other: Other) -> tuple[int, int]:
 
 
 def _visibility(directory: Path, other: Other) -> float | None:
-    """Return the seconds until a process that asked for a file before it was there sees it."""
+    """Return the seconds until a process that looked for a file before it existed sees it."""
     other.ask("see new")
     (directory / "temporary").write_bytes(b"new")
     (directory / "temporary").rename(directory / "new")
@@ -199,7 +199,7 @@ def _links(directory: Path) -> bool:
 
 
 def _modes(directory: Path) -> bool:
-    """Return whether the bits that keep others out, and those that let a group in, stay as they are set."""
+    """Return whether mode bits for privacy and for group access are kept."""
     folder = directory / "folder"
     folder.mkdir(mode=0o700)
     private = stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""``trtcache partition``: which nodes of a program go to an engine, which stay in torch, and why."""
+"""``trtcache partition``: show which nodes run in an engine, which in torch, and why."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _SHOWN = 8
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("--backend", type=BackendType(), default="auto", show_default=True, help="Who would build the engines.")
+@click.option(
+    "--backend", type=BackendType(), default="auto", show_default=True, help="The backend that would build the engines."
+)
 @click.option(
     "settings",
     "--setting",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the build, by dotted name. Repeatable.",
+    help="A build setting, by dotted name. Repeatable.",
 )
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the parts into this file.")
-@click.option("--nodes", is_flag=True, help="List every node of each part.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the partitions into this file.")
+@click.option("--nodes", is_flag=True, help="List every node of each partition.")
 @shape_option
 @session_options
 @pass_session
@@ -51,7 +53,7 @@ def partition(
     nodes: bool,
     shapes: tuple[str, ...],
 ) -> None:
-    """Show in which parts a program is run: which nodes go to an engine, and what stays in torch and why.
+    """Show the partitions of a program: which nodes run in an engine, and which stay in torch and why.
 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. Nothing is built and no
     cache is needed.
@@ -59,13 +61,13 @@ def partition(
     given = read_settings(settings)
     if svg is not None and not svg.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {svg.absolute().parent}", param_hint="--svg")
-    from trtcache_cli.programs import make_outline  # imports torch
+    from trtcache_cli.programs import outline_file  # imports torch
 
-    outline = make_outline(file, backend, given, shapes)
+    outline = outline_file(file, backend, given, shapes)
     if svg is not None:
-        from trtcache.partition.outline import svg as drawn
+        from trtcache.partition.outline import svg as draw
 
-        svg.write_text(drawn(outline), encoding="utf-8")
+        svg.write_text(draw(outline), encoding="utf-8")
         note(f"drew {svg}")
     if session.as_json:
         print_json(outline.document())

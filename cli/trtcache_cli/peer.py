@@ -1,6 +1,6 @@
-"""The second process of ``trtcache doctor PATH``: does what it is told, one line at a time, and answers each with one.
+"""The second process of ``trtcache doctor PATH``: executes commands from standard input, one line each.
 
-Run as ``python -I peer.py DIRECTORY``. It imports the standard library alone, to be there at once.
+Run as ``python -I peer.py DIRECTORY``. It imports the standard library only, for a fast start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE = 4096
 
 
 class Peer:
-    """What it can be told. Every answer is text without spaces at its ends."""
+    """Commands of the peer. Every answer is text without surrounding whitespace."""
 
     def __init__(self, directory: Path) -> None:
         """Work in a directory that both processes see."""
@@ -29,7 +29,7 @@ class Peer:
         self._held = -1
 
     def lock(self, name: str) -> str:
-        """Lock a file and keep it: ``held``, or ``refused`` if another has it, or what the kernel said."""
+        """Lock a file and keep it: ``held``, or ``refused`` if another process has it, or the kernel's error."""
         fd = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,12 +43,12 @@ class Peer:
         return "held"
 
     def unlock(self, _: str) -> str:
-        """Let the lock go."""
+        """Release the lock."""
         os.close(self._held)
         return "free"
 
     def see(self, name: str) -> str:
-        """Ask for a file until it is there, and return when that was; before that, tell that it is not there yet."""
+        """Poll for a file and return when it appeared; first report that it does not exist yet."""
         path = self._directory / name
         _say("there" if path.exists() else "missing")
         end_s = time.monotonic() + LONGEST_S
@@ -59,7 +59,7 @@ class Peer:
         return "never"
 
     def read(self, name: str) -> str:
-        """Read a file that is being replaced, until one called ``done`` is there; return the reads and the bad ones."""
+        """Read a file that is being replaced, until one named ``done`` exists; return the reads and the bad ones."""
         path, reads, bad = self._directory / name, 0, 0
         _say("reading")
         while not (self._directory / "done").exists():
@@ -79,7 +79,7 @@ def _say(line: str) -> None:
 
 
 def main() -> None:
-    """Do what standard input says until it ends."""
+    """Execute the commands on standard input until it ends."""
     peer = Peer(Path(sys.argv[1]))
     actions: dict[str, Callable[[str], str]] = {
         "lock": peer.lock,

@@ -14,7 +14,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def pin(session: Session, keys: tuple[str, ...]) -> None:
-    """Keep entries: no prune removes them, and clean and rm only when told to."""
+    """Protect entries: no prune removes them, and clean and rm only on request."""
     _set_pins(session, keys, pinned=True)
 
 
@@ -23,7 +23,7 @@ def pin(session: Session, keys: tuple[str, ...]) -> None:
 @session_options
 @pass_session
 def unpin(session: Session, keys: tuple[str, ...]) -> None:
-    """Let entries be pruned again."""
+    """Allow pruning of entries again."""
     _set_pins(session, keys, pinned=False)
 
 

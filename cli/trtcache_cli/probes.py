@@ -1,4 +1,4 @@
-"""What ``doctor`` looks at. Each probe returns checks and imports nothing heavy: torch is only tried in a child."""
+"""Probes of ``trtcache doctor``. They import nothing heavy: torch is only tested in a child process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DISTRIBUTIONS = {
     "onnx": ("onnx",),
     "onnxscript": ("onnxscript",),
 }
-"""What may be installed -> the names under which it is distributed."""
+"""Package -> its possible distribution names."""
 
 _ASK_S = 10.0
 _TRY_S = 300.0
@@ -42,7 +42,7 @@ _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. ``missing`` is worth knowing, ``bad`` has to be put right and makes ``doctor`` exit with 1."""
+    """One finding. ``missing`` is informational, ``bad`` has to be fixed and makes ``doctor`` exit with 1."""
 
     name: str
     status: Status
@@ -51,21 +51,21 @@ class Check:
 
 
 def interpreter() -> Check:
-    """Return the Python that runs this."""
+    """Check the running Python."""
     return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
 def distributions() -> list[Check]:
-    """Return what is installed, by its metadata."""
+    """Check which packages are installed."""
     return [_distribution(name, candidates) for name, candidates in DISTRIBUTIONS.items()]
 
 
 def _distribution(name: str, candidates: Sequence[str]) -> Check:
-    version = installed(candidates)
+    version = distribution_version(candidates)
     return Check(name, "missing", "not installed") if version is None else Check(name, "ok", version)
 
 
-def installed(candidates: Sequence[str]) -> str | None:
+def distribution_version(candidates: Sequence[str]) -> str | None:
     """Return the version of the first of these distributions that is installed."""
     for candidate in candidates:
         try:
@@ -76,7 +76,7 @@ def installed(candidates: Sequence[str]) -> str | None:
 
 
 def compiler() -> Check:
-    """Return the C++ compiler that AOTInductor would take."""
+    """Find the C++ compiler that AOTInductor would use."""
     named = os.environ.get("CXX")
     for candidate in [named] if named else ["g++", "clang++", "c++"]:
         path = shutil.which(candidate)
@@ -87,12 +87,12 @@ def compiler() -> Check:
 
 
 def gpu() -> Check:
-    """Return what the NVIDIA driver says there is."""
+    """Query the NVIDIA driver for a GPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return Check("gpu", "missing", "no NVIDIA driver found")
     found = _first_line([tool, "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"])
-    return Check("gpu", "ok" if found else "missing", found or "nvidia-smi finds none")
+    return Check("gpu", "ok" if found else "missing", found or "nvidia-smi found none")
 
 
 def _first_line(command: Sequence[str]) -> str:
@@ -104,8 +104,8 @@ def _first_line(command: Sequence[str]) -> str:
 
 
 def backends(*, has_gpu: bool, has_compiler: bool) -> list[Check]:
-    """Return what each kind of engine can do on this machine."""
-    torch, tensorrt, rtx = (installed(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
+    """Check what each backend can do on this machine."""
+    torch, tensorrt, rtx = (distribution_version(DISTRIBUTIONS[name]) for name in ("torch", "tensorrt", "tensorrt_rtx"))
     return [
         _aot_inductor(has_torch=torch is not None, has_compiler=has_compiler),
         _tensorrt("tensorrt", tensorrt, "build; running and refit are experimental" if has_gpu else ""),
@@ -138,13 +138,13 @@ def _tensorrt(kind: str, version: str | None, abilities: str) -> Check:
 
 
 def store(root: Path, *, readonly: bool) -> list[Check]:
-    """Return whether the cache directory can be used, its permissions and its file system. Makes nothing."""
+    """Check that the cache directory is usable, its permissions and its file system. Creates nothing."""
     if not root.exists():
-        return [Check("cache directory", "ok", f"{root}, to be made by the first build")]
-    return [_opened(root, readonly=readonly), _permissions(root), _filesystem(root)]
+        return [Check("cache directory", "ok", f"{root}, created by the first build")]
+    return [_check_opens(root, readonly=readonly), _permissions(root), _filesystem(root)]
 
 
-def _opened(root: Path, *, readonly: bool) -> Check:
+def _check_opens(root: Path, *, readonly: bool) -> Check:
     from trtcache.store.disk import DiskStore
 
     name = "cache directory"
@@ -161,7 +161,7 @@ def _permissions(root: Path) -> Check:
     found = root.stat()
     text = f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}"
     if found.st_mode & stat.S_ISGID and found.st_mode & 0o020:
-        return Check("permissions", "ok", f"{text}, group {found.st_gid}: shared; who counts there: trtcache trust ls")
+        return Check("permissions", "ok", f"{text}, group {found.st_gid}: shared; trusted keys: trtcache trust ls")
     if found.st_mode & 0o077:
         return Check(
             "permissions", "missing", f"{text}: not private", f"large engines are copied, not mapped; chmod 700 {root}"
@@ -174,17 +174,17 @@ def _filesystem(root: Path) -> Check:
 
     found = filesystem_type(root)
     if not is_local(root):
-        advice = f"not of this machine alone: engines are copied, never mapped; try: trtcache doctor {root}"
+        advice = f"not a local file system: engines are copied, never mapped; try: trtcache doctor {root}"
         return Check("file system", "missing", found, advice)
     return Check("file system", "ok", found)
 
 
 def layer(root: Path) -> Check:
-    """Return whether a directory below the cache directory can be read."""
+    """Check that a lower layer can be read."""
     from trtcache.store.disk import DiskStore
 
     if not root.is_dir():
-        return Check("layer below", "missing", f"{root} is not there", "mount it, or take it from TRTCACHE_PATH")
+        return Check("layer below", "missing", f"{root} does not exist", "mount it, or remove it from TRTCACHE_PATH")
     try:
         DiskStore.open(root, readonly=True)
     except TrtcacheError as error:
@@ -193,7 +193,7 @@ def layer(root: Path) -> Check:
 
 
 def signatures(root: Path, trust: Trust) -> list[Check]:
-    """Return whose entries count in a store that asks for signatures, or that could do with asking."""
+    """Check the trusted keys of a store that requires signatures, or that should require them."""
     from trtcache.store.disk import DiskStore
 
     name = "signatures"
@@ -202,12 +202,12 @@ def signatures(root: Path, trust: Trust) -> list[Check]:
     except SettingsError as error:
         return [Check(name, "bad", str(error))]
     except TrtcacheError:
-        return []  # told as the cache directory's
+        return []  # reported for the cache directory
     if not opened.admission.required:
         if not opened.shared:
             return []
         advice = "unset TRTCACHE_SIGNATURES, and trust keys: trtcache trust add NAME:HEX"
-        return [Check(name, "missing", "off: whoever can write there can make you run his code", advice)]
+        return [Check(name, "missing", "off: every user who can write there can make you run their code", advice)]
     if not trust.keys:
         advice = "trtcache trust add NAME:HEX, or trtcache trust keygen NAME"
         return [Check(name, "missing", "required, and no key is trusted: every entry is a miss", advice)]
@@ -215,7 +215,7 @@ def signatures(root: Path, trust: Trust) -> list[Check]:
 
 
 def temporary_directory() -> Check:
-    """Try whether a program in the temporary directory can be run; a package is unpacked and loaded there."""
+    """Check that programs in the temporary directory can run; packages are unpacked and loaded there."""
     directory = Path(tempfile.gettempdir())
     with tempfile.TemporaryDirectory(dir=directory) as inside:
         program = Path(inside) / "try"
@@ -230,7 +230,7 @@ def temporary_directory() -> Check:
 
 
 def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TRY_S) -> Check:
-    """Build and run a tiny AOTInductor package in a child process, which may die."""
+    """Build and run a tiny AOTInductor package in a child process, which may crash."""
     name = "tiny package"
     try:
         done = subprocess.run(  # noqa: S603  # this Python, this package
@@ -241,7 +241,7 @@ def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TR
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Check(name, "bad", f"not done after {timeout_s:.0f} s", "look at the load of the machine and its disk")
+        return Check(name, "bad", f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
     if done.returncode < 0:
         died, advice = death(done.returncode)
         return Check(name, "bad", f"the child {died}", advice)
@@ -250,6 +250,6 @@ def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TR
 
 
 def death(code: int) -> tuple[str, str]:
-    """Return in words what signal ended a process with this negative exit code, and what may be done about it."""
+    """Return the signal that killed a process with this negative exit code, and advice."""
     died = signal.Signals(-code).name
-    return f"died of {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else ""
+    return f"was killed by {died}", _TWO_LIBSTDCXX if died in {"SIGSEGV", "SIGABRT"} else ""

@@ -1,4 +1,4 @@
-"""Programs from files, for the commands that build or lower them."""
+"""Load programs from files, for the commands that build or lower them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from trtcache.partition.outline import Outline
 
 
-def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:
-    """Return what the API is to be given for a file: a TorchScript file's program, or the path, with sizes for it.
+def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, Sizes]]:
+    """Return the argument for the API: the converted program of a TorchScript file, or the path, and the sizes for it.
 
     Raises:
         ExportError: a TorchScript file cannot be read or converted.
-        SettingsError: its arguments are not those that the shapes say.
-        click.BadParameter: a shape is written otherwise.
+        SettingsError: its arguments do not match the shapes.
+        click.BadParameter: a shape is malformed.
     """
     if not is_script_file(path):
         return path, read_shapes(shapes)
@@ -39,14 +39,16 @@ def opened(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, d
 
 
 def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
-    """Return the program in a file.
+    """Load the program in a file.
 
     Raises:
-        ExportError: the file holds no program.
-        SettingsError: it has no arguments of the names that the shapes have, or is an ONNX file.
+        ExportError: the file is not a program.
+        SettingsError: an input of the shapes does not exist, or the file is an ONNX file.
     """
     if is_onnx(path):
-        raise SettingsError("FILE", f"{path.name} is an ONNX file: its plan is one file as it is (trtcache build -o)")
+        raise SettingsError(
+            "FILE", f"{path.name} is an ONNX file: its plan is already a single file (trtcache build -o)"
+        )
     program = _of_its_sizes(path, shapes)
     if isinstance(program, Path):
         with ProgramFile(program) as file:
@@ -54,51 +56,51 @@ def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
     return program
 
 
-def lowered(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
-    """Return the lowered program in a file; its ``runs`` have what each pass changed.
+def lower_file(path: Path, backend: str, shapes: Sequence[str] = ()) -> LoweredProgram:
+    """Lower the program in a file; ``runs`` has the changes of each pass.
 
     Raises:
-        ExportError: the file holds no program that can be lowered.
+        ExportError: the file has no program that can be lowered.
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
     """
     return looking.lower(_of_its_sizes(path, shapes), backend=backend, name=path.stem, trace=True)
 
 
-def make_outline(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
-    """Return in which parts the program in a file is run.
+def outline_file(path: Path, backend: str, settings: Mapping[str, object], shapes: Sequence[str]) -> Outline:
+    """Partition the program in a file.
 
     Raises:
-        ExportError: the file holds no program that can be lowered.
+        ExportError: the file has no program that can be lowered.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        PartitionError: the settings want one engine, and something would stay in torch.
-        SettingsError: a setting is unknown, or the arguments are not those that the shapes say.
+        PartitionError: the settings require a single engine, and a part would stay in torch.
+        SettingsError: a setting is unknown, or the arguments do not match the shapes.
     """
     return looking.outline(_of_its_sizes(path, shapes), backend=backend, settings=settings, name=path.stem)
 
 
 def _of_its_sizes(path: Path, shapes: Sequence[str]) -> ExportedProgram | Path:
-    program, inputs = opened(path, shapes)
+    program, inputs = open_program(path, shapes)
     if inputs:
-        raise SettingsError("--shape", f"{path.name} has sizes of its own; it is for TorchScript files here")
+        raise SettingsError("--shape", f"{path.name} already has sizes; this option is for TorchScript files here")
     return program
 
 
-def asked(
+def find_key(
     path: Path, backend: str, target: str | None, shapes: Sequence[str]
 ) -> tuple[CacheKey | None, StoredGraph | None, str]:
-    """Return the key that ``compile`` would ask for, the graph, and if there can be no key why.
+    """Return the key that ``compile`` would use and the graph, or the reason why there is no key.
 
-    ``shapes`` are sizes for what the file leaves open.
+    ``shapes`` are sizes that the file leaves open.
 
     Raises:
-        ExportError: the file holds no program that can be lowered.
+        ExportError: the file has no program that can be lowered.
         PassError: a pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: the target is unknown.
     """
     try:
-        program, inputs = opened(path, shapes)
+        program, inputs = open_program(path, shapes)
         key, graph = looking.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
     except CanonicalizationError as error:
         return None, None, str(error)

@@ -1,4 +1,4 @@
-"""``trtcache doctor PATH``: what a directory's file system was seen to do, and what a store in it can promise."""
+"""``trtcache doctor PATH``: test a directory's file system, and report what a store there can guarantee."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _LATE_S = 1.0
 _CLOCK_S = 2.0
-_LOCAL_STORE = "keep a store on a local disk over it: TRTCACHE_PATH=LOCAL:{path}"
+_LOCAL_STORE = "layer a store on a local disk over it: TRTCACHE_PATH=LOCAL:{path}"
 
 
 def examine_directory(path: Path) -> Iterator[Check]:
-    """Yield what is seen of a directory, and last what can be promised there. All that is made in it is removed.
+    """Yield the checks of a directory, and last the guarantees of a store there. All files created in it are removed.
 
     Raises:
-        NotAStoreError: there is no such directory, or it cannot be looked at.
+        NotAStoreError: the directory does not exist, or cannot be read.
     """
     try:
         real = path.resolve(strict=True)
@@ -37,11 +37,9 @@ def examine_directory(path: Path) -> Iterator[Check]:
         if not os.access(real, os.W_OK | os.X_OK, effective_ids=True):
             yield Check("writing", "missing", "not by this user: hits are served, nothing is stored")
             return
-        seen = _measured(real)
+        seen = _measure(real)
         if isinstance(seen, OSError):
-            yield Check(
-                "measuring", "bad", f"not possible: {seen.strerror}", "make room, or put this right, and try again"
-            )
+            yield Check("measuring", "bad", f"failed: {seen.strerror}", "free space, or fix this, and try again")
             return
     except OSError as error:
         raise NotAStoreError(str(path), f"it cannot be measured: {error.strerror}") from error
@@ -49,8 +47,8 @@ def examine_directory(path: Path) -> Iterator[Check]:
     yield from promises(seen, local=local, path=real)
 
 
-def _measured(directory: Path) -> Measured | OSError:
-    """Return what is seen, or why nothing is: on a full disk, say."""
+def _measure(directory: Path) -> Measured | OSError:
+    """Return the measurements, or the error of a full disk and the like."""
     try:
         scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
         try:
@@ -63,8 +61,8 @@ def _measured(directory: Path) -> Measured | OSError:
 
 def _where(path: Path) -> str:
     if is_immutable(path):
-        return "which nobody can write to"
-    return "of this machine alone" if is_local(path) else "not known to be of this machine alone"
+        return "read-only by format"
+    return "local" if is_local(path) else "not known to be local"
 
 
 def _space(path: Path) -> Check:
@@ -73,44 +71,44 @@ def _space(path: Path) -> Check:
     files = f", {found.f_favail:,} more files" if found.f_files else ""
     text = f"{format_size(free_bytes)} free{files}"
     if free_bytes == 0 or (found.f_files and found.f_favail == 0):
-        return Check("space", "bad", text, "it is full: what is built is used and not stored; try trtcache prune")
+        return Check("space", "bad", text, "it is full: builds are used but not stored; try trtcache prune")
     return Check("space", "ok", text)
 
 
 def findings(seen: Measured) -> list[Check]:
-    """Return what was measured, each with what is wrong about it."""
-    tries = seen.refusal or f"{seen.excluded} of {seen.rounds} tries excluded"
+    """Return a check for each measurement."""
+    tries = seen.refusal or f"{seen.excluded} of {seen.rounds} attempts excluded"
     freed = "never free again" if seen.freed_s is None else f"free after {seen.freed_s:.3f} s"
     reads = f"{seen.replaced} replacements, {seen.reads} reads by another process"
     late = seen.seen_s is None or seen.seen_s > _LATE_S
     shown = f"not in {60} s" if seen.seen_s is None else f"after {seen.seen_s:.3f} s"
     off = abs(seen.ahead_s) > _CLOCK_S
     clock = f"{seen.ahead_s:+.2f} s from this machine's"
-    modes = "kept as they are set" if seen.modes else "not kept"
+    modes = "kept as set" if seen.modes else "not kept"
     return [
         Check("locks between processes", "ok" if seen.excluded == seen.rounds else "bad", tries),
         Check("lock of a killed process", "bad" if seen.freed_s is None else "ok", freed),
         Check("replacing a file", "bad" if seen.torn else "ok", f"{reads}, {seen.torn or 'none'} of them torn"),
-        Check("a new file is seen", "missing" if late else "ok", shown, "a miss may be built twice" if late else ""),
+        Check("a new file is seen", "missing" if late else "ok", shown, "an entry may be built twice" if late else ""),
         Check("clock of its files", "missing" if off else "ok", clock, "ages and last uses are off" if off else ""),
         Check("durable write", "ok", f"{seen.sync_s:.3f} s for a small file and its name"),
         Check("hard links", "ok" if seen.links else "missing", "yes" if seen.links else "no"),
-        Check("modes", "ok" if seen.modes else "bad", modes, "" if seen.modes else "others may be let in"),
+        Check("modes", "ok" if seen.modes else "bad", modes, "" if seen.modes else "other users may get access"),
     ]
 
 
 def promises(seen: Measured, *, local: bool, path: Path) -> list[Check]:
-    """Return what a store in this directory can promise."""
+    """Return the guarantees of a store in this directory."""
     advice = _LOCAL_STORE.format(path=path)
     if not seen.locks:
         building = Check("shared building", "bad", "no: its locks do not exclude, so nothing is stored", advice)
     elif local:
-        building = Check("shared building", "ok", "yes: one process builds, the others of this machine wait")
+        building = Check("shared building", "ok", "yes: one process builds, the others on this machine wait")
     else:
-        text = "yes on this machine; between machines if they use the same server's locks: run this on two"
+        text = "yes on this machine; between machines if they share the server's locks: run this on two"
         building = Check("shared building", "ok", text)
     whole = (
-        Check("entries", "ok", "whole or not there")
+        Check("entries", "ok", "complete or absent")
         if not seen.torn
         else Check("entries", "bad", "may be torn", advice)
     )

@@ -1,4 +1,4 @@
-"""``trtcache prune``: evict by size, age, idleness or filter."""
+"""``trtcache prune``: evict entries by size, age, idle time or filter."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 )
 @click.option("--max-size", metavar="SIZE", help="Evict until the cache is no larger, such as 10GB.")
 @click.option("--max-entries", metavar="COUNT", type=click.IntRange(0), help="Evict until there are no more entries.")
-@click.option("--stale-toolchain", is_flag=True, help="Evict what no version that is installed here can use.")
-@click.option("--older-than", metavar="TIME", help="Evict what was built longer ago, such as 30d.")
-@click.option("--unused-for", metavar="TIME", help="Evict what was not used for so long, such as 7d.")
+@click.option("--stale-toolchain", is_flag=True, help="Evict entries that no installed version can use.")
+@click.option("--older-than", metavar="TIME", help="Evict entries built longer ago, such as 30d.")
+@click.option("--unused-for", metavar="TIME", help="Evict entries not used for this long, such as 7d.")
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and remove nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -49,10 +49,11 @@ def prune(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Evict entries; pinned ones stay. Without a limit, TRTCACHE_MAX_SIZE and TRTCACHE_MAX_ENTRIES are the limits.
+    """Evict entries, except pinned ones. Without options, TRTCACHE_MAX_SIZE and TRTCACHE_MAX_ENTRIES are the limits.
 
-    To come below a size or a number, what saves the least time of building per byte and was not used for long goes
-    first. A filter limits which entries may go; alone, all that match go. Without a terminal, -y is needed.
+    To satisfy a size or a number limit, entries that save the least build time per byte and were not used for long are
+    evicted first. A filter limits which entries may be evicted; alone, it evicts all matches. Without a terminal, -y is
+    needed.
     """
     config = session.config()
     now_ns = time.time_ns()

@@ -1,4 +1,4 @@
-"""``trtcache rebuild``: engines for what is installed now, of programs that were kept."""
+"""``trtcache rebuild``: build kept programs for the installed versions."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ _PROGRAM = "program"
 
 @click.command(epilog=examples("trtcache rebuild --dry-run", "trtcache rebuild --filter 'name~bert'"))
 @filter_option
-@click.option("--dry-run", is_flag=True, help="Only say which programs are kept.")
+@click.option("--dry-run", is_flag=True, help="Only list the kept programs.")
 @session_options
 @pass_session
 def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
-    """Build the engines of kept programs for the versions that are installed now: after an upgrade, in CI.
+    """Build the engines of kept programs for the installed versions: after an upgrade, in CI.
 
-    Programs are kept by compile(..., keep_program=True) and by 'trtcache build --keep-program', without weights. A
-    filter says which of them are meant. What is there is not built again; one that fails does not stop the others,
-    and the exit code is then 1.
+    Programs are stored, without weights, by compile(..., keep_program=True) and 'trtcache build --keep-program'. A
+    filter selects programs. Existing engines are not rebuilt; a failure does not stop the others, and the exit code is
+    then 1.
     """
     store = session.store() if dry_run else session.writable_store("rebuild")
     wanted = parse_filters(filters, now_ns=time.time_ns()) if filters else None
-    records = [one for one in load_records(store) if one.kind == _PROGRAM and (wanted is None or wanted(one))]
+    records = [
+        record for record in load_records(store) if record.kind == _PROGRAM and (wanted is None or wanted(record))
+    ]
     if not records:
-        note("no program is kept here: compile(..., keep_program=True), or trtcache build --keep-program")
-    documents = list(map(_kept, records)) if dry_run else _all_rebuilt(session, records)
+        note("there are no kept programs: compile(..., keep_program=True), or trtcache build --keep-program")
+    documents = list(map(_document, records)) if dry_run else _rebuild_all(session, records)
     if session.as_json:
         print_json({"dry_run": dry_run, "programs": documents})
     else:
@@ -52,21 +54,21 @@ def rebuild(session: Session, filters: tuple[str, ...], dry_run: bool) -> int:
     return 1 if any(one["outcome"] == "failed" for one in documents) else 0
 
 
-def _kept(record: Record) -> dict[str, object]:
+def _document(record: Record) -> dict[str, object]:
     return {"program": record.digest, "name": record.name, "outcome": "kept", "build_s": 0.0, "engines": [], "why": ""}
 
 
-def _all_rebuilt(session: Session, records: list[Record]) -> list[dict[str, object]]:
+def _rebuild_all(session: Session, records: list[Record]) -> list[dict[str, object]]:
     from trtcache.cache import Cache
 
     cache = Cache(config=session.config())
-    return [_rebuilt(cache, record) for record in records]
+    return [_rebuild(cache, record) for record in records]
 
 
-def _rebuilt(cache: Cache, record: Record) -> dict[str, object]:
+def _rebuild(cache: Cache, record: Record) -> dict[str, object]:
     from trtcache.compiler.rebuild import rebuild as rebuilt  # torch
 
-    document = _kept(record)
+    document = _document(record)
     try:
         with working(f"rebuilding {record.name or record.digest[:SHORT]}"):
             report = rebuilt(cache, _entry(cache, record))

@@ -1,4 +1,4 @@
-"""``trtcache refit``: other weights for a program in a file, or for an entry."""
+"""``trtcache refit``: check weights against a program or an entry, and write the refitted result."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ _SHOWN = 6
     "--weights",
     type=click.Path(path_type=Path),
     required=True,
-    help="A .safetensors file, the .json index of several, a .pt2 program, or a state_dict that torch.save wrote.",
+    help="A .safetensors file, the .json index of several, a .pt2 program, or a state_dict written by torch.save.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write what was refitted here.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the refitted program or plan here."
+)
 @session_options
 @pass_session
 def refit(session: Session, subject: str, weights: Path, output: Path | None) -> None:
-    """Check that weights fit a program or an entry, and put them in. Nothing is exported or built.
+    """Check that weights fit a program or an entry, and refit it. Nothing is exported or built.
 
-    FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and its engine is the one that
-    the cache has. KEY: an entry. An aot_inductor engine has no weights in it, so there is nothing to write: they are
-    checked, by the names of the programs that led to the entry. OUTPUT is for a plan that takes other weights, and
-    needs the plan's GPU.
+    FILE: an exported program (.pt2); OUTPUT is the same program with the new weights, and uses the same cached engine.
+    KEY: an entry. An aot_inductor engine contains no weights, so nothing is written: they are only checked, by the
+    parameter names of the programs that led to the entry. OUTPUT is for a refittable plan, and needs the plan's GPU.
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     path = Path(subject)
-    if onnx := next((one for one in (weights, path) if one.suffix == ".onnx"), None):
-        how = f'trtcache build {onnx}, or module.refit("{weights}") of the module that trtcache.compile returned'
-        raise click.UsageError(f"{onnx} is an ONNX file, and this command refits none: {how}")
+    if onnx := next((file for file in (weights, path) if file.suffix == ".onnx"), None):
+        how = f'trtcache build {onnx}, or module.refit("{weights}") of the module returned by trtcache.compile'
+        raise click.UsageError(f"{onnx} is an ONNX file, which this command does not support: use {how}")
     is_file = path.suffix == ".pt2" or path.exists()
     document = _file(path, weights, output) if is_file else _entry(session, subject, weights, output)
     document["output"] = str(output) if output else None
@@ -78,9 +79,9 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     key = store.header(store.resolve(subject)).key
     cache = Cache(config=session.config())
     entry = cache.peek(key, counted=False)
-    if entry is None:  # it is damaged, and was put aside
+    if entry is None:  # it is damaged, and was quarantined
         raise UnknownKeyError(subject)
-    executable, given = check_entry(entry, list(_memos(store, cache, key.digest)), weights)
+    executable, given = check_entry(entry, list(_aliases(store, cache, key.digest)), weights)
     if output is not None:
         write_plan(refitted_plan(entry, executable, given), output)
     return {
@@ -92,16 +93,16 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
     }
 
 
-def _memos(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
-    """Yield what is noted of programs whose engine is the entry."""
+def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
+    """Yield the key aliases of programs whose engine is the entry."""
     from trtcache.keys.alias import KIND, MEMBER, KeyAlias
     from trtcache.store.rows import INDEX_NAME, read_rows
 
     rows = read_rows(store.index_root / INDEX_NAME) or {}
-    for one, row in rows.items():
+    for alias_digest, row in rows.items():
         if row[1] != KIND:
             continue
-        entry = cache.peek(store.header(one).key, counted=False)
+        entry = cache.peek(store.header(alias_digest).key, counted=False)
         try:
             memo = KeyAlias.read(bytes(entry.read(MEMBER))) if entry else None
         except (ValueError, KeyError):

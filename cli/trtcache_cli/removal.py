@@ -1,4 +1,4 @@
-"""What the commands that remove entries share: showing a plan, asking, and carrying it out."""
+"""Show, confirm and execute a prune plan, for the commands that remove entries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TERMINAL_ROWS = 40
 
 
 def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: bool, yes: bool) -> None:
-    """Print the plan, ask where a person can answer, and execute it.
+    """Print the plan, ask for confirmation on a terminal, and execute it.
 
     Raises:
-        click.UsageError: nobody can be asked and ``-y`` was not given; nothing was removed.
-        click.Abort: the person said no.
+        click.UsageError: there is no terminal for a confirmation and ``-y`` was not given; nothing was removed.
+        click.Abort: the user declined.
     """
     if not session.as_json:
         _print_plan(plan)
@@ -41,16 +41,18 @@ def carry_out(session: Session, store: DiskStore, plan: PrunePlan, *, dry_run: b
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if ``yes`` or if the person at the terminal agrees.
+    """Return if ``yes`` or if the user confirms.
 
     Raises:
-        click.UsageError: there is no terminal to ask at.
-        click.Abort: the answer was no.
+        click.UsageError: there is no terminal for a confirmation.
+        click.Abort: the user declined.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask at; give -y to remove without asking, or --dry-run to look")
+        raise click.UsageError(
+            "there is no terminal for a confirmation; use -y to remove without one, or --dry-run to preview"
+        )
     click.confirm(question, abort=True, err=True)
 
 

@@ -17,16 +17,16 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 @session_options
 @pass_session
 def rm(session: Session, keys: tuple[str, ...], force: bool) -> None:
-    """Remove entries by key. All keys are looked up before anything is removed."""
+    """Remove entries by key. All keys are resolved before anything is removed."""
     store = session.writable_store("remove entries")
     digests = {store.resolve(key) for key in keys}
     doomed = [record for record in load_records(store) if record.digest in digests]
     pinned = [record.digest[:SHORT] for record in doomed if record.pinned]
     if pinned and not force:
-        raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or give --force. Nothing was removed")
+        raise click.UsageError(f"pinned: {', '.join(pinned)}; unpin first, or use --force. Nothing was removed")
     freed_bytes = remove(store, [Eviction(record, "rm") for record in doomed])
     for digest in sorted(digests):
-        freed_bytes += store.remove(digest)  # what is of a later format has no record
+        freed_bytes += store.remove(digest)  # entries of a newer format have no record
         store.unpin(digest)
     if session.as_json:
         print_json({"removed": sorted(digests), "freed_bytes": freed_bytes})

@@ -1,4 +1,4 @@
-"""``trtcache run``: any program, unchanged, with the cache before torch_tensorrt."""
+"""``trtcache run``: run an unmodified program with torch_tensorrt cached."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _STARTUP = "startup"
 
 
 class _Run(click.Command):
-    """Tells a misspelt option of its own from one of the program's that stands in the wrong place."""
+    """Explain an unknown option of ``run`` that may belong to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what comes before the program.
+        """Parse the arguments before the program.
 
         Raises:
-            click.NoSuchOption: there is an option that ``run`` does not have.
+            click.NoSuchOption: ``run`` does not have the option.
         """
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            why = f"run has no option {error.option_name}, and the program's own come after it."
+            why = f"run has no option {error.option_name}, and options of the program come after it."
             raise click.NoSuchOption(error.option_name, why, error.possibilities, error.ctx) from error
 
 
@@ -54,24 +54,24 @@ class _Run(click.Command):
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(program: str, args: tuple[str, ...], is_module: bool, cache_dir: Path | None) -> None:
-    """Run a program so that torch_tensorrt takes its engines from the cache. Nothing in it has to change.
+    """Run a program with torch_tensorrt's engines cached, without changes to it.
 
-    PROGRAM is a Python script, with -m a module, or else a command. This process becomes the program: its arguments,
-    signals and exit code are its own. Programs that it starts use the cache as well.
+    PROGRAM is a Python script, with -m a module, or else a command. This process is replaced by the program, with its
+    arguments, signals and exit code. Child processes of the program use the cache too.
     """
     line = command_line(program, args, is_module=is_module)
     environ = environment(os.environ, cache_dir)
-    Config.from_environ(environ)  # an impossible setting is told here, not in the program
+    Config.from_environ(environ)  # report an invalid setting here, not in the program
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(line[0], line, environ)  # noqa: S606  # what the caller typed
+    os.execve(line[0], line, environ)  # noqa: S606  # the user's command
 
 
 def command_line(program: str, args: tuple[str, ...], *, is_module: bool) -> list[str]:
     """Return the program's command line: this Python for a script or a module, else a command from ``PATH``.
 
     Raises:
-        click.BadParameter: there is neither such a file nor such a command.
+        click.BadParameter: it is neither a file nor a command.
     """
     if is_module:
         return [sys.executable, "-m", program, *args]
@@ -86,32 +86,32 @@ def command_line(program: str, args: tuple[str, ...], *, is_module: bool) -> lis
 def _what_it_is(path: Path) -> str:
     """Return why a path cannot be run."""
     if path.is_dir():
-        return "is a folder without __main__.py"
+        return "is a directory without __main__.py"
     if path.is_file():
         return "is a script for another program, and not executable"
     return "is neither a file nor a command"
 
 
 def _is_for_python(path: Path) -> bool:
-    """Say whether a file is a script, or a folder a program: what cannot be run by itself, or is named as Python's."""
+    """Return whether Python runs a path: a script that is not executable or has a Python suffix, or a package."""
     if path.is_file():
         return path.suffix in {".py", ".pyc", ".pyz"} or not (os.access(path, os.X_OK) or _is_for_another(path))
     return (path / "__main__.py").is_file()
 
 
 def _is_for_another(path: Path) -> bool:
-    """Say whether a script names a program other than Python in its first line."""
+    """Return whether a script's first line names an interpreter other than Python."""
     with path.open("rb") as file:
         first = file.readline(200)
     return first.startswith(b"#!") and b"python" not in first
 
 
 def environment(environ: Mapping[str, str], cache_dir: Path | None) -> dict[str, str]:
-    """Return the environment in which every Python that starts has the cache before torch_tensorrt."""
+    """Return an environment in which every new Python process caches torch_tensorrt's engines."""
     import trtcache.integrations
 
     startup = str(Path(str(trtcache.integrations.__file__)).parent / _STARTUP)
-    paths = [startup, *(one for one in environ.get("PYTHONPATH", "").split(os.pathsep) if one not in {"", startup})]
+    paths = [startup, *(path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", startup})]
     changed = {**environ, "PYTHONPATH": os.pathsep.join(paths), RUN: str(os.getpid())}
     if cache_dir is not None:
         changed["TRTCACHE_DIR"] = str(cache_dir.absolute())

@@ -1,4 +1,4 @@
-"""``trtcache selftest``: does a kind of engine do on this machine what trtcache promises of it?"""
+"""``trtcache selftest``: test a backend on this machine end to end."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ BACKENDS = {
     "tensorrt": ("tensorrt", "pip install 'trtcache[torch,tensorrt]'"),
     "tensorrt_rtx": ("tensorrt_rtx", "pip install 'trtcache[torch,tensorrt-rtx]'"),
 }
-"""Backend -> what must be importable for it, and how to get that."""
+"""Backend -> the module it needs, and how to install it."""
 
 PROCESSES = (("environment", "build"), ("hit", "run", "refit"), ("damage",), ("version",))
-"""The steps that share a process: one that dies takes only those after it in its own process along."""
+"""Steps that share a process: a crash affects only the later steps of its own process."""
 
 _COLOURS = {OK: "green", FAILED: "red", NOT_RUN: "yellow"}
 _LIMIT_S = 600.0
 
 
 class SelfTestError(click.ClickException):
-    """There is nothing to test here."""
+    """The backend is not installed."""
 
     exit_code = 6
 
@@ -51,24 +51,24 @@ class SelfTestError(click.ClickException):
         "trtcache selftest --backend aot_inductor --device cuda > report.md",
     )
 )
-@click.option("--backend", type=click.Choice(list(BACKENDS)), required=True, help="The kind of engine to test.")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), required=True, help="The backend to test.")
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="Where the model is; by default cpu, for tensorrt cuda."
+    "--device", type=click.Choice(["cpu", "cuda"]), help="The model's device; by default cpu, for tensorrt cuda."
 )
 @click.option(
-    "--step", "steps", type=click.Choice(list(STEPS)), multiple=True, help="Only these, after a build. Repeatable."
+    "--step", "steps", type=click.Choice(list(STEPS)), multiple=True, help="Only this step, after a build. Repeatable."
 )
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Work in this new or empty directory and leave everything there.",
+    help="Work in this new or empty directory and keep it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Path | None, as_json: bool) -> int:
-    """Build, hit, run, refit and damage a small model's engine, and print a report to paste into an issue.
+    """Build, hit, run, refit and damage a small model's engine, and print a report for an issue.
 
-    It takes under three minutes, in a new cache of its own: nothing of yours is touched. Steps that need a GPU which
-    is not here are not run, and say so. Exits with 1 if a step failed, and with 6 if the backend is not installed.
+    It takes under three minutes, in a new cache directory. Steps that need an unavailable GPU are skipped and reported
+    as not run. Exits with 1 if a step failed, and with 6 if the backend is not installed.
     """
     _require(backend)
     device = device or ("cuda" if backend == "tensorrt" else "cpu")
@@ -109,13 +109,13 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     folder = keep.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise click.UsageError(f"--keep {keep}: it is not empty, and entries of its cache would be damaged")
+        raise click.UsageError(f"--keep {keep}: it is not empty, and this test damages cache entries")
     yield folder
-    note(f"everything is kept: trtcache ls --cache-dir {folder / 'cache'}")
+    note(f"the directory is kept: trtcache ls --cache-dir {folder / 'cache'}")
 
 
 def results_of(backend: str, device: str, folder: Path, wanted: set[str]) -> Iterator[StepResult]:
-    """Yield the result of each step that is wanted, as it ends; without an engine the others are not run."""
+    """Yield the result of each requested step as it ends; without an engine the later ones are not run."""
     without = ""
     for group in PROCESSES:
         steps = [step for step in group if step in wanted]
@@ -137,21 +137,21 @@ def run_process(
     command: Sequence[str] = (sys.executable, "-m", "trtcache_cli.selftest_process"),
     limit_s: float = _LIMIT_S,
 ) -> Iterator[StepResult]:
-    """Yield the results of steps that share a process. Those that it dies of, or before, have failed."""
-    asked = {"steps": steps, "backend": backend, "device": device, "root": str(folder / "cache")}
-    said = (folder / f"{steps[0]}.log").open("w+b")
+    """Yield the results of steps that share a process. If it dies, its remaining steps have failed."""
+    request = {"steps": steps, "backend": backend, "device": device, "root": str(folder / "cache")}
+    log = (folder / f"{steps[0]}.log").open("w+b")
     child = subprocess.Popen(  # noqa: S603  # this Python, this package
-        [*command, json.dumps(asked)],
+        [*command, json.dumps(request)],
         env=_environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=log,
     )
     watch = threading.Timer(limit_s, child.kill)
     watch.start()
     left = list(steps)
     try:
-        assert child.stdout is not None  # noqa: S101  # a pipe was asked for
+        assert child.stdout is not None  # noqa: S101  # it has a pipe
         while left:
             with working(f"{left[0]}: {STEPS[left[0]]}"):
                 result = _next_result(child.stdout)
@@ -167,29 +167,29 @@ def run_process(
         child.wait()
         child.stdout.close()  # type: ignore[union-attr]  # as above
     if left:
-        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, said)
+        why = f"no answer after {format_duration(limit_s)}" if ended else _last_words(child.returncode, log)
         yield from (StepResult(step, FAILED, f"its process ended: {why}") for step in left)
-    said.close()
+    log.close()
 
 
 def _next_result(lines: Iterable[bytes]) -> StepResult | None:
-    """Read until a step has ended; what libraries print in between is passed over."""
+    """Read lines until a step has ended; other output of libraries is skipped."""
     for line in lines:
         if line.startswith(b'{"end"'):
             return StepResult(**json.loads(line)["end"])
     return None
 
 
-def _last_words(code: int, said: BinaryIO) -> str:
+def _last_words(code: int, log: BinaryIO) -> str:
     if code < 0:
         return "; ".join(filter(None, death(code)))
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"exit code {code}"
 
 
 def _environment(folder: Path) -> Mapping[str, str]:
-    """Return this environment without its own cache settings, and without what Inductor has cached before."""
+    """Return this environment without its cache settings, with a separate Inductor cache."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRTCACHE_")}
     inductor = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONWARNINGS": "ignore"}
     return {"OMP_WAIT_POLICY": "passive", **kept, **inductor}
@@ -202,7 +202,7 @@ def _print_table(results: Sequence[StepResult]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
     for name in HEADER:
         table.add_column(name, justify="right" if name == "SECONDS" else "left", no_wrap=name in HEADER[:3])
-    for one in results:
-        step, status, *rest = one.row
+    for result in results:
+        step, status, *rest = result.row
         table.add_row(step, Text(status, style=_COLOURS[status]), *(Text(printable(cell)) for cell in rest))
     console().print(table)

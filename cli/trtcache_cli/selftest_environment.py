@@ -1,4 +1,4 @@
-"""What the self-test says of the machine: versions and devices, and no path, host or user."""
+"""Machine description for the self-test: versions and devices, without paths, hosts or users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLAVOURS = {flavour.name: flavour for flavour in (TENSORRT, TENSORRT_RTX)}
 
 
 def environment(subject: Subject) -> tuple[str, dict[str, str]]:
-    """Return in a few words what is here, and all facts.
+    """Return a summary of the machine, and all facts.
 
     Raises:
         BackendUnavailableError: the backend cannot build here.
@@ -43,21 +43,23 @@ def environment(subject: Subject) -> tuple[str, dict[str, str]]:
         "model on": subject.device,
         "target": target,
     }
-    facts |= {name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.installed((name,)))}
+    facts |= {
+        name: found for name in ("onnx", "onnxscript", "triton") if (found := probes.distribution_version((name,)))
+    }
     if flavour := FLAVOURS.get(subject.backend):
-        facts[flavour.title] = _loaded(flavour)
+        facts[flavour.title] = _describe_library(flavour)
     else:
         facts["C++ compiler"] = probes.compiler().found.partition(" at ")[0]
     return f"{facts.get(flavour.title if flavour else 'torch')}; GPU: {facts['GPU']}", facts
 
 
 def lacks_gpu(subject: Subject) -> bool:
-    """Say whether the model is to be on a GPU that is not here."""
+    """Return whether the model needs a GPU that is not available."""
     return subject.device == "cuda" and not torch.cuda.is_available()
 
 
 def default_target(backend: str) -> str | None:
-    """Return what is built for: None for this machine, a usual capability where TensorRT-RTX has no GPU of its own."""
+    """Return the build target: None for this machine, a common capability for TensorRT-RTX without a supported GPU."""
     if backend != TENSORRT_RTX.name:
         return None
     gpu = gpu_here()
@@ -77,7 +79,7 @@ def _driver() -> str:
     return "none" if cuda is None else f"{probes.gpu().found.rpartition(', ')[2]}, for CUDA {cuda}"
 
 
-def _loaded(flavour: Flavour) -> str:
+def _describe_library(flavour: Flavour) -> str:
     start = time.perf_counter()
     flavour.load()
     cuda = f" for CUDA {flavour.cuda}" if flavour.cuda else ""

@@ -1,7 +1,7 @@
-"""Some steps of the self-test in a process of their own, which may die: ``python -m trtcache_cli.selftest_process``.
+"""Run steps of the self-test in a separate process, which may crash: ``python -m trtcache_cli.selftest_process``.
 
-Its argument is a JSON object: ``steps``, ``backend``, ``device`` and ``root``. For each step it prints one line when it
-has ended, ``{"end": ...}`` with a ``StepResult``.
+Its argument is a JSON object: ``steps``, ``backend``, ``device`` and ``root``. At the end of each step it prints one
+line, ``{"end": ...}`` with a ``StepResult``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def attempt(step: str, subject: Subject) -> StepResult:
-    """Run one step, whatever comes of it."""
+    """Run one step and return its result, also if it fails."""
     from trtcache_cli.selftest_steps import RUN, FailedError, NotRunError, require_device
 
     start, facts = time.perf_counter(), {}
@@ -36,25 +36,26 @@ def attempt(step: str, subject: Subject) -> StepResult:
         status, saw = NOT_RUN, str(error)
     except (FailedError, TrtcacheError) as error:
         status, saw = FAILED, str(error)
-    except Exception as error:  # noqa: BLE001  # a defect is what this is to find
+    except Exception as error:  # noqa: BLE001  # any failure is a result of the test
         status, saw = FAILED, f"{type(error).__name__}: {error}"
     return StepResult(step, status, _without_paths(saw, subject.root), time.perf_counter() - start, facts)
 
 
 def _without_paths(text: str, root: Path) -> str:
-    """Return text that can be pasted where everybody reads it."""
+    """Remove user-specific paths, so that the text can be published."""
     return text.replace(str(root.parent), "...").replace(str(Path.home()), "~")
 
 
-def main(asked: str) -> int:
-    """Run the steps that are asked for."""
+def main(text: str) -> int:
+    """Run the requested steps."""
     from trtcache_cli.selftest_environment import default_target
     from trtcache_cli.selftest_subject import Subject
 
-    told = json.loads(asked)
-    subject = Subject(told["backend"], told["device"], default_target(told["backend"]), Path(told["root"]), {})
+    request = json.loads(text)
+    target = default_target(request["backend"])
+    subject = Subject(request["backend"], request["device"], target, Path(request["root"]), {})
     usable = True
-    for step in told["steps"]:
+    for step in request["steps"]:
         result = attempt(step, subject) if usable else StepResult(step, NOT_RUN, "the backend cannot be used here")
         usable = usable and not (step == "environment" and result.status == FAILED)
         sys.stdout.write(json.dumps({"end": asdict(result)}) + "\n")
@@ -65,6 +66,6 @@ def main(asked: str) -> int:
 if __name__ == "__main__":
     import torch
 
-    # Eager's own convolutions round their factors to TF32 unless they are told not to.
+    # Eager convolutions use TF32 by default.
     torch.backends.cudnn.allow_tf32 = False
     sys.exit(main(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""What the steps of the self-test report, and the text that is pasted into an issue."""
+"""Results of the self-test's steps, and the report for an issue."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 
 STEPS: Mapping[str, str] = {
-    "environment": "looked at what is installed and at the machine",
+    "environment": "checked the installation and the machine",
     "build": "compiled a model (convolution and norm, products, tied weights, softmax, 1 to 8 rows) in an empty cache",
-    "hit": "compiled it again in another process that may not build",
+    "hit": "compiled it again in another process with builds forbidden",
     "run": "ran the engine from the cache for 1, 3 and 8 rows, and compared with eager",
-    "refit": "put the weights of another model in, and the first ones back",
+    "refit": "refitted the weights of another model, and then the first ones again",
     "damage": "flipped one byte of the stored engine, and compiled again",
-    "version": "offered entries of another version: under their own key, under this one, and (plans) by their record",
+    "version": "stored entries of another version: under their own key, under this one, and (plans) by their record",
 }
-"""Name -> what the step does."""
+"""Name -> description of the step."""
 
 HEADER = ("STEP", "RESULT", "SECONDS", "WHAT IT DID", "WHAT IT SAW")
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step did and saw.
+    """Result of one step.
 
     Attributes:
         step: one of ``STEPS``.
         status: ``ok``, ``failed`` or ``not run``.
-        saw: what it saw, or why it failed or was not run.
+        saw: what it observed, or why it failed or was not run.
         seconds: how long it took.
-        facts: versions and the machine, of ``environment`` alone.
+        facts: versions and the machine, for ``environment`` only.
     """
 
     step: str
@@ -46,16 +46,16 @@ class StepResult:
 
     @property
     def did(self) -> str:
-        """What the step does."""
+        """Description of the step."""
         return STEPS[self.step]
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The cells of the table, in the order of ``HEADER``."""
+        """Cells of the table, in the order of ``HEADER``."""
         return self.step, self.status, f"{self.seconds:.1f}", self.did, self.saw
 
     def document(self) -> dict[str, object]:
-        """Return the step as ``--json`` has it."""
+        """Return the step for ``--json``."""
         return {
             "step": self.step,
             "status": self.status,
@@ -66,19 +66,19 @@ class StepResult:
 
 
 def facts_of(results: Iterable[StepResult]) -> dict[str, str]:
-    """Return what ``environment`` found."""
+    """Return the facts of ``environment``."""
     return {name: value for one in results for name, value in one.facts.items()}
 
 
 def summary(results: Sequence[StepResult]) -> str:
-    """Return how many steps went how, in one line."""
+    """Return the number of steps for each status, in one line."""
     counts = [(sum(one.status == status for one in results), status) for status in (OK, FAILED, NOT_RUN)]
     took = format_duration(sum(one.seconds for one in results))
     return f"{', '.join(f'{count} {status}' for count, status in counts if count)}, in {took}"
 
 
 def report(backend: str, results: Sequence[StepResult]) -> str:
-    """Return the results as Markdown, to be pasted into an issue."""
+    """Format the results as Markdown for an issue."""
     lines = [f"### trtcache selftest: {backend}", "", summary(results), ""]
     lines += ["| step | result | seconds | what it did | what it saw |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(map(_cell, one.row))} |" for one in results]

@@ -1,4 +1,4 @@
-"""The steps of the self-test. Each returns what it saw or raises: ``NotRunError`` says why it is not run."""
+"""Steps of the self-test. Each returns its observation or raises; ``NotRunError`` if it cannot run here."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 ROWS = (1, 3, 8)
 TOLERANCES: Mapping[str, float] = {"aot_inductor": 1e-4}
 PLAN_TOLERANCE = 5e-3
-"""For plans: TensorRT may round the factors of float32 products to TF32, 10 bits of them."""
+"""For plans: TensorRT may round the factors of float32 products to TF32, with 10 bits."""
 
 NOTICEABLE = 1e-3
-"""A refit that changes no output by more than this has put no other weights in."""
+"""Minimum output change of a refit with other weights."""
 
 _GPUS = {"tensorrt": "an NVIDIA GPU", "tensorrt_rtx": "an RTX GPU"}
 _NEVER = "0.0.0"
@@ -38,27 +38,27 @@ _PLAN = "plan.json"
 
 
 class NotRunError(Exception):
-    """A step cannot be run here, which is nobody's fault; the text says why."""
+    """A step cannot run on this machine; the text is the reason."""
 
 
 class FailedError(Exception):
-    """A step saw something else than it should."""
+    """A step observed a wrong result."""
 
 
 def require_device(subject: Subject) -> None:
-    """Make sure that there is a device for the model.
+    """Check that the model's device is available.
 
     Raises:
         NotRunError: torch sees no GPU.
     """
     if lacks_gpu(subject):
-        raise NotRunError("needs a GPU: the model is to be on cuda, and torch sees none here")
+        raise NotRunError("needs a GPU: the device is cuda, and torch sees none here")
 
 
 def build(subject: Subject) -> str:
     """Build in an empty cache."""
     (partition,) = subject.compile().report.partitions
-    _expect(partition.outcome == "built", f"the cache was empty, and yet: {partition.outcome}")
+    _expect(partition.outcome == "built", f"the cache was empty, but the outcome is {partition.outcome}")
     _expect(partition.path is not None, "the engine was built, but not stored")
     size = format_size(Path(str(partition.path)).stat().st_size)
     frozen = f", with the values of {partition.frozen} weights in it" if partition.frozen else ""
@@ -66,12 +66,12 @@ def build(subject: Subject) -> str:
 
 
 def hit(subject: Subject) -> str:
-    """Compile where no build is allowed."""
+    """Compile with builds forbidden."""
     report = subject.compile(forbid_build=True).report
     (partition,) = report.partitions
-    _expect(partition.outcome == "hit", f"no hit, but: {partition.outcome}")
+    _expect(partition.outcome == "hit", f"not a hit but {partition.outcome}")
     found = format_duration(partition.fetch_s + partition.load_s)
-    return f"hit: found, verified and loaded in {found}; {format_duration(partition.build_s)} of building saved"
+    return f"hit: found, verified and loaded in {found}; {format_duration(partition.build_s)} of build time saved"
 
 
 def run(subject: Subject) -> str:
@@ -82,7 +82,7 @@ def run(subject: Subject) -> str:
 
 
 def refit(subject: Subject) -> str:
-    """Put other weights in and the first ones back."""
+    """Refit other weights, and then the first ones again."""
     module = subject.compile()
     _require_runs(module, subject)
     if module.report.partitions[0].frozen and subject.backend != "aot_inductor":
@@ -93,10 +93,10 @@ def refit(subject: Subject) -> str:
     module.refit(subject.model(1))
     other, off = module(*args), _off_by(module, subject, 1, 4)
     changed = _difference(first, other)
-    _expect(changed > NOTICEABLE, f"the outputs changed by {changed:.1e} only: the other weights are not in")
+    _expect(changed > NOTICEABLE, f"the outputs changed by only {changed:.1e}: the refit had no effect")
     module.refit(subject.model(0).state_dict())
-    _expect(torch.equal(first, module(*args)), "with the first weights back, the outputs are not the first ones")
-    return f"outputs changed by {changed:.1e}, off by {off:.1e} from the other model's; and back bit for bit"
+    _expect(torch.equal(first, module(*args)), "the outputs with the first weights are not reproduced")
+    return f"outputs changed by {changed:.1e}, off by {off:.1e} from the other model's; restored bit for bit"
 
 
 def damage(subject: Subject) -> str:
@@ -106,20 +106,20 @@ def damage(subject: Subject) -> str:
     before = sum(1 for event in store.events.read() if event.event == "quarantine")
     module = subject.compile()
     (partition,) = module.report.partitions
-    _expect(partition.outcome == "built", f"a damaged engine was taken: {partition.outcome}")
+    _expect(partition.outcome == "built", f"a damaged engine was used: {partition.outcome}")
     _expect(partition.reason.startswith("corrupt"), f"it was built for another reason: {partition.reason}")
     counted = sum(1 for event in store.events.read() if event.event == "quarantine") - before
-    _expect(counted == 1, f"{counted} files were put aside and counted, not 1")
+    _expect(counted == 1, f"{counted} files were quarantined and counted, not 1")
     again = subject.compile(forbid_build=True)
-    _expect(again.report.partitions[0].outcome == "hit", "what was built again was not found")
+    _expect(again.report.partitions[0].outcome == "hit", "the rebuilt engine was not found")
     answers = "was not run"
     if _runs(again, subject) is None:
         answers = f"is off by {_off_by(again, subject, 0, 3):.1e}"
-    return f"seen ({partition.reason}), put aside, counted, built again, found; the new one {answers}"
+    return f"detected ({partition.reason}), quarantined, counted, rebuilt, found; the new one {answers}"
 
 
 def version(subject: Subject) -> str:
-    """Offer entries of another version."""
+    """Store entries of another version."""
     key = subject.key()
     entry = Cache(subject.root).peek(key, counted=False)
     _expect(entry is not None, "the entry is gone")
@@ -131,8 +131,8 @@ def version(subject: Subject) -> str:
     reasons = {
         one.reason for one in DiskStore.open(_beside(subject, "forged")).events.read() if one.event == "quarantine"
     }
-    _expect(bool(reasons), "a file of another key under this one was not put aside")
-    seen.append(f"under this one put aside ({', '.join(sorted(reasons))})")
+    _expect(bool(reasons), "a file of another key under this one was not quarantined")
+    seen.append(f"under this one quarantined ({', '.join(sorted(reasons))})")
     if _PLAN in members:
         changed = {**json.loads(members[_PLAN]), "version": _NEVER}
         _refusal(subject, "record", key, {**members, _PLAN: json.dumps(changed).encode()})
@@ -151,11 +151,7 @@ def _of_another_version(key: CacheKey, subject: Subject) -> tuple[CacheKey, str]
 def _refusal(
     subject: Subject, name: str, key: CacheKey, members: Mapping[str, bytes], *, moved_to: str | None = None
 ) -> str:
-    """Put an entry into a store of its own, ask there for what it is not, and return why there was no hit.
-
-    Raises:
-        FailedError: there was one.
-    """
+    """Store an entry in a separate store, look it up where it does not belong, and return why there was no hit."""
     store = DiskStore.open(_beside(subject, name))
     store.put(key, members, kind=key.kind, name="selftest")
     if moved_to:
@@ -165,7 +161,7 @@ def _refusal(
         subject.compile(root=store.root, forbid_build=True)
     except BuildForbiddenError as error:
         return error.why
-    raise FailedError(f"an entry of another version was taken ({name})")
+    raise FailedError(f"an entry of another version was used ({name})")
 
 
 def _beside(subject: Subject, name: str) -> Path:
@@ -198,11 +194,7 @@ def _require_runs(module: CompiledModule, subject: Subject) -> None:
 
 
 def _off_by(module: CompiledModule, subject: Subject, seed: int, rows: int) -> float:
-    """Return how far an engine's answer is from eager's.
-
-    Raises:
-        FailedError: too far.
-    """
+    """Return the maximum difference between an engine's output and eager's."""
     args, tolerance = subject.args(rows), TOLERANCES.get(subject.backend, PLAN_TOLERANCE)
     with torch.no_grad():
         off = _difference(subject.model(seed)(*args), module(*args))
@@ -230,4 +222,4 @@ RUN: Mapping[str, Callable[[Subject], Any]] = {
     "damage": damage,
     "version": version,
 }
-"""Name -> the step; ``environment`` returns facts as well."""
+"""Name -> step; ``environment`` also returns facts."""

@@ -1,4 +1,4 @@
-"""The model of the self-test, and how it is compiled: small, with what goes wrong first when something does.
+"""The self-test's model and its compilation: small, with the constructs that fail first.
 
 B: batch, 1 to 8 rows. S: 5 positions.
 """
@@ -28,7 +28,7 @@ WORDS, WIDTH, POSITIONS, MOST_ROWS = 12, 8, 5, 8
 
 
 class SelfTest(nn.Module):
-    """A convolution with its norm, a product, a table of words that is also the last product's weight, a softmax."""
+    """A convolution with its norm, a product, an embedding tied to the last product's weight, a softmax."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -51,14 +51,14 @@ class SelfTest(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is tested, and where.
+    """The tested backend, device and cache.
 
     Attributes:
         backend: the backend's name.
-        device: where the model is, ``cpu`` or ``cuda``.
-        target: what is built for; None for this machine.
+        device: the model's device, ``cpu`` or ``cuda``.
+        target: the build target; None for this machine.
         root: the cache directory.
-        settings: what every build is given.
+        settings: settings of every build.
     """
 
     backend: str
@@ -68,30 +68,30 @@ class Subject:
     settings: Mapping[str, Any]
 
     def model(self, seed: int = 0) -> SelfTest:
-        """Return a model with weights of its own for each seed."""
+        """Return a model with weights from a seed."""
         return SelfTest(seed).to(self.device).eval()
 
     def args(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs of so many rows."""
-        made = torch.Generator().manual_seed(rows)
-        image = torch.randn(rows, 3, 8, 8, generator=made)
-        words = torch.randint(0, WORDS, (rows, POSITIONS), generator=made)
+        """Return inputs with this number of rows."""
+        generator = torch.Generator().manual_seed(rows)
+        image = torch.randn(rows, 3, 8, 8, generator=generator)
+        words = torch.randint(0, WORDS, (rows, POSITIONS), generator=generator)
         return image.to(self.device), words.to(self.device)
 
     def compile(self, seed: int = 0, *, root: Path | None = None, forbid_build: bool = False) -> CompiledModule:
-        """Compile the model of a seed with the cache, or with another one.
+        """Compile the model of a seed with this or another cache directory.
 
         Raises:
-            TrtcacheError: it cannot be compiled, or a build is forbidden and would be needed.
+            TrtcacheError: it cannot be compiled, or a build is needed but forbidden.
         """
         cache = Cache(config=replace(Config(root or self.root), forbid_build=forbid_build))
-        return api.compile(self.model(seed), self.args(4), cache=cache, **self._how())
+        return api.compile(self.model(seed), self.args(4), cache=cache, **self._options())
 
     def key(self, seed: int = 0) -> CacheKey:
         """Return the key of the model of a seed."""
-        return looking.key(self.model(seed), self.args(4), **self._how())
+        return looking.key(self.model(seed), self.args(4), **self._options())
 
-    def _how(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         rows = torch.export.Dim("rows", min=1, max=MOST_ROWS)
         return {
             "dynamic_shapes": {"image": {0: rows}, "words": {0: rows}},

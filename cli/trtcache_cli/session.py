@@ -1,4 +1,4 @@
-"""What every command shares: ``--json`` and ``--cache-dir``, the configuration, and the open store."""
+"""Shared by all commands: ``--json`` and ``--cache-dir``, the configuration, and opening the store."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @dataclass(slots=True)
 class Session:
-    """The options that every command takes. Filled in by click while it parses."""
+    """Options of every command, filled in by click while it parses."""
 
     as_json: bool = False
     cache_dir: Path | None = None
 
     def config(self) -> Config:
-        """Return the environment's configuration, with ``--cache-dir`` over it.
+        """Return the configuration from the environment, overridden by ``--cache-dir``.
 
         Raises:
-            SettingsError: a variable has an impossible value.
+            SettingsError: a variable has an invalid value.
         """
         config = Config.from_environ(os.environ)
         return config if self.cache_dir is None else replace(config, root=self.cache_dir.absolute(), lower=())
 
     def store(self) -> DiskStore:
-        """Open the store that the command reads. What is no store yet is empty, and is not made one by looking.
+        """Open the store for reading. A directory that is not yet a store is treated as empty, and not created.
 
         Raises:
-            NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
-            StoreError: it is unsafe or of a newer format.
+            NotAStoreError: it is something else, or ``--cache-dir`` does not exist.
+            StoreError: it is unsafe or has a newer format.
         """
         config = self.config()
         return self._open(config, readonly=config.readonly or not is_store(config.root))
 
     def layers(self) -> Layers:
-        """Open the store that the command reads and those below it, as ``store`` does.
+        """Open the store and its lower layers for reading.
 
         Raises:
-            NotAStoreError: it is something else, or ``--cache-dir`` names nothing.
-            StoreError: it is unsafe or of a newer format.
+            NotAStoreError: it is something else, or ``--cache-dir`` does not exist.
+            StoreError: it is unsafe or has a newer format.
         """
         from trtcache.store.layers import Layers
 
         return Layers.below(self.store(), self.config())
 
     def writable_store(self, action: str) -> DiskStore:
-        """Open the store for a change.
+        """Open the store for writing.
 
         Raises:
             ReadOnlyError: it cannot be written; the message names ``action``.
-            StoreError: as :meth:`store` says.
+            StoreError: as for :meth:`store`.
         """
         config = self.config()
         store = self._open(config, readonly=config.readonly)
@@ -76,7 +76,7 @@ class Session:
         from trtcache.store.disk import DiskStore
 
         if self.cache_dir is not None and not config.root.exists():
-            raise NotAStoreError(str(config.root), "there is no such directory")
+            raise NotAStoreError(str(config.root), "the directory does not exist")
         return DiskStore.open(config.root, readonly=readonly, trust=config.trust)
 
 
@@ -87,7 +87,7 @@ pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: example command lines, kept as they are."""
+    """Return the epilog of a command's help: example command lines."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 

@@ -1,4 +1,4 @@
-"""``--shape``: sizes for what a file leaves open."""
+"""The option ``--shape``: sizes that a file leaves open."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ shape_option = click.option(
     "--shape",
     multiple=True,
     metavar="INPUT=SIZES",
-    help="Sizes that a file leaves open: x=8x128; for ONNX least:usual:most as in x=1:8:32x128; for TorchScript with "
+    help="Sizes that a file leaves open: x=8x128; for ONNX min:opt:max as in x=1:8:32x128; for TorchScript with "
     "a dtype, ids=8x128,int64. Repeatable.",
 )
 
 
 def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
-    """Return the sizes of each input from ``INPUT=SIZES`` lines.
+    """Parse ``INPUT=SIZES`` lines.
 
     Raises:
-        click.BadParameter: a line has another form, sizes do not rise, or an input is given twice.
+        click.BadParameter: a line is malformed, sizes are not ascending, or an input is given twice.
     """
     if not written:
         return {}
@@ -44,10 +44,10 @@ def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
 
 
 def read_examples(written: Sequence[str]) -> dict[str, Example]:
-    """Return what each argument is to be from ``INPUT=SIZES`` or ``INPUT=SIZES,DTYPE`` lines, with no size that varies.
+    """Parse ``INPUT=SIZES`` or ``INPUT=SIZES,DTYPE`` lines with fixed sizes.
 
     Raises:
-        click.BadParameter: as ``read_shapes``, or a size varies.
+        click.BadParameter: as ``read_shapes``, or a size is a range.
     """
     if not written:
         return {}
@@ -57,7 +57,7 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
     found = read_shapes([sizes for sizes, _, _ in parts])
     for line, sizes in zip(written, found.values(), strict=True):
         if sizes.least != sizes.most:
-            raise _wrong(line, "has sizes that vary, where there is one call; say x=8x128")
+            raise _wrong(line, "has a range of sizes; use fixed sizes, such as x=8x128")
     dtypes = [dtype for _, _, dtype in parts]
     return {
         name: Example(sizes.usual, dtype or "float32")
@@ -66,14 +66,14 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
 
 
 def _bounds(text: str, line: str) -> tuple[int, int, int]:
-    """Return least, usual and most of ``8``, ``1:32`` or ``1:8:32``."""
+    """Return minimum, optimum and maximum of ``8``, ``1:32`` or ``1:8:32``."""
     parts = text.split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise _wrong(line, f"has {text!r} where a size, least:most or least:usual:most belongs")
+        raise _wrong(line, f"has {text!r} instead of a size, min:max or min:opt:max")
     sizes = [int(part) for part in parts]
     least, usual, most = sizes[0], sizes[len(sizes) // 2], sizes[-1]
     if not least <= usual <= most:
-        raise _wrong(line, f"has sizes {text!r} that do not rise")
+        raise _wrong(line, f"has sizes {text!r} that are not ascending")
     return least, usual, most
 
 

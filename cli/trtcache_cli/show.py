@@ -1,4 +1,4 @@
-"""``trtcache show``: one entry, down to the key document."""
+"""``trtcache show``: show one entry with its header, members and key document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trtcache.store.format import Header
+    from trtcache.store.format import EntryHeader
 
 _LINE = 100
 
@@ -27,7 +27,7 @@ _LINE = 100
 @session_options
 @pass_session
 def show(session: Session, key: str) -> None:
-    """Show one entry. KEY is any unambiguous beginning of its key."""
+    """Show one entry. KEY is any unambiguous prefix of its key."""
     store, digest = session.layers().resolve(key)
     header = store.header(digest)
     path, pinned, verdict = store.path(digest), digest in store.pins(), store.verdict(digest)
@@ -38,7 +38,7 @@ def show(session: Session, key: str) -> None:
         print_pairs(_pairs(header, path, pinned=pinned, signer=str(verdict)))
 
 
-def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
+def _document(header: EntryHeader, path: Path, *, pinned: bool) -> dict[str, object]:
     return {
         "key": header.key.digest,
         "kind": header.kind,
@@ -56,7 +56,7 @@ def _document(header: Header, path: Path, *, pinned: bool) -> dict[str, object]:
     }
 
 
-def _pairs(header: Header, path: Path, *, pinned: bool, signer: str) -> list[tuple[str, str]]:
+def _pairs(header: EntryHeader, path: Path, *, pinned: bool, signer: str) -> list[tuple[str, str]]:
     created = datetime.fromtimestamp(header.created_ns / 1e9, UTC).isoformat(sep=" ", timespec="seconds")
     pairs = [
         ("key", header.key.digest),
@@ -80,12 +80,12 @@ def _pairs(header: Header, path: Path, *, pinned: bool, signer: str) -> list[tup
     return pairs
 
 
-def _guards(header: Header) -> list[str]:
-    """Return what the program was exported for, as conditions on the sizes of its inputs."""
+def _guards(header: EntryHeader) -> list[str]:
+    """Return the guards of the exported program: conditions on the sizes of its inputs."""
     parts: Any = header.key.document.get("parts")
     if not isinstance(parts, dict) or not parts.get("guards"):
         return []
-    from trtcache.lowering.guard_text import describe, symbol_names  # few entries have any
+    from trtcache.lowering.guard_text import describe, symbol_names  # needed for few entries
 
     inputs = ((one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"])
     names = symbol_names(inputs, lambda leaf: f"input{leaf}")

@@ -1,4 +1,4 @@
-"""``trtcache stats``: what the cache has done, and what it holds."""
+"""``trtcache stats``: hits, misses, sizes and saved time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from trtcache_cli.kind_sums import Sums
 
 UNNAMED = "unknown"
-"""The reason of an event that names none."""
+"""Reason of events without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The sums that are shown."""
+    """The displayed totals."""
 
     entries: int
     pinned: int
@@ -51,56 +51,58 @@ class Stats:
 
     @property
     def hit_rate(self) -> float | None:
-        """Hits of all look-ups, or None before the first."""
+        """Hits per lookup, or None before the first lookup."""
         lookups = self.hits + self.misses.total()
         return self.hits / lookups if lookups else None
 
     @property
     def compression(self) -> float | None:
-        """Bytes of content for each byte on disk, or None for an empty store."""
+        """Uncompressed bytes per byte on disk, or None for an empty store."""
         return self.size_bytes / self.file_bytes if self.file_bytes else None
 
 
 def summarise(records: Iterable[Record], counts: Counters) -> Stats:
-    """Return the sums over entries and counts."""
+    """Sum up entries and counters."""
     records = list(records)
-    hits, waits = ([tally for (_, event, _, _), tally in counts.items() if event == one] for one in ("hit", "wait"))
+    hits, waits = ([total for (_, event, _, _), total in counts.items() if event == one] for one in ("hit", "wait"))
     return Stats(
         entries=len(records),
         pinned=sum(record.pinned for record in records),
         file_bytes=sum(record.file_bytes for record in records),
         size_bytes=sum(record.size_bytes for record in records),
         kinds=sums_of(records),
-        hits=sum(tally.count for tally in hits),
-        saved_s=sum(tally.sum_s for tally in hits),
+        hits=sum(total.count for total in hits),
+        saved_s=sum(total.sum_s for total in hits),
         hits_below=_by_reason(counts, "hit")[BELOW],
         puts=_by_reason(counts, "put").total(),
         misses=_by_reason(counts, "miss"),
         put_failures=_by_reason(counts, "put_failed"),
         evictions=_by_reason(counts, "evict"),
         quarantines=_by_reason(counts, "quarantine"),
-        waits=sum(tally.count for tally in waits),
-        waited_s=sum(tally.sum_s for tally in waits),
+        waits=sum(total.count for total in waits),
+        waited_s=sum(total.sum_s for total in waits),
         takeovers=_by_reason(counts, "takeover").total(),
     )
 
 
 def _by_reason(counts: Counters, wanted: str) -> Counter[str]:
     found: Counter[str] = Counter()
-    for (_, event, reason, _), tally in counts.items():
+    for (_, event, reason, _), total in counts.items():
         if event == wanted:
-            found[reason or UNNAMED] += tally.count
+            found[reason or UNNAMED] += total.count
     return found
 
 
 @click.command(epilog=examples("trtcache stats", "trtcache stats --since 7d", "trtcache stats --json | jq .hit_rate"))
-@click.option("--since", metavar="TIME", help="Count what happened since then: 7d, 12h, or a day (UTC) as 2026-11-01.")
+@click.option(
+    "--since", metavar="TIME", help="Count events since this time: 7d, 12h, or a day (UTC) such as 2026-11-01."
+)
 @session_options
 @pass_session
 def stats(session: Session, since: str | None) -> None:
-    """Show hits, misses by reason, sizes, compression, waits and the time of building that was saved.
+    """Show hits, misses by reason, sizes, compression, waits and the build time that was saved.
 
-    The entries and their sizes are those of now.
+    The entries and their sizes are current, also with --since.
     """
     since_ns = None if since is None else parse_since(since, now_ns=time.time_ns(), name="--since")
     store = session.store()
@@ -140,9 +142,9 @@ def _document(found: Stats, root: str) -> dict[str, object]:
 
 
 def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
-    rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of look-ups)"
+    rate = "" if found.hit_rate is None else f" ({found.hit_rate:.1%} of lookups)"
     ratio = "" if found.compression is None else f" ({found.compression:.2f} to 1)"
-    below = [("  from below", f"{found.hits_below:,}")] if found.hits_below else []
+    below = [("  from lower layers", f"{found.hits_below:,}")] if found.hits_below else []
     pairs = [
         ("cache directory", root),
         ("entries", f"{found.entries:,} ({found.pinned:,} pinned)"),
@@ -150,13 +152,13 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
         ("size", f"{format_size(found.file_bytes)} on disk, {format_size(found.size_bytes)} of content{ratio}"),
         ("hits", f"{found.hits:,}{rate}"),
         *below,
-        ("building saved", format_duration(found.saved_s)),
+        ("time saved", format_duration(found.saved_s)),
         ("misses", f"{found.misses.total():,}"),
         *((f"  {reason}", f"{count:,}") for reason, count in found.misses.most_common()),
         ("puts", f"{found.puts:,}"),
     ]
     if found.waits:
-        pairs.append(("waits", f"{found.waits:,} for other builders, {format_duration(found.waited_s)} in all"))
+        pairs.append(("waits", f"{found.waits:,} for other builders, {format_duration(found.waited_s)} in total"))
     if found.takeovers:
         pairs.append(("takeovers", f"{found.takeovers:,} from builders that died"))
     reasons = (("failed puts", found.put_failures), ("evictions", found.evictions), ("quarantines", found.quarantines))
@@ -168,7 +170,7 @@ def _pairs(found: Stats, root: str) -> list[tuple[str, str]]:
 
 
 def _kinds(sums: Sums) -> list[tuple[str, str]]:
-    """Return a line for each kind where there are several."""
+    """Return a row for each kind if there are several."""
     if len(sums) < 2:
         return []
     return [(f"  {kind}", f"{entries:,}, {format_size(file_bytes)}") for kind, (entries, file_bytes) in sums.items()]

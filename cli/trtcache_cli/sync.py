@@ -1,4 +1,4 @@
-"""``trtcache sync``: bring entries from other stores."""
+"""``trtcache sync``: copy entries from other stores."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ _TERMINAL_ROWS = 40
     metavar="SRC... DST",
 )
 @filter_option
-@click.option("--pins", is_flag=True, help="Pin in DST what is pinned in SRC.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
+@click.option("--pins", is_flag=True, help="Pin in DST the entries pinned in SRC.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be copied.")
 @session_options
 @pass_session
 def sync(
     session: Session, directories: tuple[Path, ...], filters: tuple[str, ...], pins: bool, dry_run: bool
 ) -> int | None:
-    """Copy the entries that DST lacks from one store or several, which are only read.
+    """Copy the entries that DST lacks from one or several stores, which are only read.
 
-    What arrives is checked first: header, digests, and signatures where SRC or DST asks for them. What is refused is
-    named with its reason, and the exit code is then 4. After an interruption the same command goes on with the rest.
+    Each entry is verified first: header, digests, and signatures where SRC or DST requires them. Rejected entries are
+    listed with the reason, and the exit code is then 4. After an interruption, the same command continues with the
+    rest.
     """
     from trtcache.store.sync import plan_sync
 
@@ -66,22 +67,18 @@ def sync(
     target = _target(config, stores, dry_run=dry_run)
     where = parse_filters(filters, now_ns=time.time_ns()) if filters else None
     plan = plan_sync(stores, target, where=where, pins=pins)
-    result = None if dry_run else _carried_out(plan, config)
+    result = None if dry_run else _execute(plan, config)
     _report(session, plan, result)
     return NOT_ARRIVED if (plan.refused if result is None else result.refused) else None
 
 
 def _places(session: Session, directories: Sequence[Path]) -> tuple[list[Path], Path]:
-    """Return the sources and the destination: the last directory, or what --cache-dir names.
-
-    Raises:
-        click.UsageError: there is only one directory.
-    """
+    """Return the sources and the destination: the last directory, or the one given by --cache-dir."""
     *sources, last = (path.absolute() for path in directories)
     if session.cache_dir is not None:
         return [*sources, last], session.cache_dir.absolute()
     if not sources:
-        raise click.UsageError("give at least two directories: from where, and last to where")
+        raise click.UsageError("at least two directories are needed: one or more sources, and the destination last")
     return sources, last
 
 
@@ -89,7 +86,7 @@ def _source(path: Path, config: Config) -> DiskStore:
     from trtcache.store.disk import DiskStore
 
     if not is_store(path):
-        why = "it has no trtcache-store.json" if path.exists() else "there is no such directory"
+        why = "it has no trtcache-store.json" if path.exists() else "the directory does not exist"
         raise NotAStoreError(str(path), why)
     return DiskStore.open(path, readonly=True, trust=config.trust)
 
@@ -98,27 +95,27 @@ def _target(config: Config, sources: Sequence[DiskStore], *, dry_run: bool) -> D
     from trtcache.store.disk import DiskStore
 
     if any(store.root == config.root.resolve() for store in sources):
-        raise SettingsError("sync", f"{config.root} is both where entries come from and where they go")
-    looks = dry_run and not is_store(config.root)  # what is no store yet is not made one by looking
+        raise SettingsError("sync", f"{config.root} is both a source and the destination")
+    looks = dry_run and not is_store(config.root)  # a dry run does not create the store
     store = DiskStore.open(config.root, readonly=config.readonly or looks, trust=config.trust)
     if not store.writable and not dry_run:
         raise ReadOnlyError(str(store.root), "sync into it")
     return store
 
 
-def _carried_out(plan: SyncPlan, config: Config) -> SyncResult:
+def _execute(plan: SyncPlan, config: Config) -> SyncResult:
     limit_bytes = config.max_size_bytes
     if limit_bytes is not None and plan.file_bytes > limit_bytes:
         note(
-            f"{format_size(plan.file_bytes)} are to arrive, and TRTCACHE_MAX_SIZE allows {format_size(limit_bytes)}: "
-            f"some of it will be pruned again; raise it, or say which entries with --filter"
+            f"{format_size(plan.file_bytes)} will be copied, and TRTCACHE_MAX_SIZE allows {format_size(limit_bytes)}: "
+            f"some of it will be pruned again; raise the limit, or select entries with --filter"
         )
     with bytes_bar("copying", plan.file_bytes) as advance:
         return plan.execute(max_size_bytes=limit_bytes, max_entries=config.max_entries, advance=advance)
 
 
 def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None:
-    arrived = tuple(parcel.record for parcel in plan.parcels) if result is None else result.arrived
+    arrived = tuple(item.record for item in plan.items) if result is None else result.arrived
     refused = plan.refused if result is None else result.refused
     pinned = sorted(plan.pins) if result is None else result.pinned
     if session.as_json:
@@ -153,7 +150,7 @@ def _print(rows: Sequence[tuple[str, ...]]) -> None:
     elif rows:
         print_aligned(_HEADER, [(row[0][:SHORT], *row[1:]) for row in rows[-_TERMINAL_ROWS:]])
         if len(rows) > _TERMINAL_ROWS:
-            note(f"... and {len(rows) - _TERMINAL_ROWS:,} more before")
+            note(f"... and {len(rows) - _TERMINAL_ROWS:,} more above")
 
 
 def _remark(
@@ -163,7 +160,7 @@ def _remark(
     count = "1 entry" if len(arrived) == 1 else f"{len(arrived):,} entries"
     parts = [
         f"{count} of {format_size(sum(one.file_bytes for one in arrived))} {what}",
-        f"{plan.there:,} there already",
+        f"{plan.there:,} already present",
     ]
     if refused:
         parts.append(f"{refused:,} refused")

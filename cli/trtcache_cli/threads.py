@@ -1,4 +1,4 @@
-"""``trtcache threads``: how many threads calls get here, and who said so."""
+"""``trtcache threads``: show thread counts and where they come from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One number or word, who said so (empty where nobody can), and what it is."""
+    """A value, its origin (empty if unknown), and its meaning."""
 
     name: str
     value: int | str
@@ -29,32 +29,33 @@ class Line:
 @session_options
 @pass_session
 def threads(session: Session) -> None:
-    """Show how many threads a call gets in this environment, and where each number comes from.
+    """Show how many threads a call uses in this environment, and where each number comes from.
 
-    torch.set_num_threads and trtcache.threads in a program are over what is shown here.
+    torch.set_num_threads and trtcache.threads in a program override these numbers.
     """
     lines = list(in_this_environment())
     if session.as_json:
-        print_json({one.name: {"value": one.value, "origin": one.origin} for one in lines})
+        print_json({line.name: {"value": line.value, "origin": line.origin} for line in lines})
     elif on_terminal():
         print_aligned(
-            ("", "VALUE", "FROM", "MEANING"), [(one.name, str(one.value), one.origin, one.meaning) for one in lines]
+            ("", "VALUE", "FROM", "MEANING"),
+            [(line.name, str(line.value), line.origin, line.meaning) for line in lines],
         )
     else:
-        print_tsv((one.name, one.value, one.origin) for one in lines)
+        print_tsv((line.name, line.value, line.origin) for line in lines)
 
 
 def in_this_environment() -> Iterator[Line]:
-    """Yield what torch and trtcache make of this environment."""
+    """Yield the thread counts and variables of torch and trtcache in this environment."""
     import torch
 
     from trtcache.config.threads import VARIABLES, in_force
 
     found = in_force()
-    yield Line("intra", found.intra, found.intra_from, "threads that work on one call together")
-    yield Line("inter", found.inter, found.inter_from, "calls that run side by side in runners()")
-    yield Line("cores", found.cores, "", "those that this process may use")
+    yield Line("intra", found.intra, found.intra_from, "intra-op threads of one call")
+    yield Line("inter", found.inter, found.inter_from, "concurrent calls in runners()")
+    yield Line("cores", found.cores, "", "cores available to this process")
     for variable in VARIABLES:
         yield Line(variable, os.environ.get(variable, ""), "environment" if variable in os.environ else "", "")
     words = dict(line.split(":", 1) for line in torch.__config__.parallel_info().splitlines() if ": " in line)
-    yield Line("backend", words.get("ATen parallel backend", "unknown").strip(), "torch", "how torch runs threads")
+    yield Line("backend", words.get("ATen parallel backend", "unknown").strip(), "torch", "torch's parallel backend")

@@ -1,7 +1,7 @@
 """Build, load and run one tiny AOTInductor package: ``python -m trtcache_cli.tiny_package``.
 
-``doctor`` runs this in a child process, because a broken installation dies by a signal here: with two libstdc++ in
-one process every package crashed at load inside ``std::regex`` (seen on a machine with an H200, torch 2.11).
+``doctor`` runs this in a child process, because a broken installation crashes here: with two libstdc++ in one process
+every package crashed at load inside ``std::regex`` (seen on a machine with an H200, torch 2.11).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tiny(torch.nn.Module):
 
 
 def largest_difference(device: str) -> float:
-    """Return how far the package's answer is from eager's."""
+    """Return the maximum difference between the package's output and eager's."""
     model = Tiny().to(device)
     value = torch.linspace(-4, 4, 8, device=device).reshape(2, 4)
     program = torch.export.export(model, (value,))
@@ -37,7 +37,7 @@ def largest_difference(device: str) -> float:
 
 
 def main() -> int:
-    """Print what was done; return 1 if the answer is wrong."""
+    """Print a summary; return 1 if the output is wrong."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     difference = largest_difference(device)
     sys.stdout.write(f"built, loaded and run on {device}; largest difference from eager {difference:.1g}\n")

@@ -1,4 +1,4 @@
-"""``trtcache trust``: make keys, and say whose signatures count."""
+"""``trtcache trust``: create signing keys, and manage trusted keys."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _KEYS, _SIGNING_KEY = "TRTCACHE_TRUSTED_KEYS", "TRTCACHE_SIGNING_KEY"
     epilog=examples("trtcache trust keygen ci-main", "trtcache trust add ci-main:3b6a...", "trtcache trust ls --json")
 )
 def trust() -> None:
-    """Make signing keys, and say whose signatures count.
+    """Create signing keys, and manage trusted keys.
 
-    Settings are written to trtcache.toml in your configuration folder ('trtcache config' says where). In a shared
-    store only entries count that a trusted key signed.
+    Settings are written to trtcache.toml in your configuration directory ('trtcache config' prints the path). In a
+    shared store, entries are used only if they are signed by a trusted key.
     """
 
 
@@ -42,10 +42,10 @@ def trust() -> None:
 @session_options
 @pass_session
 def keygen(session: Session, name: str, output: Path | None) -> None:
-    """Make a key, and print its public half for others to trust.
+    """Create a key, and print its public half for others to trust.
 
-    The secret key goes to a file that you alone can read; unless --output says where, new entries are signed with it
-    from then on, and it counts for yourself.
+    The secret key is written to a file that only you can read; without --output, it signs new entries from then on and
+    is trusted by you.
     """
     from trtcache.config.signing_keys import SecretKey
 
@@ -53,7 +53,7 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     public = key.public
     path = output or settings_path(os.environ).parent / "keys" / f"{name}.secret"
     if output is None and not path.exists():
-        _with(public)  # before a secret is written that is of no use
+        _with(public)  # check for conflicts before the secret is written
     _write_key(key, path)
     if output is None:
         _add(public)
@@ -69,11 +69,11 @@ def keygen(session: Session, name: str, output: Path | None) -> None:
     epilog=examples("trtcache trust add ci-main:3b6a...", "trtcache trust add ci-main:3b6a... --until 2027-01-31")
 )
 @click.argument("key", metavar="NAME:HEX")
-@click.option("--until", metavar="DATE", help="Let its signatures count to the end of this day (UTC).")
+@click.option("--until", metavar="DATE", help="Trust it until the end of this day (UTC).")
 @session_options
 @pass_session
 def add(session: Session, key: str, until: str | None) -> None:
-    """Let entries that this public key signed count."""
+    """Trust a public key."""
     added = PublicKey.parse(key if until is None else f"{key}:{until}")
     _add(added)
     if session.as_json:
@@ -85,7 +85,7 @@ def add(session: Session, key: str, until: str | None) -> None:
 @session_options
 @pass_session
 def rm(session: Session, names: tuple[str, ...]) -> None:
-    """Let entries that these keys signed count no more. Nothing is deleted: they are misses, and built again."""
+    """Stop trusting keys. Nothing is deleted: their entries are misses, and are rebuilt."""
     known = _in_file()
     for name in names:
         if name not in {key.name for key in known}:
@@ -99,7 +99,7 @@ def rm(session: Session, names: tuple[str, ...]) -> None:
 @session_options
 @pass_session
 def ls(session: Session) -> None:
-    """List the keys whose signatures count, and the one that new entries are signed with."""
+    """List the trusted keys, and the one that signs new entries."""
     config = session.config()
     signing = _signing_key(config)
     rows = [
@@ -129,7 +129,7 @@ def _write_key(key: SecretKey, path: Path) -> None:
     try:
         key.write(path)
     except FileExistsError as error:
-        raise SettingsError("key", f"there is a key in {path} already; choose another name") from error
+        raise SettingsError("key", f"{path} already contains a key; choose another name") from error
 
 
 def _in_file() -> list[PublicKey]:
@@ -143,10 +143,10 @@ def _add(key: PublicKey) -> None:
 
 def _with(key: PublicKey) -> list[PublicKey]:
     known = _in_file()
-    for one in known:
-        if one.name == key.name and one.raw != key.raw:
-            raise SettingsError("key", f"there is another key called {key.name!r}; 'trtcache trust rm' it first")
-    return [*(one for one in known if one.raw != key.raw), key]
+    for other in known:
+        if other.name == key.name and other.raw != key.raw:
+            raise SettingsError("key", f"another key is named {key.name!r}; remove it first with 'trtcache trust rm'")
+    return [*(other for other in known if other.raw != key.raw), key]
 
 
 def _write(keys: Sequence[PublicKey]) -> None:
@@ -156,4 +156,4 @@ def _write(keys: Sequence[PublicKey]) -> None:
 def _set(variable: str, value: str | list[str]) -> None:
     write_setting(settings_path(os.environ), setting_name(variable), value)
     if os.environ.get(variable):
-        note(f"{variable} is set in the environment, and comes before what was written to the file")
+        note(f"{variable} is set in the environment, which overrides the file")

@@ -1,4 +1,4 @@
-"""``trtcache tune``: latency and throughput of a program over numbers of threads and of runners."""
+"""``trtcache tune``: latency and throughput of a program over thread and runner counts."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 
 class NumbersType(click.ParamType[tuple[int, ...]]):
-    """Numbers from 1, with commas between them."""
+    """Comma-separated positive integers."""
 
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers, each once."""
+        """Parse the numbers and drop duplicates."""
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in value.split(",")]
         if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-            self.fail(f"{value!r} is not numbers from 1 with commas, such as 1,2,4", param, ctx)
+            self.fail(f"{value!r} is not a comma-separated list of positive integers, such as 1,2,4", param, ctx)
         return tuple(dict.fromkeys(map(int, parts)))
 
 
@@ -47,13 +47,13 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option("--threads", type=NumbersType(), help="Intra-op threads of a call; by default 1, 2, 4 ... to the cores.")
-@click.option("--runners", type=NumbersType(), help="Calls at once; by default 1, 2, 4 ... to the cores.")
+@click.option("--runners", type=NumbersType(), help="Concurrent calls; by default 1, 2, 4 ... to the cores.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=3.0, show_default=True, help="Per cell."
 )
 @click.option("--calls", type=click.IntRange(min=1), help="Measure this many calls per cell instead.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plot here (.png).")
-@click.option("--backend", default="auto", show_default=True, help="Whose engine is measured.")
+@click.option("--backend", default="auto", show_default=True, help="The backend to measure.")
 @shape_option
 @session_options
 @pass_session
@@ -68,12 +68,12 @@ def tune(
     backend: str,
     shapes: tuple[str, ...],
 ) -> None:
-    """Measure how fast calls are with how many threads and how many runners, and name the best.
+    """Measure latency and throughput over intra-op threads and runners, and report the best.
 
     FILE: an exported program (.pt2), or a TorchScript file with a --shape for each argument. It is compiled, which
-    builds its engine unless the cache has it. A cell of the grid is so many intra-op threads for each call, and so many
-    calls at once; with one runner they are plain calls one after the other. Cells take turns, each after calls that do
-    not count. What would need more threads than there are cores is skipped.
+    builds its engine unless it is cached. A cell of the grid is a number of intra-op threads for each call and a number
+    of concurrent calls; with one runner, calls are made one after the other. Cells take turns, each after warm-up
+    calls. Combinations that need more threads than there are cores are skipped.
     """
     given = read_examples(shapes)
     if output is not None:
@@ -85,11 +85,11 @@ def tune(
     steps = tuple(number for number in (1, 2, 4, 8, 16, 32, 64) if number <= available)
     cells = tuning.grid(threads or steps, runners or steps, cores=available)
     if all(cell.skipped for cell in cells):
-        raise click.UsageError(f"no cell is left: {cells[0].skipped}; give fewer --threads or --runners")
-    module, args, kwargs = _compiled(session, file, backend, given)
+        raise click.UsageError(f"all cells are skipped: {cells[0].skipped}; use fewer --threads or --runners")
+    module, args, kwargs = _compile(session, file, backend, given)
     effort = tuning.Effort(seconds, calls)
-    with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as told:
-        tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=told)
+    with _progress(file.name, tuning.ROUNDS * sum(not cell.skipped for cell in cells)) as show_cell:
+        tuning.measure(module, args, kwargs, cells, effort=effort, on_turn=show_cell)
     why_not = _why_not(module, cells)
     if output is not None:
         from trtcache_cli.tune_plot import draw
@@ -105,17 +105,19 @@ def _check_output(output: Path) -> None:
     from importlib.util import find_spec
 
     if output.suffix not in _PICTURES:
-        raise click.BadParameter(f"{output.name} ends in none of {', '.join(_PICTURES)}", param_hint="--output")
+        raise click.BadParameter(
+            f"the suffix of {output.name} is not one of {', '.join(_PICTURES)}", param_hint="--output"
+        )
     if not output.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     if find_spec("matplotlib") is None:
         raise click.BadParameter("drawing needs matplotlib: pip install 'trtcache[plot]'", param_hint="--output")
 
 
-def _compiled(
+def _compile(
     session: Session, file: Path, backend: str, given: dict[str, Example]
 ) -> tuple[CompiledModule, tuple[Any, ...], dict[str, Any]]:
-    """Compile the program, and make arguments for it."""
+    """Compile the program, and create arguments for it."""
     from trtcache import api
     from trtcache.cache import Cache
     from trtcache.frontends.onnx.file import is_onnx
@@ -123,11 +125,9 @@ def _compiled(
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):
-        raise click.UsageError(
-            f"{file} is an ONNX file, whose plan runs on a GPU; numbers of threads decide little there"
-        )
+        raise click.UsageError(f"{file} is an ONNX file, whose plan runs on a GPU; thread counts matter little there")
     script, cache = load_script(file) if is_script_file(file) else None, Cache(config=session.config())
-    with working(f"compiling {file.name}, unless it is in the cache"):
+    with working(f"compiling {file.name}, unless it is cached"):
         if script is None:
             module = api.compile(file, backend=backend, cache=cache)
         else:
@@ -143,7 +143,7 @@ def _compiled(
 
 @contextmanager
 def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
-    """Show a bar, the cell and the time that is left, on a terminal."""
+    """Show a bar, the current cell and the remaining time on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -156,14 +156,14 @@ def _progress(what: str, turns: int) -> Iterator[Callable[[Cell], None]]:
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task(what, total=turns)
 
-        def told(cell: Cell) -> None:
+        def show_cell(cell: Cell) -> None:
             progress.update(task, advance=1, description=f"{what}: threads {cell.threads}, runners {cell.runners}")
 
-        yield told
+        yield show_cell
 
 
 def _why_not(module: CompiledModule, cells: Sequence[Cell]) -> str:
-    """Return why runners do not run side by side; empty where they do, or where there is one."""
+    """Return why runners are not concurrent; empty if they are, or if there is only one."""
     if all(cell.runners == 1 for cell in cells if not cell.skipped):
         return ""
     with module.runners(2, intra=1) as two:
@@ -181,7 +181,7 @@ def _print(cells: Sequence[Cell], why_not: str) -> None:
     else:
         print_tsv(_fields(cell, ",".join(best.get(id(cell), ()))) for cell in cells)
     if why_not:
-        note(f"runners do not run side by side: {why_not}")
+        note(f"runners are not concurrent: {why_not}")
     for what, cell in (("latency", fastest(cells)), ("throughput", busiest(cells))):
         note(f"best for {what}: trtcache.threads(intra={cell.threads}, inter={cell.runners})")
 

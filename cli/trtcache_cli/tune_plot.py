@@ -1,4 +1,4 @@
-"""The plot of ``trtcache tune``: latency and throughput over threads, a line for each number of runners."""
+"""Plot of ``trtcache tune``: latency and throughput over threads, a line for each number of runners."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 4
-"""How many times as long as the median a latency is shown; of a busy machine the 95th in a hundred can be 400 times."""
+"""Latency limit of the plot in medians; on a busy machine the 95th percentile can be 400 times the median."""
 
 
 def draw(cells: Sequence[Cell], path: Path, *, title: str) -> None:
-    """Write the plot; the suffix of the path says in which format."""
+    """Write the plot in the format of the path's suffix."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 3.8), layout="constrained", dpi=120)

@@ -1,4 +1,4 @@
-"""``trtcache verify``: read and check every byte."""
+"""``trtcache verify``: verify every byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import Stored
+    from trtcache.store.listing import EntryStat
 
 DAMAGED = CorruptBlobError.exit_code
 UNREADABLE = "unreadable"
@@ -27,7 +27,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An entry that did not pass, why, and in which store."""
+    """An entry that failed verification, the reason, and its store."""
 
     digest: str
     reason: str
@@ -37,15 +37,15 @@ class Finding:
 
 @click.command(epilog=examples("trtcache verify", "trtcache verify --repair --json"))
 @click.argument("keys", nargs=-1, type=KeyType(), metavar="[KEY]...")
-@click.option("--repair", is_flag=True, help="Quarantine what is damaged, and make the index anew.")
+@click.option("--repair", is_flag=True, help="Quarantine damaged entries, and rebuild the index.")
 @session_options
 @pass_session
 def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
-    """Check every byte of all entries, or of those named, and whose signatures they have.
+    """Verify every byte of all entries, or of those named, and their signatures.
 
-    Exits with 4 if something is damaged, and with 0 once --repair has moved it aside: a damaged entry is built again
-    when it is next asked for. What cannot be read counts as damaged, and stays where it is. Where signatures are
-    required, one that does not count is told and is no damage.
+    Exits with 4 if something is damaged, and with 0 once --repair has quarantined it: a damaged entry is rebuilt when
+    it is needed again. Unreadable entries count as damaged, and are left in place. Where signatures are required,
+    untrusted entries are reported, but do not count as damaged.
     """
     stores = (session.writable_store("repair"),) if repair else session.layers().stores
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
@@ -54,7 +54,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     with bytes_bar("verifying", sum(stored.file_bytes for _, files in each for stored in files)) as advance:
         for store, files in each:
             damaged = check(store, files, advance)
-            untrusted += _untrusted(store, files, {one.digest for one in damaged})
+            untrusted += _find_untrusted(store, files, {one.digest for one in damaged})
             findings += damaged
     if repair:
         _repair(stores[0], findings)
@@ -63,8 +63,8 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     return DAMAGED if left else 0
 
 
-def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], None]) -> list[Finding]:
-    """Return what is damaged or unreadable among ``files``, calling ``advance`` with the bytes of each when done."""
+def check(store: DiskStore, files: Sequence[EntryStat], advance: Callable[[int], None]) -> list[Finding]:
+    """Return the damaged and unreadable entries among ``files``; call ``advance`` with the bytes of each file."""
     findings = []
     for stored in files:
         try:
@@ -82,8 +82,8 @@ def check(store: DiskStore, files: Sequence[Stored], advance: Callable[[int], No
     return findings
 
 
-def _untrusted(store: DiskStore, files: Sequence[Stored], damaged: Collection[str]) -> list[Finding]:
-    """Return the sound entries that a store which asks for signatures does not take."""
+def _find_untrusted(store: DiskStore, files: Sequence[EntryStat], damaged: Collection[str]) -> list[Finding]:
+    """Return the intact entries that a store which requires signatures does not accept."""
     if not store.admission.required:
         return []
     findings = []
@@ -101,14 +101,14 @@ def _repair(store: DiskStore, findings: Sequence[Finding]) -> None:
     from trtcache.store.catalog import rebuild
 
     for finding in findings:
-        if finding.reason != UNREADABLE:  # it may be sound, and another's
+        if finding.reason != UNREADABLE:  # it may be intact, and another user's
             store.quarantine(finding.digest, finding.reason)
     rebuild(store)
 
 
 def _report(
     session: Session,
-    files: Sequence[Stored],
+    files: Sequence[EntryStat],
     findings: Sequence[Finding],
     untrusted: Sequence[Finding],
     *,
@@ -125,7 +125,7 @@ def _report(
         print_json({**sums, "damaged": damaged, "untrusted": others})
         return
     print_tsv((one.digest, one.reason, one.why) for one in [*findings, *untrusted])
-    done = "; moved aside, and the index made anew" if repaired else ""
+    done = "; quarantined, and the index rebuilt" if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
     unread = sum(one.reason == UNREADABLE for one in findings)
     unread_too = f", {unread:,} unreadable" if unread else ""

@@ -1,4 +1,4 @@
-"""``trtcache why``: for an entry, how it differs from its nearest; for a program, whether it hits and why not."""
+"""``trtcache why``: explain how an entry differs from its nearest, or whether and why a program misses."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _EXAMPLES = (
 
 @click.command(epilog=examples(*_EXAMPLES))
 @click.argument("subject", type=KeyType(), metavar="KEY_OR_FILE")
-@click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend it is meant for.")
-@click.option("--target", help="For a FILE: the target it is meant for, such as x86-64-v3.")
-@click.option("--direct", is_flag=True, help="For a NAME: why direct mode did not hit the last time.")
+@click.option("--backend", default="auto", show_default=True, help="For a FILE: the backend.")
+@click.option("--target", help="For a FILE: the target, such as x86-64-v3.")
+@click.option("--direct", is_flag=True, help="For a NAME: why direct mode missed the last time.")
 @shape_option
 @session_options
 @pass_session
 def why(
     session: Session, subject: str, backend: str, target: str | None, direct: bool, shapes: tuple[str, ...]
 ) -> None:
-    """Say why there is no entry for a program, or what made a second entry of one.
+    """Explain why there is no entry for a program, or why a program has a second entry.
 
     KEY: how the entry differs from the nearest other one of the same name. FILE: an exported program (.pt2), an ONNX
-    file (.onnx) or a TorchScript file, of which nothing is built: whether it would hit, and if not what differs from
-    the nearest entry. NAME, with --direct: what people call a model, by default its class.
+    file (.onnx) or a TorchScript file: whether it would hit, and if not, how it differs from the nearest entry; nothing
+    is built. NAME, with --direct: a model's name, by default its class.
     """
     if direct:
-        _say_direct(session, subject)
+        _explain_direct(session, subject)
         return
     layers = session.layers()
     path = Path(subject)
@@ -62,12 +62,12 @@ def why(
         print_differences(found.differences)
 
 
-def _say_direct(session: Session, name: str) -> None:
+def _explain_direct(session: Session, name: str) -> None:
     reason = reason_of(session.layers(), name)
     if session.as_json:
         print_json({"name": name, "direct": reason})
     elif reason is None:
-        note(f"{printable(name)}: direct mode has missed no model of this name here")
+        note(f"{printable(name)}: direct mode has no recorded miss for a model of this name")
     else:
         note(f"{printable(name)}: {printable(reason)}")
 
@@ -85,9 +85,9 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
 
 
 def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shapes: tuple[str, ...]) -> dict[str, Any]:
-    from trtcache_cli.programs import asked  # imports torch
+    from trtcache_cli.programs import find_key  # imports torch
 
-    key, graph, reason = asked(path, backend, target, shapes)
+    key, graph, reason = find_key(path, backend, target, shapes)
     if key is None or graph is None:
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
     if layers.holder(key.digest):
@@ -106,7 +106,7 @@ def _as_json(found: Nearest | None) -> dict[str, Any]:
 def _headline(document: dict[str, Any], found: Nearest | None) -> str:
     outcome, key = document["outcome"], (document["key"] or "")[:SHORT]
     if outcome == "hit":
-        return f"hit: {key} is there"
+        return f"hit: {key} is cached"
     if outcome == "uncacheable":
         return f"uncacheable: {document['reason']}"
     if found is None:

@@ -102,7 +102,9 @@ def test_abilities_follow_what_is_there() -> None:
     assert probes._aot_inductor(has_torch=False, has_compiler=True).advice == "pip install 'trtcache[torch]'"
 
 
-@pytest.mark.skipif(probes.installed(probes.DISTRIBUTIONS["tensorrt_rtx"]) is None, reason="needs TensorRT-RTX")
+@pytest.mark.skipif(
+    probes.distribution_version(probes.DISTRIBUTIONS["tensorrt_rtx"]) is None, reason="needs TensorRT-RTX"
+)
 def test_rtx_builds_without_a_gpu() -> None:
     """Where it is installed it can build, with or without one."""
     for has_gpu, found in ((False, "can build for a named compute capability"), (True, "can build; running and refit")):

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tests.holding import holder
-from trtcache.store.build_notes import Who
+from trtcache.store.build_notes import BuildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ KEY = "cd" * 32
 def test_what_is_being_built_is_shown(run: Callable[..., Result], store: DiskStore) -> None:
     """By whom, since when, and who waits: as JSON, and as fields by tabs."""
     here = f"{os.uname().nodename}:"
-    with holder(store.root, KEY) as process, store.notes.waiting(KEY, Who.here(kind="test")):
+    with holder(store.root, KEY) as process, store.notes.waiting(KEY, BuildProcess.here(kind="test")):
         (found,) = run("ls", "--building", "--json").json["building"]
         ((key, kind, name, builder, program, since_s, waiting),) = run("ls", "--building").rows
     assert (found["key"], found["builder"]["pid"], found["builder"]["name"]) == (KEY, process.pid, "bert")
@@ -44,7 +44,7 @@ def test_a_builder_without_a_note_is_unknown(run: Callable[..., Result], store: 
     """Its lock alone is no entry of the list, and with somebody waiting it is."""
     with holder(store.root, KEY):
         (store.root / "locks" / "building" / KEY).write_bytes(b"no note")
-        with store.notes.waiting(KEY, Who.here()):
+        with store.notes.waiting(KEY, BuildProcess.here()):
             (found,) = run("ls", "--building", "--json").json["building"]
             (row,) = run("ls", "--building").rows
     assert found["builder"] is None

@@ -90,7 +90,7 @@ def test_an_error_is_one_line(run: Callable[..., Result], tmp_path: Path) -> Non
     """On standard error, with the program's name and no traceback."""
     done = run("ls", "--cache-dir", tmp_path / "missing")
     assert (done.code, done.out) == (3, "")
-    assert done.err == f"trtcache: error: {tmp_path}/missing is not a trtcache store: there is no such directory\n"
+    assert done.err == f"trtcache: error: {tmp_path}/missing is not a trtcache store: the directory does not exist\n"
 
 
 @pytest.mark.parametrize("args", [["lss"], ["ls", "--nope"], ["ls", "--limit", "-1"], ["ls", "extra"]])

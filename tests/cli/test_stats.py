@@ -64,7 +64,7 @@ def test_people_get_lines(run: Callable[..., Result], root: Path) -> None:
     """Each reason has its own line."""
     use(root)
     pairs = dict(run("stats").rows)
-    assert pairs["hits"] == "2 (66.7% of look-ups)"
+    assert pairs["hits"] == "2 (66.7% of lookups)"
     assert pairs["  absent"] == "1"
     assert pairs["size"].endswith("to 1)")
 
@@ -73,7 +73,7 @@ def test_a_terminal_gets_aligned_lines(terminal: Callable[..., Result], root: Pa
     """Names in one column, values in the next."""
     use(root)
     out = terminal("stats").out
-    assert "66.7% of look-ups" in out
+    assert "66.7% of lookups" in out
     assert "\t" not in out
 
 

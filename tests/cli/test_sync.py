@@ -103,7 +103,7 @@ def test_the_destination_may_be_the_cache_that_is_named(
     [
         (["{source}"], 2, "at least two directories"),
         (["{source}", "{source}"], 2, "both where entries come from and where they go"),
-        (["{source}/missing", "{root}"], 3, "there is no such directory"),
+        (["{source}/missing", "{root}"], 3, "the directory does not exist"),
         (["{source}/entries", "{root}"], 3, "it has no trtcache-store.json"),
         (["{source}", "{source}/entries"], 3, "is not a trtcache store"),
         (["--filter", "colour=red", "{source}", "{root}"], 2, "there is no field 'colour'"),

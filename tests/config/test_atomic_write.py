@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config.atomic_write import appearing
+from trtcache.config.atomic_write import atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 def test_a_file_appears_when_all_went_well(tmp_path: Path) -> None:
     """What fails half-way leaves the file of before, and nothing beside it."""
     path = tmp_path / "file"
-    with appearing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("first")
         assert not path.exists()
-    with pytest.raises(UnicodeError), appearing(path) as temporary:
+    with pytest.raises(UnicodeError), atomic_write(path) as temporary:
         temporary.write_text("second \udc00", encoding="utf-8")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "first")]
 
 
 def test_a_full_disk_is_told_with_the_file_and_the_way_out(tmp_path: Path) -> None:
     """A write to an open file says neither; other errors are as they were."""
-    said = pytest.raises(OSError, match=r"No space left on device; make room in .*/file'")
-    with said as caught, appearing(tmp_path / "file"):
+    said = pytest.raises(OSError, match=r"No space left on device; free space in .*/file'")
+    with said as caught, atomic_write(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.errno == errno.ENOSPC
-    with pytest.raises(OSError, match=r"^\[Errno 5\] failing$"), appearing(tmp_path / "file"):
+    with pytest.raises(OSError, match=r"^\[Errno 5\] failing$"), atomic_write(tmp_path / "file"):
         raise OSError(errno.EIO, "failing")
 
 
@@ -40,8 +40,8 @@ def test_no_file_takes_the_place_of_a_pipe_or_a_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     (tmp_path / "folder").mkdir()
-    for name, said in (("pipe", "pipe or socket"), ("link", "pipe or socket"), ("folder", "name a file in it")):
-        with pytest.raises(OSError, match=said), appearing(tmp_path / name):
+    for name, said in (("pipe", "pipe or socket"), ("link", "pipe or socket"), ("folder", "use a file in it")):
+        with pytest.raises(OSError, match=said), atomic_write(tmp_path / name):
             raise AssertionError(name)
     assert (tmp_path / "pipe").is_fifo()
     assert {one.name for one in tmp_path.iterdir()} == {"pipe", "link", "folder"}

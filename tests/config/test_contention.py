@@ -17,7 +17,7 @@ import trtcache
 from tests.holding import holder
 from tests.partition.parts import Twice
 from trtcache.cache import Cache
-from trtcache.config.contention import RANKS_WAIT_S, Busy
+from trtcache.config.contention import RANKS_WAIT_S, ContentionPolicy
 from trtcache.config.environment import Config
 from trtcache.errors import BuildCancelledError, BusyError, SettingsError
 from trtcache.progress import watching
@@ -126,7 +126,7 @@ def test_eager_names_who_builds(tmp_path: Path) -> None:
     with holder(tmp_path, digest(cache)) as process, pytest.raises(BusyError) as caught:
         cache.get_or_build(PARTS, lambda: b"mine", kind="test")
     assert caught.value.builder == f"{os.uname().nodename}:{process.pid}"
-    assert f"{process.pid} builds test" in str(caught.value)
+    assert f"{process.pid} is building test" in str(caught.value)
     assert counted(cache, "miss") == {"busy": 1}
     assert cache.get_or_build(PARTS, lambda: b"mine", kind="test").outcome == "built"
 
@@ -218,19 +218,19 @@ def test_ranks_that_waited_long_enough_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({}, Busy()),
-        ({"TRTCACHE_ON_BUSY": "eager", "TRTCACHE_BUSY_TIMEOUT": "30"}, Busy("eager", 30.0)),
-        ({"RANK": "1", "WORLD_SIZE": "4"}, Busy("wait", RANKS_WAIT_S, "rank 1 of 4")),
-        ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_BUSY_TIMEOUT": "5"}, Busy("wait", 5.0, "rank 1 of 4")),
-        ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_ON_BUSY": "build"}, Busy("build", None, "rank 1 of 4")),
-        ({"RANK": "0", "WORLD_SIZE": "1"}, Busy()),
-        ({"RANK": "x", "WORLD_SIZE": "4"}, Busy()),
+        ({}, ContentionPolicy()),
+        ({"TRTCACHE_ON_BUSY": "eager", "TRTCACHE_BUSY_TIMEOUT": "30"}, ContentionPolicy("eager", 30.0)),
+        ({"RANK": "1", "WORLD_SIZE": "4"}, ContentionPolicy("wait", RANKS_WAIT_S, "rank 1 of 4")),
+        ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_BUSY_TIMEOUT": "5"}, ContentionPolicy("wait", 5.0, "rank 1 of 4")),
+        ({"RANK": "1", "WORLD_SIZE": "4", "TRTCACHE_ON_BUSY": "build"}, ContentionPolicy("build", None, "rank 1 of 4")),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, ContentionPolicy()),
+        ({"RANK": "x", "WORLD_SIZE": "4"}, ContentionPolicy()),
     ],
     ids=["nothing", "both", "rank", "rank-timeout", "rank-build", "alone", "odd"],
 )
-def test_the_environment_says_what_to_do(environ: dict[str, str], expected: Busy) -> None:
+def test_the_environment_says_what_to_do(environ: dict[str, str], expected: ContentionPolicy) -> None:
     """Ranks of a job have a limit of their own, below NCCL's of ten minutes."""
-    assert Busy.of(environ) == expected
+    assert ContentionPolicy.of(environ) == expected
     assert RANKS_WAIT_S < 600
 
 
@@ -238,23 +238,23 @@ def test_the_environment_says_what_to_do(environ: dict[str, str], expected: Busy
     ("environ", "message"),
     [
         ({"TRTCACHE_ON_BUSY": "bild"}, "TRTCACHE_ON_BUSY.*did you mean 'build'"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "long"}, "TRTCACHE_BUSY_TIMEOUT: 'long' is no number of seconds from 0"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "-1"}, "is no number of seconds"),
-        ({"TRTCACHE_BUSY_TIMEOUT": "inf"}, "is no number of seconds"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "long"}, "TRTCACHE_BUSY_TIMEOUT: 'long' is not a number of seconds, 0 or more"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "-1"}, "is not a number of seconds"),
+        ({"TRTCACHE_BUSY_TIMEOUT": "inf"}, "is not a number of seconds"),
     ],
     ids=["policy", "text", "negative", "endless"],
 )
 def test_impossible_values_are_refused(environ: dict[str, str], message: str) -> None:
     """By their name."""
     with pytest.raises(SettingsError, match=message):
-        Busy.of(environ)
+        ContentionPolicy.of(environ)
 
 
 def test_arguments_come_before_the_environment(tmp_path: Path) -> None:
     """Each for itself, and impossible ones are refused."""
-    config = Config(root=tmp_path, busy=Busy("eager", 5.0))
-    assert Cache(config=config, on_busy="build").busy == Busy("build", 5.0)
-    assert Cache(config=config, busy_timeout_s=1).busy == Busy("eager", 1.0)
+    config = Config(root=tmp_path, busy=ContentionPolicy("eager", 5.0))
+    assert Cache(config=config, on_busy="build").busy == ContentionPolicy("build", 5.0)
+    assert Cache(config=config, busy_timeout_s=1).busy == ContentionPolicy("eager", 1.0)
     with pytest.raises(SettingsError, match="on_busy"):
         Cache(config=config, on_busy="never")
     with pytest.raises(SettingsError, match="busy_timeout_s"):

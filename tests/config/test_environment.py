@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
 from trtcache.config.file import write_setting
 from trtcache.config.trust import PublicKey, Trust
@@ -53,7 +53,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
         **switches,
         log="1",
         trust=trust,
-        busy=Busy("eager", 1.0),
+        busy=ContentionPolicy("eager", 1.0),
         lower=(Path("/l"), Path("/m")),
         copy_up=True,
         direct="verify",
@@ -90,12 +90,12 @@ def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("max_size = 3", "max_size: unknown; did you mean 'max-size'"),
-        ("= nonsense", "it is no TOML"),
-        ("dir = [1]", "neither text, a number"),
-        ('signatures = "perhaps"', "TRTCACHE_SIGNATURES: 'perhaps' is neither require nor off"),
-        ('trusted-keys = ["a:12"]', "'a:12' is no public key"),
-        (f'trusted-keys = ["../a:{"0" * 64}"]', "'../a' is no name of a key"),
-        (f'trusted-keys = ["a:{"0" * 64}:soon"]', "'soon' is no date"),
+        ("= nonsense", "it is not valid TOML"),
+        ("dir = [1]", "is not a string, an integer"),
+        ('signatures = "perhaps"', "TRTCACHE_SIGNATURES: 'perhaps' is not require or off"),
+        ('trusted-keys = ["a:12"]', "'a:12' is not a public key"),
+        (f'trusted-keys = ["../a:{"0" * 64}"]', "'../a' is not a valid key name"),
+        (f'trusted-keys = ["a:{"0" * 64}:soon"]', "'soon' is not a date"),
         (f'trusted-keys = ["trtcache-secret:a:{"0" * 64}"]', "this is a secret key"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_file_that_others_write_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "own.toml").chmod(0o664)
     with pytest.raises(SettingsError, match="run: chmod go-w"):
         Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
-    for name, why in (("absent", "there is no file"), (".", "is not a file")):
+    for name, why in (("absent", "does not exist"), (".", "is not a file")):
         with pytest.raises(SettingsError, match=why):
             Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / name)})
 
@@ -199,7 +199,7 @@ def test_without_a_home_nothing_of_the_working_directory_counts(
     config = Config.from_environ({})
     assert (config.root, config.trust) == (Path("/.cache/trtcache"), Trust())
     if home is None:
-        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is no path here"):
+        with pytest.raises(SettingsError, match=r"TRTCACHE_DIR: '~/cache' is not a valid path"):
             Config.from_environ({"TRTCACHE_DIR": "~/cache"})
 
 
@@ -207,5 +207,5 @@ def test_without_a_home_nothing_of_the_working_directory_counts(
 @pytest.mark.parametrize("text", ["/a\0b", "/\ud800"], ids=["zero", "surrogate"])
 def test_what_no_path_can_have_is_a_settings_error(variable: str, text: str) -> None:
     """A settings file can say what an environment cannot."""
-    with pytest.raises(SettingsError, match=rf"^{variable}: .* is no path"):
+    with pytest.raises(SettingsError, match=rf"^{variable}: .* is not a valid path"):
         Config.from_environ({variable: text})

@@ -13,7 +13,7 @@ import trtcache
 from tests.comparing import difference
 from tests.models import Affine
 from trtcache.config import stat_fingerprint as file_state
-from trtcache.config.stat_fingerprint import FileState
+from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.pt2.hashing import Hashing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 X = torch.randn(3, 4)
-WRITTEN = FileState(device=1, inode=2, size_bytes=3, written_ns=10_000_000_000, changed_ns=10_000_000_000)
+WRITTEN = StatFingerprint(device=1, inode=2, size_bytes=3, written_ns=10_000_000_000, changed_ns=10_000_000_000)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_state_that_is_none_makes_no_memo(
 )
 def test_a_state_tells_of_writes_only_where_the_last_is_long_ago(read_ns: int, settled: bool) -> None:
     """A write that follows within the clock's coarsest step may leave the time of the one before."""
-    assert WRITTEN.settled(read_ns) is settled
+    assert WRITTEN.is_settled(read_ns) is settled
 
 
 def test_a_file_that_was_just_written_is_hashed_again_before_it_counts_as_known(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_numbers_hold_in_the_block_and_no_longer() -> None:
         with trtcache.threads(inter=1):
             assert (torch.get_num_threads(), in_force().inter) == (3, 1)
     assert torch.get_num_threads() == before
-    assert thread_counts.chosen() == Threads()
+    assert thread_counts.current() == Threads()
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_numbers_of_threads_are_in_no_key() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"intra": 0}, r"threads\['intra'\]: expected a number from 1, got 0"),
-        ({"inter": True}, "expected a number from 1, got True"),
+        ({"intra": 0}, r"threads\['intra'\]: expected a positive integer, got 0"),
+        ({"inter": True}, "expected a positive integer, got True"),
         ({"intre": 1}, "did you mean 'int"),
         (4, "expected Threads or a mapping of its fields, got 4"),
     ],

@@ -16,7 +16,7 @@ from trtcache.errors import RefitError
 from trtcache.lowering import lower
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.rewrites.batch_norm import BatchNorm
-from trtcache.weights.recipes import Step
+from trtcache.weights.recipes import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def test_a_convolution_takes_the_batch_norm_over_whole() -> None:
     model = trained(nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)))
     program = lower(model, (IMAGE,))
     assert operators(program) == ["convolution"]
-    assert [type(weight.recipe) for weight in program.interface.weights] == [Step, Step]
+    assert [type(weight.recipe) for weight in program.interface.weights] == [Operation, Operation]
     assert len(program.interface.slots) == 6
 
 

@@ -241,7 +241,7 @@ def test_every_thread_is_in_the_callers_state(pool: WorkerPool, inference: bool,
 
     def run(number: int) -> None:
         meet(number)
-        found.append((_state(), thread_counts.chosen()))
+        found.append((_state(), thread_counts.current()))
 
     casting = torch.autocast("cpu", autocast or torch.bfloat16, enabled=autocast is not None, cache_enabled=False)
     with torch.inference_mode(inference), torch.no_grad(), casting, thread_counts.threads(inter=4):

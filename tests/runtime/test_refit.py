@@ -18,7 +18,7 @@ from tests.runtime.refit_contract import Network, RefitContract, image, in_place
 from trtcache.errors import RefitError, RefitStoppedError, VerifyError, WeightsFileError
 from trtcache.runtime import verify as verification
 from trtcache.runtime.refit import EngineSwap
-from trtcache.weights.slots import Sources
+from trtcache.weights.slots import SlotWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,15 +151,15 @@ def test_ctrl_c_lets_weights_be_written_to_the_end(
     """An interrupt half way is raised when the engine has all of the new weights."""
     module, asked = compile_with(Network(0), image("cpu")), []
     in_place(monkeypatch)
-    pieces = Sources.pieces
+    pieces = SlotWeights.pieces
 
-    def interrupted(sources: Sources, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
+    def interrupted(sources: SlotWeights, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
         asked.append(weight.name)
         if len(asked) == 2:
             raise KeyboardInterrupt
         return pieces(sources, weight)
 
-    monkeypatch.setattr(Sources, "pieces", interrupted)
+    monkeypatch.setattr(SlotWeights, "pieces", interrupted)
     with pytest.raises(KeyboardInterrupt):
         module.refit(Network(1))
     with torch.no_grad():
@@ -173,7 +173,7 @@ def test_a_failure_half_way_is_no_mixed_answer(
     module, x = compile_with(Network(0), image("cpu")), image("cpu")
     in_place(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(Sources, "pieces", _out_of_memory(Sources.pieces))
+        patch.setattr(SlotWeights, "pieces", _out_of_memory(SlotWeights.pieces))
         with pytest.raises(MemoryError):
             module.refit(Network(1))
     with pytest.raises(RefitStoppedError, match=r"half way \(MemoryError: .*refitted again"):
@@ -188,7 +188,7 @@ def test_a_failure_half_way_is_no_mixed_answer(
 
 
 def _out_of_memory(pieces: Callable[..., Any]) -> Callable[..., Any]:
-    def failing(sources: Sources, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
+    def failing(sources: SlotWeights, weight: Any) -> Iterator[tuple[Any, torch.Tensor]]:
         if "norm.bias" in weight.label:
             raise MemoryError("no more")
         return pieces(sources, weight)

@@ -22,7 +22,7 @@ from trtcache.errors import BuildError, CorruptBlobError, FormatVersionError, He
 from trtcache.store import compression, reader, writer
 from trtcache.store import format as artifact
 from trtcache.store.compression import zstd
-from trtcache.store.format import Draft, Header, contents_of, pays
+from trtcache.store.format import Draft, EntryHeader, contents_of, pays
 from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONTENTS = {"stored": b"\x00\x01 short", "text": b"the same words again and again " * 40}
 
 
-def write(path: Path, contents: Mapping[str, Any] = CONTENTS, **changes: Any) -> Header:
+def write(path: Path, contents: Mapping[str, Any] = CONTENTS, **changes: Any) -> EntryHeader:
     """Write an artifact file and return its header."""
     fields = {
         "key": CacheKey.of("test", {"n": 1}),
@@ -345,7 +345,7 @@ def test_an_entry_that_is_nearly_all_a_hole_is_not_read_to_its_end(tmp_path: Pat
         file.truncate(member.end)
     opened = ArtifactFile(path)
     for way in (opened.verify, lambda: opened.copy_to(-1)):
-        with pytest.raises(CorruptBlobError, match=r"bytes \d+ were ever written") as caught:
+        with pytest.raises(CorruptBlobError, match=r"only \d+ of its \d+ bytes were ever written") as caught:
             way()
         assert caught.value.reason == "size"
 
@@ -460,8 +460,8 @@ def test_a_large_file_is_written_in_little_memory(tmp_path: Path) -> None:
         ({"Bad Name": b""}, "named 'Bad Name'"),
         ({1: b""}, "named 1"),
         ({"a": 3}, "of type int"),
-        (Path("/nonexistent/engine"), "no file is there"),
-        (Path("/"), "no file is there"),
+        (Path("/nonexistent/engine"), "which does not exist"),
+        (Path("/"), "which does not exist"),
         ({str(index): b"" for index in range(1025)}, "1025 members"),
     ],
 )
@@ -482,7 +482,7 @@ def test_a_file_that_shrinks_while_it_is_stored_is_an_error_of_the_build(tmp_pat
     """A builder's file that changes under the writer is BuildError, not a wrong entry."""
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3 << 20))
-    with writer._opened(source, "test") as opened:
+    with writer._open_content(source, "test") as opened:
         os.truncate(source, 1 << 20)
         with pytest.raises(BuildError, match="changed while it was stored"):
             list(opened.chunks())

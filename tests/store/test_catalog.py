@@ -172,7 +172,7 @@ def test_rebuilding_reads_every_header(store: DiskStore) -> None:
     from trtcache.store.record import Record
 
     digest = put(store, 1)
-    stored = store.stored(digest)
+    stored = store.stat(digest)
     lie = Record(digest, "lie", "lie", stored.file_bytes, 1, 1, 1, 1.0, 1, inode=stored.inode)
     write_rows(store.root, put=[lie])
     assert names(store) == {"lie"}

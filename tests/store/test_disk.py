@@ -84,7 +84,7 @@ def test_damage_after_a_put_does_not_cost_what_was_built(store: DiskStore, key: 
     raw[4096:] = bytes(len(raw) - 4096)
     path.write_bytes(raw)
     assert entry.read() == b"in memory"
-    with pytest.raises(CorruptBlobError, match="member 'file' does not fit"):
+    with pytest.raises(CorruptBlobError, match="member 'file' does not match"):
         entry.read("file")
 
 
@@ -190,7 +190,7 @@ def test_a_sound_file_that_took_the_place_of_a_damaged_one_stays(store: DiskStor
     path = store.put(key, CONTENTS, kind="test").path
     assert path is not None
     error = CorruptBlobError(str(path), "member", "seen in an earlier file")
-    store._set_aside(key.digest, error, path.stat().st_ino + 1)
+    store._quarantine_damage(key.digest, error, path.stat().st_ino + 1)
     assert hit(store, key).read() == CONTENTS["artifact"]
 
 
@@ -352,8 +352,8 @@ def test_a_header_is_read_alone(store: DiskStore, key: CacheKey) -> None:
 
 
 def test_unknown_entries_are_named(store: DiskStore, key: CacheKey) -> None:
-    """Header, check and stored say that there is no such entry; removing it frees nothing."""
-    calls: list[Callable[[str], Any]] = [store.header, store.check, store.stored, store.resolve]
+    """Header, check and stat raise for an unknown entry; removing it frees nothing."""
+    calls: list[Callable[[str], Any]] = [store.header, store.check, store.stat, store.resolve]
     for call in calls:
         with pytest.raises(UnknownKeyError):
             call(key.digest)
@@ -371,7 +371,7 @@ def test_a_scan_lists_entries_alone(store: DiskStore, key: CacheKey) -> None:
     (path.parent / ("0" * 64 + ".trtc")).symlink_to(path)
     (store.root / "entries" / "README").write_bytes(b"")
     found = list(store.scan())
-    assert found == [store.stored(key.digest)]
+    assert found == [store.stat(key.digest)]
     assert found[0].file_bytes == path.stat().st_size
     assert store.remove(key.digest) == found[0].file_bytes
     assert list(store.scan()) == []
@@ -394,7 +394,7 @@ def test_prefixes_resolve(store: DiskStore) -> None:
     wanted = keys[0].digest
     for prefix in (wanted, wanted[:12], f"b3:{wanted[:12]}", wanted[:12].upper()):
         assert store.resolve(prefix) == wanted
-    with pytest.raises(AmbiguousKeyError, match="entries have keys that begin with"):
+    with pytest.raises(AmbiguousKeyError, match="entries have keys that start with"):
         store.resolve(next(digit for digit in "0123456789abcdef" if sum(k.digest[0] == digit for k in keys) > 1))
     for prefix in ("", "xyz", "../..", wanted + "0", "f" * 64):
         with pytest.raises(UnknownKeyError):
@@ -432,7 +432,7 @@ def test_a_sweep_takes_what_writers_left_behind(store: DiskStore, key: CacheKey)
 
 
 def test_a_readonly_store_serves_hits_and_writes_nothing(store: DiskStore, key: CacheKey) -> None:
-    """Opened for reading, a store serves hits, refuses every change, and not one time or file changes."""
+    """Opened read-only, a store serves hits, refuses every change, and not one time or file changes."""
     store.put(key, {"artifact": b"engine", "large": os.urandom(2 << 20)}, kind="test")
     damaged = CacheKey.of("test", {"n": 2})
     path = store.put(damaged, CONTENTS, kind="test").path

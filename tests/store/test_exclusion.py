@@ -34,7 +34,7 @@ def has_none(_fd: int, _how: int) -> None:
     ("lock", "seen"),
     [
         pytest.param(fcntl.flock, None, id="kernel"),
-        pytest.param(lets_all, "two descriptors had one lock at the same time", id="lets-all"),
+        pytest.param(lets_all, "two descriptors held the same lock at once", id="lets-all"),
         pytest.param(has_none, "it has no locks: No locks available", id="none"),
     ],
 )
@@ -52,7 +52,7 @@ def test_what_excludes_is_remembered(tmp_path: Path) -> None:
     assert objection(store, notes, lock=lets_all) is not None
     assert objection(store, notes) is None
     assert objection(store, notes, lock=lets_all) is None
-    assert objection(tmp_path / "gone", notes) == "its locks cannot be tried: No such file or directory"
+    assert objection(tmp_path / "gone", notes) == "its locks cannot be tested: No such file or directory"
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def test_nothing_is_stored_where_locks_do_not_exclude(
     remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Hits are served and builds returned; the warning has what was seen, and the local store over it that helps."""
-    monkeypatch.setattr("trtcache.store.disk.objection", lambda *_: "two descriptors had one lock at the same time")
+    monkeypatch.setattr("trtcache.store.disk.objection", lambda *_: "two descriptors held the same lock at once")
     cache = Cache(remote)
     assert cache.get_or_build({"n": 1}, lambda: b"again", kind="test").read() == b"built"
     assert caplog.text == ""
     entry = cache.get_or_build({"n": 2}, lambda: b"two", kind="test")
     assert (entry.read(), entry.path) == (b"two", None)
-    assert "two descriptors had one lock" in caplog.text
+    assert "two descriptors held the same lock" in caplog.text
     assert f"TRTCACHE_PATH=LOCAL:{remote}" in caplog.text
     monkeypatch.undo()
     over = Cache(tmp_path / "local", lower=[remote])

@@ -157,7 +157,7 @@ def test_an_entry_pinned_after_the_plan_was_made_stays(store: DiskStore) -> None
     plan = plan_prune(load_records(store), now_ns=store.clock_ns(), max_size_bytes=0)
     store.pin(digest)
     assert plan.execute(store) == 0
-    assert store.stored(digest)
+    assert store.stat(digest)
 
 
 def test_a_file_that_is_gone_frees_nothing_and_is_not_counted(store: DiskStore) -> None:
@@ -193,7 +193,7 @@ def test_a_put_below_the_limit_prunes_nothing(store: DiskStore) -> None:
 def test_a_put_above_the_limit_prunes_to_nine_tenths(store: DiskStore) -> None:
     """There is room for some more puts afterwards, the cheapest entries are gone, and the new one is kept."""
     digests = fill(store, 10)
-    each_bytes = store.stored(digests[0]).file_bytes
+    each_bytes = store.stat(digests[0]).file_bytes
     prune_after_put(store, 9 * each_bytes, None, keep=[digests[0]])
     assert {stored.digest for stored in store.scan()} == {digests[0], *digests[3:]}
 

@@ -1,4 +1,4 @@
-"""Notes about who builds and who waits: of living processes, and fit to be printed whoever wrote them."""
+"""BuildNotes about who builds and who waits: of living processes, and fit to be printed whoever wrote them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.holding import holder
-from trtcache.store.build_notes import Notes, Who
+from trtcache.store.build_notes import BuildNotes, BuildProcess
 from trtcache.store.disk import DiskStore
 from trtcache.store.folders import Folders
 
@@ -20,8 +20,8 @@ KEY = "ab" * 32
 
 def test_a_note_comes_back() -> None:
     """With host, process, program, time, and what is built."""
-    who = Who.here(kind="test", name="bert")
-    assert Who.decode(who.encode()) == who
+    who = BuildProcess.here(kind="test", name="bert")
+    assert BuildProcess.decode(who.encode()) == who
     assert (str(who), who.host) == (f"{os.uname().nodename}:{os.getpid()}", os.uname().nodename)
 
 
@@ -43,13 +43,13 @@ def test_a_note_comes_back() -> None:
 )
 def test_what_is_no_note_says_nothing(raw: bytes) -> None:
     """It is not an error: anybody who can write to a store can write notes."""
-    assert Who.decode(raw) is None
+    assert BuildProcess.decode(raw) is None
 
 
 def test_a_strangers_text_is_short_and_printable() -> None:
     """No control character reaches a terminal, and no long text."""
     raw = b'{"host": "a\\u001b[2Jb\\n", "program": "%s", "pid": 1, "since_ns": 1}' % (b"x" * 1000)
-    who = Who.decode(raw)
+    who = BuildProcess.decode(raw)
     assert who is not None
     assert (who.host, len(who.program)) == ("a?[2Jb?", 128)
 
@@ -60,7 +60,7 @@ def test_a_note_is_read_from_files_alone(tmp_path: Path, put: str) -> None:
     store = DiskStore.open(tmp_path / "cache")
     folder = store.root / "locks" / "building"
     folder.mkdir(parents=True)
-    (tmp_path / "note").write_bytes(Who.here().encode())
+    (tmp_path / "note").write_bytes(BuildProcess.here().encode())
     if put == "link":
         (folder / KEY).symlink_to(tmp_path / "note")
     elif put == "pipe":
@@ -74,17 +74,17 @@ def test_who_builds_and_who_waits_is_listed_while_they_live(tmp_path: Path) -> N
     """A builder that is killed, and notes that nobody holds, are not listed, and a waiter is."""
     store = DiskStore.open(tmp_path)
     with holder(store.root, KEY) as process:
-        with store.notes.waiting(KEY, Who.here()):
-            (found,) = store.notes.flights()
+        with store.notes.waiting(KEY, BuildProcess.here()):
+            (found,) = store.notes.running_builds()
             assert found.builder is not None
             assert (found.builder.pid, found.builder.name) == (process.pid, "bert")
             assert [who.pid for who in found.waiters] == [os.getpid()]
-        (store.root / "locks" / "waiting" / f"{KEY}.0").write_bytes(Who.here().encode())
-        (found,) = store.notes.flights()
+        (store.root / "locks" / "waiting" / f"{KEY}.0").write_bytes(BuildProcess.here().encode())
+        (found,) = store.notes.running_builds()
         assert found.waiters == ()
         process.kill()
         process.wait()
-        assert store.notes.flights() == []
+        assert store.notes.running_builds() == []
     with store.flight(KEY) as turn:
         assert turn.left_by is not None
         assert turn.left_by.pid == process.pid
@@ -100,7 +100,7 @@ def test_notes_have_the_modes_of_their_store(tmp_path: Path) -> None:
         root.chmod(0o2770 if shared else 0o700)
         before = os.umask(0o077)
         try:
-            with Notes(Folders(root, shared)).building(KEY, Who.here()):
+            with BuildNotes(Folders(root, shared)).building(KEY, BuildProcess.here()):
                 modes = [path.stat().st_mode & 0o7777 for path in sorted((root / "locks").rglob("*"))]
         finally:
             os.umask(before)
@@ -113,7 +113,7 @@ def test_a_note_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> N
     (store.root / "locks").mkdir()
     (store.root / "locks" / "building").write_bytes(b"")
     (store.root / "locks" / "waiting").write_bytes(b"")
-    with store.flight(KEY) as turn, store.notes.waiting(KEY, Who.here()):
+    with store.flight(KEY) as turn, store.notes.waiting(KEY, BuildProcess.here()):
         assert turn.left_by is None
 
 

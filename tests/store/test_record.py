@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def test_a_record_is_made_of_header_and_file(store: DiskStore, key: CacheKey) -> None:
     """Sizes on disk and times of use come from the file, everything else from its header."""
     store.put(key, {"a": b"x" * 1000, "b": b"y"}, kind="test", name="tiny", build_s=2.5)
-    stored = store.stored(key.digest)
+    stored = store.stat(key.digest)
     record = Record.of(store.header(key.digest), stored, pinned=True)
     assert (record.digest, record.kind, record.name) == (key.digest, "test", "tiny")
     assert (record.file_bytes, record.used_ns, record.inode) == (stored.file_bytes, stored.used_ns, stored.inode)
@@ -24,7 +24,7 @@ def test_a_record_is_made_of_header_and_file(store: DiskStore, key: CacheKey) ->
 def test_the_json_form_has_the_documented_fields(store: DiskStore, key: CacheKey) -> None:
     """Programs rely on these names; the inode is nobody's business."""
     store.put(key, {"a": b"x"}, kind="test")
-    record = Record.of(store.header(key.digest), store.stored(key.digest), pinned=False)
+    record = Record.of(store.header(key.digest), store.stat(key.digest), pinned=False)
     assert list(record.as_json()) == [
         "key",
         "kind",

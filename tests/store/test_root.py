@@ -45,7 +45,7 @@ def test_an_empty_directory_becomes_a_store(tmp_path: Path, names: list[str]) ->
 def test_a_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
     """A directory with anything else in it is not taken over, and the message says what was found."""
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(NotAStoreError, match=r"holds 'thesis.tex'; name an empty directory"):
+    with pytest.raises(NotAStoreError, match=r"contains 'thesis.tex'; use an empty directory"):
         DiskStore.open(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -54,7 +54,7 @@ def test_a_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_no_root(tmp_path: Path, readonly: bool) -> None:
     """It is an error that names where the link leads, and not an empty store that nobody can write."""
     (tmp_path / "cache").symlink_to(tmp_path / "gone")
-    with pytest.raises(NotAStoreError, match=r"a link to .*gone, which is not there"):
+    with pytest.raises(NotAStoreError, match=r"a link to .*gone, which does not exist"):
         DiskStore.open(tmp_path / "cache", readonly=readonly)
 
 
@@ -63,7 +63,7 @@ def test_a_file_is_no_root(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     with pytest.raises(NotAStoreError, match="not a directory"):
         DiskStore.open(tmp_path / "cache")
-    with pytest.raises(NotAStoreError, match="cannot be made or read"):
+    with pytest.raises(NotAStoreError, match="cannot be created or read"):
         DiskStore.open(tmp_path / "cache" / "below")
 
 

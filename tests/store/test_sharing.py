@@ -117,16 +117,16 @@ def test_only_its_owner_declares_a_store_shared(public: Path) -> None:
         root.chmod(0o2770)
 
     def declare() -> None:
-        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}; name a directory of your own, or let"):
+        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}; use a directory of your own, or let"):
             DiskStore.open(root)
         (root / MARKER).write_text('{"format": 1, "shared": true}')
-        with pytest.raises(UnsafeStoreError, match="others than its owner could have written that"):
+        with pytest.raises(UnsafeStoreError, match="a user other than its owner could have"):
             DiskStore.open(root)
-        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}, who alone can share it"):
+        with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}, who is the only one who can share it"):
             share(root, GROUP)
 
     def refuse() -> None:
-        with pytest.raises(UnsafeStoreError, match="others than its owner could have written that"):
+        with pytest.raises(UnsafeStoreError, match="a user other than its owner could have"):
             DiskStore.open(root)
 
     as_user(ALICE, prepare)
@@ -195,7 +195,7 @@ def test_nobody_leads_another_user_to_a_directory_of_his(public: Path, place: st
 
     def follow() -> None:
         way = {"above": link / "store", "missing": link / "new" / "store"}.get(place, link)
-        why = "could put another in its place" if place == "ours in an open one" else f"is a link of user {BOB}"
+        why = "could replace it" if place == "ours in an open one" else f"is a link owned by user {BOB}"
         for use in (DiskStore.open, lambda root: share(root, GROUP)):
             with pytest.raises(UnsafeStoreError, match=why):
                 use(way)
@@ -288,7 +288,7 @@ def test_sharing_twice_changes_nothing_and_a_private_store_is_not_shared(tmp_pat
     DiskStore.open(tmp_path / "own")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
-    for name, why in (("own", "a private store already; name a new directory"), ("full", "holds 'thesis.tex'")):
+    for name, why in (("own", "already a private store; use a new directory"), ("full", "contains 'thesis.tex'")):
         with pytest.raises(NotAStoreError, match=why):
             share(tmp_path / name, os.getgid())
     assert built(tmp_path / "own", 1).outcome == "built"
@@ -306,7 +306,7 @@ def test_a_directory_above_that_others_can_write_is_refused(tmp_path: Path, bits
     """They could put another directory in the store's place; a sticky one, as /tmp is, lets them not."""
     DiskStore.open(tmp_path / "above" / "store")
     (tmp_path / "above").chmod(bits)
-    with pytest.raises(UnsafeStoreError, match=r"above, in which it lies.*chmod \+t"):
+    with pytest.raises(UnsafeStoreError, match=r"parent .*above and could.*chmod \+t"):
         DiskStore.open(tmp_path / "above" / "store")
     (tmp_path / "above").chmod(bits | stat.S_ISVTX)
     DiskStore.open(tmp_path / "above" / "store")

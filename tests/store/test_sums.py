@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.store.catalog import counters, counters_since
-from trtcache.store.counters import Tally
+from trtcache.store.counters import EventCount
 from trtcache.store.disk import DiskStore
 from trtcache.store.event_totals import KEPT, read_sums, retire
 from trtcache.store.events import EventLog, log_name
@@ -42,7 +42,7 @@ def test_logs_are_bounded_and_no_event_is_lost(tmp_path: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in store.events.logs()}
     assert len(sizes) == KEPT
     assert max(sizes.values()) < 400
-    assert counters(store) == {HITS: Tally(200, 200.0)}
+    assert counters(store) == {HITS: EventCount(200, 200.0)}
     assert sum(one.counters[HITS].count for one in read_sums(tmp_path / "events")) > 150
 
 
@@ -59,7 +59,7 @@ def test_a_forged_number_does_not_end_the_rotation(tmp_path: Path, forged: tuple
     assert len(sizes) == KEPT + len(forged)
     assert max(sizes.values()) < 700
     assert all(sizes[log_name("h", number)] == 0 for number in forged)
-    assert counters(store) == {HITS: Tally(210, 210.0)}
+    assert counters(store) == {HITS: EventCount(210, 210.0)}
 
 
 def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:
@@ -69,10 +69,10 @@ def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:
     for count in (3, 1, 7, 40, 2, 60):
         hit(log, count)
         total += count
-        assert counters(store) == {HITS: Tally(total, float(total))}
+        assert counters(store) == {HITS: EventCount(total, float(total))}
     (tmp_path / INDEX_NAME).unlink()
-    assert counters(store) == {HITS: Tally(total, float(total))}
-    assert counters(DiskStore.open(tmp_path, readonly=True)) == {HITS: Tally(total, float(total))}
+    assert counters(store) == {HITS: EventCount(total, float(total))}
+    assert counters(DiskStore.open(tmp_path, readonly=True)) == {HITS: EventCount(total, float(total))}
 
 
 def test_a_process_that_slept_goes_on_in_the_newest_log(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_process_that_slept_goes_on_in_the_newest_log(tmp_path: Path) -> None:
     hit(log_in(tmp_path), 60)
     hit(sleeper, 1)
     assert "h.jsonl" not in [path.name for path in store.events.logs()]
-    assert counters(store) == {HITS: Tally(62, 62.0)}
+    assert counters(store) == {HITS: EventCount(62, 62.0)}
 
 
 def test_a_log_that_was_summed_and_not_removed_counts_once(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_a_log_that_was_summed_and_not_removed_counts_once(tmp_path: Path) -> No
     (tmp_path / "events" / "h+1.jsonl").touch()
     retire(tmp_path / "events", "h", kept=1)
     first.write_bytes(kept)
-    assert counters(store) == {HITS: Tally(5, 5.0)}
+    assert counters(store) == {HITS: EventCount(5, 5.0)}
     retire(tmp_path / "events", "h", kept=1)
     assert not first.exists()
-    assert counters(store) == {HITS: Tally(5, 5.0)}
+    assert counters(store) == {HITS: EventCount(5, 5.0)}
 
 
 def test_junk_in_sums_is_skipped(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_junk_in_sums_is_skipped(tmp_path: Path) -> None:
     path.write_bytes(
         b'junk\n[]\n{"log": "x", "bytes": "y", "counts": []}\n{"log": "z", "counts": [[1]]}\n' + good + good
     )
-    assert counters(store) == {HITS: Tally(60, 60.0)}
+    assert counters(store) == {HITS: EventCount(60, 60.0)}
 
 
 def test_a_log_of_any_length_costs_little_memory(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_log_of_any_length_costs_little_memory(tmp_path: Path) -> None:
     for path in (tmp_path / "events").glob("*.jsonl"):
         os.truncate(path, 1 << 40)
     hit(log_in(tmp_path), 5)
-    found = {HITS: Tally(34, 34.0)}  # one went behind the hole
+    found = {HITS: EventCount(34, 34.0)}  # one went behind the hole
     assert counters(store) == counters_since(store, FIRST_NS) == found
     os.truncate(tmp_path / "events" / "h.sums", 1 << 40)
     hit(log_in(tmp_path), 50)
@@ -133,9 +133,9 @@ def test_what_happened_since_a_time_is_counted(tmp_path: Path) -> None:
     hit(log_in(tmp_path), 60)
     hit(log_in(tmp_path, FIRST_NS + DAY_NS, limit_bytes=10**6), 3)
     hit(log_in(tmp_path, FIRST_NS + DAY_NS + 10, limit_bytes=10**6), 2)
-    assert counters_since(store, FIRST_NS + DAY_NS + 10) == {("2001-09-10", "hit", "", "test"): Tally(2, 2.0)}
+    assert counters_since(store, FIRST_NS + DAY_NS + 10) == {("2001-09-10", "hit", "", "test"): EventCount(2, 2.0)}
     assert counters_since(store, FIRST_NS + DAY_NS)["2001-09-10", "hit", "", "test"].count == 5
-    assert counters_since(store, FIRST_NS)[HITS] == Tally(60, 60.0)
+    assert counters_since(store, FIRST_NS)[HITS] == EventCount(60, 60.0)
 
 
 def test_a_host_with_a_number_in_its_name_is_another(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_second_time_nothing_is_copied(source: DiskStore, target: DiskStore) -
     synced(source, target)
     before = state(target.root)
     plan = plan_sync([source], target)
-    assert (plan.parcels, plan.there) == ((), 5)
+    assert (plan.items, plan.there) == ((), 5)
     assert plan.execute().arrived == ()
     assert state(target.root) == before
 
@@ -107,10 +107,10 @@ def test_a_filter_says_which_entries_are_meant(source: DiskStore, target: DiskSt
     """By what their headers say."""
     where = parse_filters(["name~2"], now_ns=0)
     plan = plan_sync([source], target, where=where)
-    assert [parcel.record.name for parcel in plan.parcels] == ["model 2"]
+    assert [item.record.name for item in plan.items] == ["model 2"]
     plan.execute()
     assert plan_sync([source], target, where=where).there == 1
-    assert len(plan_sync([source], target).parcels) == 4
+    assert len(plan_sync([source], target).items) == 4
 
 
 def test_pins_come_along_where_they_are_asked_for(source: DiskStore, target: DiskStore) -> None:
@@ -232,7 +232,7 @@ def test_what_goes_between_two_looks_is_not_missed(
     monkeypatch.setattr(os, "open", refused)
     plan = plan_sync([source], target)
     assert [(one.digest, one.reason, one.why) for one in plan.refused] == [(second, "unreadable", "Input/output error")]
-    assert len(plan.parcels) == 3
+    assert len(plan.items) == 3
 
 
 def test_an_entry_of_a_later_format_stays_where_it_is(source: DiskStore, target: DiskStore) -> None:
@@ -319,7 +319,7 @@ def test_an_entry_whose_signature_does_not_count_there_gives_way(tmp_path: Path)
     strict = DiskStore.open(target.root, trust=Trust(required=True, keys=(OURS.public,)))
     source = signed(tmp_path / "source", OURS)
     assert len(plan_sync([source], strict).execute().arrived) == 1
-    assert strict.verdict(digests(strict)[0]).trusted
+    assert strict.verdict(digests(strict)[0]).is_trusted
 
 
 def test_what_members_of_a_group_wrote_needs_a_signature_in_a_private_store(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_what_members_of_a_group_wrote_needs_a_signature_in_a_private_store(tmp_
     source.put(CacheKey.of("test", {"n": 1}), {"artifact": b"engine"}, kind="test")
     private = DiskStore.open(tmp_path / "private")
     assert reasons(plan_sync([source], private)) == ["untrusted:unsigned"]
-    assert len(plan_sync([source], shared).parcels) == 1
+    assert len(plan_sync([source], shared).items) == 1
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_a_transfer_that_is_killed_again_and_again_ends_with_the_source(memory: 
     done = plan_sync([source], DiskStore.open(target)).execute()
     assert done.refused == ()
     assert files_of(target) == files_of(source.root)
-    assert plan_sync([source], DiskStore.open(target)).parcels == ()
+    assert plan_sync([source], DiskStore.open(target)).items == ()
     store = DiskStore.open(target)
     assert len(load_records(store)) == count
     store.sweep(temporary_s=-1)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from trtcache.errors import IncompatibleEngineError
 from trtcache.weights import recipes
-from trtcache.weights.recipes import OPERATORS, Source, Step, document, evaluate, parse, renamed, sources, step
+from trtcache.weights.recipes import OPERATORS, Operation, WeightRef, document, evaluate, parse, rename, sources, step
 
 if TYPE_CHECKING:
     from trtcache.weights.recipes import Recipe
 
 NUMBERS = st.integers(-(2**40), 2**40) | st.floats(allow_nan=False)
 RECIPES: st.SearchStrategy[Recipe] = st.recursive(
-    st.builds(Source, st.integers(0, 9)),
+    st.builds(WeightRef, st.integers(0, 9)),
     lambda inner: st.builds(
-        Step,
+        Operation,
         st.sampled_from(sorted(OPERATORS)),
         st.lists(inner | NUMBERS | st.lists(st.integers(-1, 9)).map(tuple) | st.just("float32"), max_size=3).map(tuple),
     ),
@@ -37,7 +37,7 @@ def test_a_recipe_survives_json(recipe: Recipe) -> None:
 
 def test_one_and_one_point_zero_are_told_apart() -> None:
     """The integer 1 and the float 1.0 are different in a document, since they can give different dtypes."""
-    assert document(step("add", Source(0), 1)) != document(step("add", Source(0), 1.0))
+    assert document(step("add", WeightRef(0), 1)) != document(step("add", WeightRef(0), 1.0))
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_operators_do_what_torch_does() -> None:
     """Each operator gives torch's result, and together they fold a BatchNorm."""
     weight, var = torch.randn(4, 3), torch.rand(4) + 0.5
     weights: dict[str | int, torch.Tensor] = {0: weight, 1: var, 2: weight.half()}
-    scale = step("rsqrt", step("add", Source(1), 1e-5))
+    scale = step("rsqrt", step("add", WeightRef(1), 1e-5))
     expected = {
-        step("mul", Source(0), step("reshape", scale, (-1, 1))): weight / (var + 1e-5).sqrt()[:, None],
-        step("permute", Source(0), (1, 0)): weight.t(),
-        step("cast", Source(0), "float16"): weight.half(),
-        step("div", step("neg", Source(0)), 2.0): -weight / 2,
-        step("sqrt", step("sub", Source(1), 0.25)): (var - 0.25).sqrt(),
+        step("mul", WeightRef(0), step("reshape", scale, (-1, 1))): weight / (var + 1e-5).sqrt()[:, None],
+        step("permute", WeightRef(0), (1, 0)): weight.t(),
+        step("cast", WeightRef(0), "float16"): weight.half(),
+        step("div", step("neg", WeightRef(0)), 2.0): -weight / 2,
+        step("sqrt", step("sub", WeightRef(1), 0.25)): (var - 0.25).sqrt(),
     }
     for recipe, made in expected.items():
         torch.testing.assert_close(evaluate(recipe, weights), made)
@@ -80,39 +80,41 @@ def test_operators_do_what_torch_does() -> None:
 def test_a_source_is_not_copied() -> None:
     """The recipe that is one weight as it is gives that very tensor."""
     weight = torch.randn(3)
-    assert evaluate(Source(0), {0: weight}) is weight
+    assert evaluate(WeightRef(0), {0: weight}) is weight
 
 
 def test_sources_are_named_in_order() -> None:
-    """Sources come in the order in which they are written, and are renamed in that order."""
-    recipe = step("add", step("mul", Source("b"), Source("a")), Source("b"))
+    """Sources come in the order in which they are written, and are rename in that order."""
+    recipe = step("add", step("mul", WeightRef("b"), WeightRef("a")), WeightRef("b"))
     assert list(sources(recipe)) == ["b", "a", "b"]
     numbers = {"b": 0, "a": 1}
-    assert renamed(recipe, lambda name: numbers[str(name)]) == step("add", step("mul", Source(0), Source(1)), Source(0))
+    assert rename(recipe, lambda name: numbers[str(name)]) == step(
+        "add", step("mul", WeightRef(0), WeightRef(1)), WeightRef(0)
+    )
 
 
 def test_a_recipe_reads_as_a_formula() -> None:
     """People see operators as calls."""
     assert (
-        recipes.text(step("mul", Source(0), step("reshape", Source(1), (-1, 1))))
+        recipes.text(step("mul", WeightRef(0), step("reshape", WeightRef(1), (-1, 1))))
         == "mul(slot0, reshape(slot1, (-1, 1)))"
     )
 
 
-SCALE = step("reshape", step("mul", step("rsqrt", step("add", Source(1), 1e-5)), Source(2)), (-1, 1, 1))
+SCALE = step("reshape", step("mul", step("rsqrt", step("add", WeightRef(1), 1e-5)), WeightRef(2)), (-1, 1, 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
     "recipe",
     [
-        step("mul", Source(0), SCALE),
-        step("cast", step("mul", step("cast", Source(0), "float32"), SCALE), "float16"),
-        step("div", step("sub", step("permute", Source(3), (2, 0, 1)), step("reshape", Source(0), (7, 5, 3))), 3),
-        step("add", step("neg", step("sqrt", Source(4))), Source(0)),
-        step("sub", step("mul", Source(1), Source(2)), Source(1)),
-        step("reshape", step("mul", Source(0), 2.0), (21, 5)),
-        Source(0),
+        step("mul", WeightRef(0), SCALE),
+        step("cast", step("mul", step("cast", WeightRef(0), "float32"), SCALE), "float16"),
+        step("div", step("sub", step("permute", WeightRef(3), (2, 0, 1)), step("reshape", WeightRef(0), (7, 5, 3))), 3),
+        step("add", step("neg", step("sqrt", WeightRef(4))), WeightRef(0)),
+        step("sub", step("mul", WeightRef(1), WeightRef(2)), WeightRef(1)),
+        step("reshape", step("mul", WeightRef(0), 2.0), (21, 5)),
+        WeightRef(0),
     ],
     ids=["scale", "cast", "permute", "broadcast", "vector", "reshape", "source"],
 )
@@ -136,16 +138,16 @@ def test_pieces_have_the_bits_of_the_whole(recipe: Recipe, dtype: torch.dtype, m
             assert piece.shape == made[place].shape
             made[place] = piece
         assert torch.equal(made, whole)
-        alone = (isinstance(recipe, Step) and recipe.operator == "reshape") or elements >= whole.numel()
+        alone = (isinstance(recipe, Operation) and recipe.operator == "reshape") or elements >= whole.numel()
         assert (len(found) == 1) == alone
-        if recipe == Source(0):
+        if recipe == WeightRef(0):
             assert sum(brought) == whole.numel()
             brought.clear()
 
 
 def test_a_number_is_one_piece() -> None:
     """What has no dimensions has no rows, and what is empty none either."""
-    twice = step("mul", Source(0), 2.0)
+    twice = step("mul", WeightRef(0), 2.0)
     assert [one for one, _ in recipes.pieces(twice, {0: torch.tensor(3.0)}, (), lambda _, one: one)] == [...]
     empty = list(recipes.pieces(twice, {0: torch.empty(0, 3)}, (0, 3), lambda _, one: one))
     assert [(place, tuple(piece.shape)) for place, piece in empty] == [(..., (0, 3))]

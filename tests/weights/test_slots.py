@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trtcache.errors import RefitError
-from trtcache.weights.recipes import Source, Step
+from trtcache.weights.recipes import Operation, WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, contiguous, fit, layout, weight_map
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def engine_weight(
     """Return an engine weight that is one slot with these names."""
     stride = contiguous(shape)
     slot = Slot(index, "float32", shape, stride, "cpu", names, mutated, transient)
-    return EngineWeight(index, Source(index), "float32", shape, stride, "cpu", (slot,))
+    return EngineWeight(index, WeightRef(index), "float32", shape, stride, "cpu", (slot,))
 
 
 def put(weight: EngineWeight, tensor: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ def test_names_that_no_slot_uses_are_passed_over() -> None:
 def test_a_made_weight_follows_its_recipe() -> None:
     """A weight that a recipe makes is computed from its slots and shares nothing with them."""
     slot = engine_weight("a").slots[0]
-    weight = EngineWeight(0, Step("permute", (Source(0), (1, 0))), "float32", (3, 2), (2, 1), "cpu", (slot,))
+    weight = EngineWeight(0, Operation("permute", (WeightRef(0), (1, 0))), "float32", (3, 2), (2, 1), "cpu", (slot,))
     tensor = torch.randn(2, 3)
     found = put(weight, tensor)
     assert torch.equal(found, tensor.t())

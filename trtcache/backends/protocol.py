@@ -126,7 +126,7 @@ class Backend(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Raise SettingsError for an unsupported setting; by default TensorRT's settings are unsupported."""
-        if given := settings.tensorrt.given:
+        if given := settings.tensorrt.explicit:
             names = ", ".join(f"settings.tensorrt[{name!r}]" for name in given)
             raise SettingsError(names, f"backend {self.name!r} has no such settings")
 

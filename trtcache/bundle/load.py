@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trtcache.config.trust import PublicKey
     from trtcache.partition.partitions import PartitionedProgram
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import Fitted
+    from trtcache.weights.slots import EngineWeights
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class _ProgramReader:
         chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
         return read_tensors({"config": chosen}, folder, self._archive.read)
 
-    def _weights(self, executable: Executable) -> Fitted:
+    def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines."""
         interface = executable.interface
         transient = {name for slot in interface.slots if slot.transient for name in slot.names}
@@ -223,7 +223,7 @@ class _ProgramReader:
         self,
         entries: Mapping[int, Entry],
         executable: Executable,
-        weights: Fitted,
+        weights: EngineWeights,
         parts: PartitionedProgram,
         found: Mapping[int, Executable],
     ) -> Engine:

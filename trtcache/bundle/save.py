@@ -19,13 +19,13 @@ from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum
 from trtcache.bundle.signature import write as write_signature
 from trtcache.bundle.tensors import config, runs
 from trtcache.bundle.traced_module import TracedProgram, payload_name
-from trtcache.config.atomic_write import appearing, require_file
+from trtcache.config.atomic_write import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
 from trtcache.runtime.provenance import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
-from trtcache.weights.archive import placed
+from trtcache.weights.archive import aligned_member
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     except ValueError as error:
         raise ProgramFileError(str(path), str(error)) from error
     beside = {one.file: one for each in payloads.values() for one in each if one.way == "file"}
-    with appearing(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
-        files = {name: stack.enter_context(appearing(path.with_name(name))) for name in beside}
+    with atomic_write(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
+        files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in beside}
         sums = {name: _write_beside(file, beside[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
@@ -107,7 +107,7 @@ class _Writer:
             chunks = list(chunks)
             size_bytes = sum(map(len, chunks))
         hasher = blake3()
-        with self._archive.open(placed(f"{ROOT}/{name}", size_bytes, self._archive), "w") as member:
+        with self._archive.open(aligned_member(f"{ROOT}/{name}", size_bytes, self._archive), "w") as member:
             for chunk in chunks:
                 hasher.update(chunk)
                 member.write(chunk)

@@ -47,7 +47,7 @@ class KeptOptions:
         values = {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name != "threads"}
         changed = {name: value for name, value in values.items() if value != getattr(default, name)}
         if "tensorrt" in changed:
-            changed["tensorrt"] = settings.tensorrt.given
+            changed["tensorrt"] = settings.tensorrt.explicit
         return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
 
     def write(self) -> bytes:

@@ -17,14 +17,14 @@ import torch
 from trtcache.backends.members import ENGINE
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.backends.tensorrt.refit import plan_with
-from trtcache.config.atomic_write import appearing
+from trtcache.config.atomic_write import atomic_write
 from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.lowering.contents import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource
-from trtcache.weights.archive import damage, placed
-from trtcache.weights.recipes import Source
+from trtcache.weights.archive import aligned_member, damage
+from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, Slot, alike, check, dtype_name, fit
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -
 
 def _weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWeight:
     form = (dtype_name(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.device.type)
-    return EngineWeight(index, Source(index), *form, (Slot(index, *form, tuple(names)),))
+    return EngineWeight(index, WeightRef(index), *form, (Slot(index, *form, tuple(names)),))
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -123,11 +123,11 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
     members: dict[str, list[str]] = {}
     for name in values:
         members.setdefault(metas[name]["path_name"], []).append(name)
-    with appearing(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
+    with atomic_write(output) as temporary, zipfile.ZipFile(path) as source, zipfile.ZipFile(temporary, "w") as target:
         for info in source.infolist():
             inside = info.filename.partition("/")[2]
             names = members.get(inside.removeprefix(_WEIGHTS), []) if inside.startswith(_WEIGHTS) else []
-            with target.open(placed(info.filename, info.file_size, target), "w") as member:
+            with target.open(aligned_member(info.filename, info.file_size, target), "w") as member:
                 if names:
                     changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
                     member.write(_exchanged(source.read(info), changes))
@@ -229,5 +229,5 @@ def write_plan(plan: memoryview, output: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with appearing(output) as temporary:
+    with atomic_write(output) as temporary:
         temporary.write_bytes(plan)

@@ -28,7 +28,7 @@ from trtcache.lowering.program import Frame, assembled
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants
 from trtcache.weights import recipes
-from trtcache.weights.recipes import Source, renamed
+from trtcache.weights.recipes import WeightRef, rename
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -212,10 +212,10 @@ class _Writing:
     def _weight(self) -> fx.Node:
         index = self._weights
         self._weights += 1
-        recipe = renamed(recipes.parse(self._weight_map[f"w{index}"]), lambda slot: f"s{slot}")
+        recipe = rename(recipes.parse(self._weight_map[f"w{index}"]), lambda slot: f"s{slot}")
         node = self._graph.placeholder(f"w{index}")
         node.meta["val"] = self._empty(self._interface["weights"][index])
-        if isinstance(recipe, Source):
+        if isinstance(recipe, WeightRef):
             node.meta["weight"] = str(recipe.weight)
         else:
             node.meta["recipe"] = recipe

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, where a file may be."""
+"""Atomic writes to files named by the user."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """Yield a file beside ``path``, which takes its name when all went well and is gone when not.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure.
 
     Raises:
-        OSError: ``path`` is something else than a file, the file cannot take its name, or the disk is full.
+        OSError: ``path`` is not a regular file, the temporary file cannot be renamed, or the disk is full.
     """
     require_file(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with room_for(path, f"make room in {path.absolute().parent}, or name a file on another disk"):
+        with room_for(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
             yield temporary
             temporary.replace(path)
     finally:
@@ -33,18 +33,18 @@ def appearing(path: Path) -> Iterator[Path]:
 
 
 def require_file(path: Path) -> None:
-    """Refuse a name that a folder, device, pipe or socket has: renaming would put a file in the place of ``/dev/null``.
+    """Reject the path of a directory, device, pipe or socket: a rename would replace ``/dev/null``.
 
     Raises:
-        OSError: there is such a thing, or the folder is not there or cannot be looked into.
+        OSError: ``path`` is not a regular file, or its directory does not exist or cannot be read.
     """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         if not path.absolute().parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "its folder is not there; make that first", str(path)) from None
+            raise FileNotFoundError(errno.ENOENT, "its directory does not exist; create it first", str(path)) from None
         return
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it", str(path))
+        raise IsADirectoryError(errno.EISDIR, "it is a directory; use a file in it", str(path))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is a device, pipe or socket, and a file would take its place", str(path))
+        raise OSError(errno.EINVAL, "it is a device, pipe or socket, which a file would replace", str(path))

@@ -1,4 +1,4 @@
-"""What to do when another process builds what is wanted: ``on_busy`` and its timeout."""
+"""Contention policy: what to do while another process builds the same entry (``on_busy`` and its timeout)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 POLICIES: Final = ("wait", "build", "eager")
 
 RANKS_WAIT_S: Final = 480.0
-"""How long ranks wait. NCCL gives up on a collective after 600 s: who comes to one late by this and a little more than
-the others finds them there still."""
+"""Default timeout of ranks. NCCL aborts a collective after 600 s: a rank that is late by this and a little more still
+finds the others waiting.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
-    """What to do while another builds.
+class ContentionPolicy:
+    """What to do while another process builds the same entry.
 
     Attributes:
-        policy: ``wait`` for it, ``build`` the same at once, or ``eager``: do without an engine this time.
-        timeout_s: seconds to wait before that; after ``wait`` it is a build. None: of ``wait`` for as long as the other
-            lives, of the others not at all.
-        rank: which process of a distributed job this is, such as ``rank 1 of 4``; empty for one that is none.
+        policy: ``wait`` for it, ``build`` the same at once, or ``eager``: run without an engine this time.
+        timeout_s: seconds to wait before that; after ``wait`` follows a build. None: ``wait`` waits for as long as the
+            other process lives, the others do not wait.
+        rank: which process of a distributed job this is, such as ``rank 1 of 4``; empty outside a job.
     """
 
     policy: str = "wait"
@@ -34,31 +35,31 @@ class Busy:
     rank: str = ""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Busy:
-        """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank that ``torchrun`` gave.
+    def of(cls, environ: Mapping[str, str]) -> ContentionPolicy:
+        """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``.
 
         Raises:
-            SettingsError: a variable has an impossible value.
+            SettingsError: a variable has an invalid value.
         """
         text = environ.get("TRTCACHE_BUSY_TIMEOUT", "").strip()
         policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
-        found = cls(policy, _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None, _rank(environ))
-        if found.rank and policy == "wait" and not text:
-            return replace(found, timeout_s=RANKS_WAIT_S)
-        return found
+        parsed = cls(policy, _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None, _rank(environ))
+        if parsed.rank and policy == "wait" and not text:
+            return replace(parsed, timeout_s=RANKS_WAIT_S)
+        return parsed
 
-    def changed(self, on_busy: str | None, timeout_s: float | None) -> Busy:
-        """Return this with what a caller said in its place.
+    def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
+        """Return this policy with the given arguments in place of its own values; None keeps a value.
 
         Raises:
-            SettingsError: it is no policy, or no number of seconds.
+            SettingsError: ``on_busy`` is not a policy, or ``timeout_s`` not a number of seconds.
         """
-        found = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
-        return found if timeout_s is None else replace(found, timeout_s=_seconds(timeout_s, "busy_timeout_s"))
+        policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
+        return policy if timeout_s is None else replace(policy, timeout_s=_seconds(timeout_s, "busy_timeout_s"))
 
     @property
     def patience_s(self) -> float | None:
-        """Seconds to wait; None for as long as the other lives."""
+        """Seconds to wait; None to wait for as long as the other process lives."""
         return 0.0 if self.timeout_s is None and self.policy != "wait" else self.timeout_s
 
 
@@ -75,7 +76,7 @@ def _seconds(given: object, name: str) -> float:
         seconds = math.nan
     if 0 <= seconds < math.inf:
         return seconds
-    raise SettingsError(name, f"{given!r} is no number of seconds from 0")
+    raise SettingsError(name, f"{given!r} is not a number of seconds, 0 or more")
 
 
 def _rank(environ: Mapping[str, str]) -> str:

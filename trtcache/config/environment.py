@@ -1,4 +1,4 @@
-"""What the environment says: where the cache is, how large it may grow, and what it may do."""
+"""Configuration from the environment: location, limits and modes of the cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trtcache.config.contention import Busy
+from trtcache.config.contention import ContentionPolicy
 from trtcache.config.file import environment
 from trtcache.config.folders import absolute, cache_folder
 from trtcache.config.trust import Trust, parse_keys, parse_mode
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_MAX_SIZE_BYTES = 20 * 10**9
-DEFAULT_DIRECT = "off"  # an independent suite of 330 pairs of processes found 52 wrong hits
+DEFAULT_DIRECT = "off"  # an independent test suite of 330 pairs of processes found 52 wrong hits
 DIRECT_MODES = ("on", "verify", "off")
 
 VARIABLES = {
@@ -31,14 +31,14 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
-    "TRTCACHE_ON_BUSY": "while another builds what is wanted: wait (default), build it too, or eager: run it in torch",
+    "TRTCACHE_ON_BUSY": "while another process builds the entry: wait (default), build it too, or eager: run in torch",
     "TRTCACHE_BUSY_TIMEOUT": "seconds to wait before that; then wait is build (default: no limit; ranks: 480)",
-    "TRTCACHE_SIGNATURES": "require: only entries that a trusted key signed; off: any (default: require if shared)",
-    "TRTCACHE_TRUSTED_KEYS": "public keys whose signatures count, as NAME:HEX, by blanks or commas",
-    "TRTCACHE_SIGNING_KEY": "the file of the secret key that new entries are signed with",
-    "TRTCACHE_DIRECT": "on: a module that is known is not exported; verify: it is, and compared; off (default)",
-    "TRTCACHE_CONFIG": "the file of settings (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
-    "TRTCACHE_LOG": "lowering, keys, store, cli, by commas: say more about it on standard error",
+    "TRTCACHE_SIGNATURES": "require: only entries signed by a trusted key; off: any (default: require if shared)",
+    "TRTCACHE_TRUSTED_KEYS": "trusted public keys as NAME:HEX, separated by spaces or commas",
+    "TRTCACHE_SIGNING_KEY": "path of the secret key that signs new entries",
+    "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
+    "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
+    "TRTCACHE_LOG": "comma-separated areas to log to standard error: lowering, keys, store, cli",
 }
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -46,9 +46,9 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How a cache is to be used. ``max_size_bytes`` and ``max_entries`` are None for no limit.
+    """Configuration of a cache. ``max_size_bytes`` and ``max_entries`` are None for no limit.
 
-    ``lower`` are the directories that are looked in after ``root``, and never written to.
+    ``lower`` lists the directories searched after ``root``, which are never written to.
     """
 
     root: Path
@@ -60,20 +60,20 @@ class Config:
     forbid_build: bool = False
     log: str = ""
     trust: Trust = field(default_factory=Trust)
-    busy: Busy = field(default_factory=Busy)
+    busy: ContentionPolicy = field(default_factory=ContentionPolicy)
     lower: tuple[Path, ...] = ()
     copy_up: bool = False
     direct: str = DEFAULT_DIRECT
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
-        """Read the ``TRTCACHE_*`` variables, and for those that are not there ``trtcache.toml``.
+        """Read the ``TRTCACHE_*`` variables, with ``trtcache.toml`` for those that are not set.
 
         Raises:
-            SettingsError: a variable or a setting has an impossible value; the message names it.
+            SettingsError: a variable or a setting has an invalid value; the message names it.
         """
-        said, environ = environ, environment(environ, VARIABLES)
-        root, lower = _directories(said, environ)
+        variables, environ = environ, environment(environ, VARIABLES)
+        root, lower = _directories(variables, environ)
         size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
         return cls(
             root=root,
@@ -87,29 +87,23 @@ class Config:
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             log=environ.get("TRTCACHE_LOG", ""),
             trust=_trust(environ),
-            busy=Busy.of(environ),
+            busy=ContentionPolicy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
         )
 
 
 def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tuple[Path, tuple[Path, ...]]:
-    """Return the cache directory and those below it; ``settings`` are the environment's over those of the file.
-
-    Raises:
-        SettingsError: two ways of saying it are used at once, or what is said is no path.
-    """
+    """Return the cache directory and the lower ones; ``settings`` are the environment merged over the file."""
     named, path = settings.get("TRTCACHE_DIR"), settings.get("TRTCACHE_PATH")
     if named and path:
         if bool(environ.get("TRTCACHE_DIR")) == bool(environ.get("TRTCACHE_PATH")):
-            raise SettingsError(
-                "TRTCACHE_PATH", "TRTCACHE_DIR is set too, and both name the cache directory; unset one"
-            )
-        path = environ.get("TRTCACHE_PATH")  # the environment's word counts, whichever of the two it has
+            raise SettingsError("TRTCACHE_PATH", "TRTCACHE_DIR is set too, and both set the cache directory; unset one")
+        path = environ.get("TRTCACHE_PATH")  # the environment wins over the file, for either variable
     if not path:
         return absolute(named, "TRTCACHE_DIR") if named else default_root(), ()
     upper, *lower = path.split(os.pathsep)
     root = absolute(upper, "TRTCACHE_PATH") if upper else default_root()
-    return root, tuple(absolute(one, "TRTCACHE_PATH") for one in lower if one)
+    return root, tuple(absolute(part, "TRTCACHE_PATH") for part in lower if part)
 
 
 def _trust(environ: Mapping[str, str]) -> Trust:
@@ -122,25 +116,25 @@ def _trust(environ: Mapping[str, str]) -> Trust:
 
 
 def default_root() -> Path:
-    """Return the cache directory for a user who named none: ``$XDG_CACHE_HOME/trtcache``."""
+    """Return the default cache directory: ``$XDG_CACHE_HOME/trtcache``."""
     return cache_folder("trtcache")
 
 
 def parse_direct(text: object, name: str) -> str:
-    """Return a mode of direct mode.
+    """Parse a mode of direct mode.
 
     Raises:
-        SettingsError: it is none; the message names ``name``.
+        SettingsError: it is invalid; the message names ``name``.
     """
     if text not in DIRECT_MODES:
-        raise SettingsError(name, f"{text!r} is none of {', '.join(DIRECT_MODES)}")
+        raise SettingsError(name, f"{text!r} is not one of {', '.join(DIRECT_MODES)}")
     return str(text)
 
 
 def _count(environ: Mapping[str, str], name: str, default: int = 0) -> int:
     text = environ.get(name, "").strip() or str(default)
     if not text.isdecimal():
-        raise SettingsError(name, f"{text!r} is no number from 0 on")
+        raise SettingsError(name, f"{text!r} is not a number, 0 or more")
     return int(text)
 
 
@@ -150,4 +144,4 @@ def _flag(environ: Mapping[str, str], name: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise SettingsError(name, f"{environ[name]!r} is neither 1 nor 0")
+    raise SettingsError(name, f"{environ[name]!r} is not 1 or 0")

@@ -1,7 +1,7 @@
-"""``trtcache.toml``: the user's settings, over which the environment comes.
+"""The settings file ``trtcache.toml``, overridden by the environment.
 
-It lies in the user's own configuration folder and nowhere else: a file in a project or in a shared store could say whom
-to trust in the name of whoever wrote it.
+It is read from the user's own configuration directory only: a file in a project or in a shared store could make its
+author's keys trusted.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ _MAX_BYTES = 1 << 20
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
-    """Return where the file is: where ``TRTCACHE_CONFIG`` says, or in the user's configuration folder.
+    """Return the path of the settings file: ``TRTCACHE_CONFIG``, or in the user's configuration directory.
 
     Raises:
-        SettingsError: ``TRTCACHE_CONFIG`` is no path.
+        SettingsError: ``TRTCACHE_CONFIG`` is not a valid path.
     """
     named = environ.get("TRTCACHE_CONFIG")
     return absolute(named, "TRTCACHE_CONFIG") if named else config_folder("trtcache") / NAME
 
 
 def setting_name(variable: str) -> str:
-    """Return how a variable's setting is called in the file: ``TRTCACHE_MAX_SIZE`` is ``max-size``."""
+    """Return the name of a variable's setting in the file: ``TRTCACHE_MAX_SIZE`` is ``max-size``."""
     return variable.removeprefix("TRTCACHE_").lower().replace("_", "-")
 
 
 def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
-    """Return what the file says, as texts by variable; nothing if it is not there.
+    """Return the file's settings as text by variable; empty if the file does not exist.
 
     Raises:
-        SettingsError: it is no TOML, has an unknown setting, or other users can write to it.
+        SettingsError: it is not TOML, has an unknown setting, or other users can write to it.
     """
     text = _read(path)
     if text is None:
         return {}
     names = {setting_name(variable): variable for variable in variables}
-    found = {}
+    settings = {}
     for name, value in _parse(text, path).items():
         if name not in names:
             raise SettingsError(f"{path}: {name}", did_you_mean(name, list(names)))
-        found[names[name]] = _text(value, f"{path}: {name}")
-    return found
+        settings[names[name]] = _text(value, f"{path}: {name}")
+    return settings
 
 
 def write_setting(path: Path, name: str, value: str | list[str]) -> None:
-    """Change one setting of the file, and leave all else of it as it is, comments too.
+    """Set one setting in the file, and keep the rest unchanged, including comments.
 
     Raises:
-        SettingsError: it is no TOML, or written so that it has to be changed by hand.
+        SettingsError: the file is not TOML, or its formatting requires a change by hand.
         OSError: it cannot be written.
     """
     text = _read(path) or ""
@@ -68,13 +68,13 @@ def write_setting(path: Path, name: str, value: str | list[str]) -> None:
     shown = json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
         shown = (
-            "[" + "".join(f"\n  {json.dumps(one, ensure_ascii=False)}," for one in value) + ("\n]" if value else "]")
+            "[" + "".join(f"\n  {json.dumps(item, ensure_ascii=False)}," for item in value) + ("\n]" if value else "]")
         )
     line = re.compile(rf"^{re.escape(name)}[ \t]*=[ \t]*(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*')[ \t]*", re.MULTILINE)
     replaced, count = line.subn(lambda _: f"{name} = {shown}", text, count=1)
     changed = replaced if count else f"{name} = {shown}\n{text}"
-    if _parsed(changed) != {**before, name: value}:
-        raise SettingsError(f"{path}: {name}", f"it is written in a way of its own; set it by hand: {name} = {shown}")
+    if _parse_toml(changed) != {**before, name: value}:
+        raise SettingsError(f"{path}: {name}", f"its formatting is not supported; set it by hand: {name} = {shown}")
     _write(path, changed)
 
 
@@ -86,12 +86,12 @@ def _read(path: Path) -> str | None:
     except OSError as error:
         raise SettingsError(str(path), f"it cannot be read: {error.strerror}") from error
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise SettingsError(str(path), "it is not a file")
-        alone_in_group = found.st_gid == found.st_uid == os.geteuid() != 0  # a user's private group, and umask 002
-        others = 0o002 if alone_in_group else 0o022
-        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & others:
+        private_group = status.st_gid == status.st_uid == os.geteuid() != 0  # a user's private group, and umask 002
+        others = 0o002 if private_group else 0o022
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & others:
             raise SettingsError(str(path), f"other users can write to it; run: chmod go-w {path}")
         return os.read(fd, _MAX_BYTES).decode("utf-8", "replace")
     finally:
@@ -99,12 +99,12 @@ def _read(path: Path) -> str | None:
 
 
 def make_folders(folder: Path) -> None:
-    """Make a folder for settings or keys, and those above it that are missing, for this user alone.
+    """Create a directory for settings or keys, and its missing parents, for this user alone.
 
     Raises:
-        OSError: one cannot be made.
+        OSError: a directory cannot be created.
     """
-    for missing in reversed([folder, *folder.parents]):  # mkdir(parents=True) makes those above by the umask alone
+    for missing in reversed([folder, *folder.parents]):  # mkdir(parents=True) uses the umask for parents
         if not missing.exists():
             missing.mkdir(mode=0o700, exist_ok=True)
 
@@ -121,14 +121,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def _parse(text: str, path: Path) -> dict[str, object]:
-    found = _parsed(text)
-    if found is None:
-        raise SettingsError(str(path), "it is no TOML")
-    return found
+    settings = _parse_toml(text)
+    if settings is None:
+        raise SettingsError(str(path), "it is not valid TOML")
+    return settings
 
 
-def _parsed(text: str) -> dict[str, object] | None:
-    import tomllib  # who has no such file does not pay for it
+def _parse_toml(text: str) -> dict[str, object] | None:
+    import tomllib  # only needed if the file exists
 
     try:
         return tomllib.loads(text)
@@ -141,20 +141,20 @@ def _text(value: object, where: str) -> str:
         return str(int(value))
     if isinstance(value, (str, int)):
         return str(value)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return " ".join(value)
-    raise SettingsError(where, f"{value!r} is neither text, a number, true, false, nor a list of texts")
+    raise SettingsError(where, f"{value!r} is not a string, an integer, a boolean, or a list of strings")
 
 
 def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
-    """Return the variables of a configuration: the file's settings, and the environment's over them.
+    """Return the settings of the file, overridden by the environment's variables.
 
     Raises:
-        SettingsError: the file is no TOML, has an unknown setting, other users can write to it, or it was named and is
-            not there.
+        SettingsError: the file is not TOML, has an unknown setting, is writable by other users, or does not exist
+            although TRTCACHE_CONFIG names it.
     """
     path = settings_path(environ)
     if environ.get("TRTCACHE_CONFIG") and not path.exists():
-        raise SettingsError("TRTCACHE_CONFIG", f"there is no file {path}")
-    said = read_settings(path, [variable for variable in variables if variable != "TRTCACHE_CONFIG"])
-    return {**said, **environ}
+        raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist")
+    settings = read_settings(path, [variable for variable in variables if variable != "TRTCACHE_CONFIG"])
+    return {**settings, **environ}

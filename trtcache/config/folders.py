@@ -1,7 +1,7 @@
-"""Where a user's own files are, and what a path that he writes means.
+"""The user's cache and configuration directories, and paths typed by the user.
 
-Nothing of his is ever looked for below the working directory: with no home, in a container for a user who is in no list
-of them, say, ``~`` stays as it is and would be a folder there, of whoever made what is worked on.
+No path falls back to the working directory: without a home directory, as in a container for an unlisted user, ``~`` is
+not expanded and would name a directory there, which another user may control.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
 
 
 def cache_folder(name: str) -> Path:
-    """Return the folder ``name`` for what can be made again: in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return the cache directory ``name``, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     try:
-        found = user_cache_path(name, appauthor=False)
-    except RuntimeError:  # platformdirs 4.14 knows no home; older ones return what begins with ~
-        found = Path()
-    return found if found.is_absolute() else Path("/.cache") / name
+        path = user_cache_path(name, appauthor=False)
+    except RuntimeError:  # no home directory: platformdirs 4.14 raises, older versions return a path with ~
+        path = Path()
+    return path if path.is_absolute() else Path("/.cache") / name
 
 
 def config_folder(name: str) -> Path:
-    """Return the folder ``name`` for settings: in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    """Return the configuration directory ``name``, in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
     try:
-        found = user_config_path(name, appauthor=False)
+        path = user_config_path(name, appauthor=False)
     except RuntimeError:
-        found = Path()
-    return found if found.is_absolute() else Path("/.config") / name
+        path = Path()
+    return path if path.is_absolute() else Path("/.config") / name
 
 
 def absolute(path: str | os.PathLike[str], where: str) -> Path:
-    """Return the path that a user wrote, from the root on.
+    """Expand ``~`` and return an absolute path.
 
     Raises:
-        SettingsError: it is none; the message names ``where``.
+        SettingsError: it is not a valid path; the message names ``where``.
     """
     try:
-        found = Path(path).expanduser().absolute()
-        is_path = b"\0" not in os.fsencode(found)
-    except (OSError, RuntimeError, ValueError) as error:  # no working directory, no home, no such characters
-        raise SettingsError(where, f"{str(path)!r} is no path here: {error}") from error
+        expanded = Path(path).expanduser().absolute()
+        is_path = b"\0" not in os.fsencode(expanded)
+    except (OSError, RuntimeError, ValueError) as error:  # no working directory, no home, unencodable characters
+        raise SettingsError(where, f"{str(path)!r} is not a valid path: {error}") from error
     if not is_path:
-        raise SettingsError(where, f"{str(path)!r} is no path: it has a zero in it")
-    return found
+        raise SettingsError(where, f"{str(path)!r} is not a valid path: it contains a null byte")
+    return expanded
 
 
 def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
-    """Return directories, each made absolute; ``where`` is the setting that has them.
+    """Return directories as absolute paths; ``where`` is the name of the setting.
 
     Raises:
-        SettingsError: it is one path, or not all are paths.
+        SettingsError: it is a single path, or an element is not a path.
     """
     if isinstance(found, (str, os.PathLike)):
         raise SettingsError(where, f"expected a list of directories, got {found!r}")
     paths = tuple(found)
-    if wrong := [one for one in paths if not isinstance(one, (str, os.PathLike))]:
+    if wrong := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
         raise SettingsError(where, f"expected directories, got {wrong[0]!r}")
-    return tuple(absolute(one, where) for one in paths)
+    return tuple(absolute(path, where) for path in paths)

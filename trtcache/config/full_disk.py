@@ -1,4 +1,4 @@
-"""A disk that is full, told such that somebody can make room on it."""
+"""Error messages for a full disk that name the file and a remedy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @contextmanager
 def room_for(path: Path, remedy: str) -> Iterator[None]:
-    """Name the file and the remedy in an error of a full disk: that of a write to an open file names nothing.
+    """Add the file and a remedy to the error of a full disk; the error of a write to an open file names neither.
 
     Raises:
-        OSError: the disk or the quota is full; other errors pass as they are.
+        OSError: the disk or the quota is full; other errors are not changed.
     """
     try:
         yield

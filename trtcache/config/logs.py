@@ -1,4 +1,4 @@
-"""``TRTCACHE_LOG=lowering,keys``: what trtcache tells on standard error while it works, by area."""
+"""Logging to standard error by area: ``TRTCACHE_LOG=lowering,keys``."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("trtcache_cli",),
     "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
 }
-"""Area -> the loggers that speak of it."""
+"""Area -> its loggers."""
 
 
 def start(environ: Mapping[str, str]) -> None:
-    """Make the loggers of the areas that ``TRTCACHE_LOG`` names say everything; the others stay as they are.
+    """Set the loggers of the areas in ``TRTCACHE_LOG`` to DEBUG; others are unchanged.
 
-    They print on standard error where nobody else handles them, so a program with its own handlers keeps those.
+    They print to standard error if no handler is configured, so a program with its own handlers keeps those.
 
     Raises:
-        SettingsError: the variable names an area that there is not.
+        SettingsError: the variable names an unknown area.
     """
-    for area in filter(None, (one.strip() for one in environ.get(VARIABLE, "").split(","))):
+    for area in filter(None, (part.strip() for part in environ.get(VARIABLE, "").split(","))):
         if area not in AREAS:
             raise SettingsError(VARIABLE, f"{area!r}: {did_you_mean(area, list(AREAS))}")
         for name in AREAS[area]:

@@ -1,4 +1,4 @@
-"""Dataclasses of settings from what callers give: one of them, or a mapping of its fields' names."""
+"""Convert mappings of field names to settings dataclasses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from trtcache.errors import SettingsError, did_you_mean
 T = TypeVar("T")
 
 
-def made_of(kind: type[T], given: object, where: str) -> T:
-    """Return ``given`` if it is of a kind, or one of this kind with the fields that a mapping names.
+def dataclass_from(kind: type[T], given: object, where: str) -> T:
+    """Return ``given`` if it is an instance of ``kind``, or build one from a mapping of field names.
 
     Args:
         kind: a dataclass.
-        given: what a caller gave.
-        where: what the caller calls it (``settings.threads``).
+        given: the caller's value.
+        where: the caller's name for it (``settings.threads``).
 
     Raises:
-        SettingsError: it is neither, or a name is no field (with the nearest one), or a value is impossible.
+        SettingsError: it is neither, a name is not a field (with the nearest one), or a value is invalid.
     """
     if isinstance(given, kind):
         return given
@@ -31,10 +31,10 @@ def made_of(kind: type[T], given: object, where: str) -> T:
 
 
 def refuse_unknown(given: Mapping[Any, object], known: list[str], where: str) -> None:
-    """Refuse a mapping with a name that is not known.
+    """Raise for a mapping with an unknown name.
 
     Raises:
-        SettingsError: there is one; the message has the nearest one that is known.
+        SettingsError: a name is unknown; the message suggests the nearest known one.
     """
     for name in given:
         if name not in known:
@@ -42,5 +42,5 @@ def refuse_unknown(given: Mapping[Any, object], known: list[str], where: str) ->
 
 
 def field_names(kind: type) -> list[str]:
-    """Return the names of a dataclass's fields."""
-    return [one.name for one in fields(kind)]
+    """Return the field names of a dataclass."""
+    return [field.name for field in fields(kind)]

@@ -1,4 +1,4 @@
-"""Ed25519: secret keys in files of their own, signing, and checking. The one place that needs ``cryptography``."""
+"""Ed25519 secret keys: key files, signing and verification. The only module that needs ``cryptography``."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ _MAX_FILE_BYTES = 4096
 
 
 def ed25519() -> ModuleType:
-    """Return the module with Ed25519.
+    """Import the Ed25519 module.
 
     Raises:
         SettingsError: ``cryptography`` is not installed.
     """
     try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519 as found  # 14 ms, which unsigned stores save
+        from cryptography.hazmat.primitives.asymmetric import ed25519 as module  # 14 ms, not needed by unsigned stores
     except ImportError as error:
-        raise SettingsError("signatures", "they need cryptography: pip install 'trtcache[signatures]'") from error
-    return found
+        raise SettingsError(
+            "signatures", "cryptography is not installed: pip install 'trtcache[signatures]'"
+        ) from error
+    return module
 
 
 def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Return whether ``signature`` is that of ``message`` by the key whose public half is ``public``.
+    """Verify a signature of ``message`` with a public key.
 
     Raises:
         SettingsError: ``cryptography`` is not installed.
@@ -48,31 +50,33 @@ def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """A key that signs. Its seed is in no message and no ``repr``."""
+    """A key that signs. Its seed is never in a message or a ``repr``."""
 
     name: str
     seed: bytes = field(repr=False)
 
     @classmethod
     def generate(cls, name: str) -> SecretKey:
-        """Return a new key.
+        """Generate a key.
 
         Raises:
-            SettingsError: the name is not one.
+            SettingsError: the name is invalid.
         """
         return cls(check_key_name(name, "key"), os.urandom(_SEED_BYTES))
 
     @classmethod
     def read(cls, path: Path) -> SecretKey:
-        """Return the key in a file that only this user can read.
+        """Read a key from a file that only this user can read.
 
         Raises:
-            SettingsError: there is no such file, others can read it, or it holds no secret key.
+            SettingsError: the file does not exist, is readable by others, or holds no secret key.
         """
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise SettingsError("signing-key", f"{path}: {error.strerror}; make one: trtcache trust keygen") from error
+            raise SettingsError(
+                "signing-key", f"{path}: {error.strerror}; create one: trtcache trust keygen"
+            ) from error
         try:
             _check_file(os.fstat(fd), path)
             return cls._parse(os.read(fd, _MAX_FILE_BYTES), path)
@@ -88,15 +92,15 @@ class SecretKey:
         except ValueError:
             seed = b""
         if prefix != SECRET_PREFIX or len(seed) != _SEED_BYTES:
-            raise SettingsError("signing-key", f"{path} holds no secret key of 'trtcache trust keygen'")
+            raise SettingsError("signing-key", f"{path} is not a secret key of 'trtcache trust keygen'")
         return cls(check_key_name(name, "signing-key"), seed)
 
     def write(self, path: Path) -> None:
         """Write the key to a new file that only this user can read.
 
         Raises:
-            FileExistsError: something is there.
-            OSError: the file cannot be made.
+            FileExistsError: the path exists.
+            OSError: the file cannot be created.
         """
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
@@ -107,7 +111,7 @@ class SecretKey:
 
     @property
     def public(self) -> PublicKey:
-        """The key that checks what this one signs.
+        """The public key that verifies this key's signatures.
 
         Raises:
             SettingsError: ``cryptography`` is not installed.
@@ -115,7 +119,7 @@ class SecretKey:
         return PublicKey(self.name, self._private().public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of a message.
+        """Sign a message.
 
         Raises:
             SettingsError: ``cryptography`` is not installed.
@@ -127,8 +131,8 @@ class SecretKey:
         return ed25519().Ed25519PrivateKey.from_private_bytes(self.seed)
 
 
-def _check_file(found: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_file(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise SettingsError("signing-key", f"{path} is not a file")
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077:
         raise SettingsError("signing-key", f"{path} can be read by other users; run: chmod 600 {path}")

@@ -1,4 +1,4 @@
-"""What a file system says of a file, by which a file that was read before is known again."""
+"""Stat fingerprints of files: detect changes without reading the content."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from dataclasses import astuple, dataclass
 
 SETTLED_NS = 2_000_000_000
-"""The coarsest clock of a file system: two writes within it may leave one time."""
+"""Worst timestamp granularity of a file system: two writes within it may have the same time."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
-    """Which file it is, its size, and when it was last written to and last changed in any way.
+class StatFingerprint:
+    """Device and inode, size, and the times of the last write and the last inode change.
 
-    A program can set the time of a write to any other, but not that of a change.
+    A program can set a write time to any value, but not a change time.
     """
 
     device: int
@@ -23,28 +23,28 @@ class FileState:
     changed_ns: int
 
     @classmethod
-    def of(cls, descriptor: int) -> FileState:
-        """Return the state of an open file.
+    def of(cls, descriptor: int) -> StatFingerprint:
+        """Return the fingerprint of an open file.
 
         Raises:
-            OSError: it cannot be had.
+            OSError: ``fstat`` failed.
         """
-        found = os.fstat(descriptor)
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        status = os.fstat(descriptor)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     @classmethod
-    def read(cls, written: list[int]) -> FileState:
-        """Return the state that ``document`` wrote.
+    def read(cls, written: list[int]) -> StatFingerprint:
+        """Parse the list of numbers written by ``document``.
 
         Raises:
-            TypeError: it is none.
+            TypeError: it has another length.
         """
         return cls(*map(int, written))
 
     def document(self) -> list[int]:
-        """Return the state as a list of numbers."""
+        """Return the fingerprint as a list of numbers."""
         return list(astuple(self))
 
-    def settled(self, read_ns: int) -> bool:
-        """Say whether a write after ``read_ns`` shows in the state: the last one is long enough before."""
+    def is_settled(self, read_ns: int) -> bool:
+        """Return whether any write after ``read_ns`` changes the fingerprint: the last one is sufficiently older."""
         return max(self.written_ns, self.changed_ns) + SETTLED_NS < read_ns

@@ -1,10 +1,10 @@
-"""What a caller can say about a build of TensorRT or TensorRT-RTX."""
+"""Build settings of TensorRT and TensorRT-RTX."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from trtcache.config.named_fields import made_of
+from trtcache.config.named_fields import dataclass_from
 from trtcache.config.units import parse_size
 from trtcache.errors import SettingsError
 
@@ -13,9 +13,9 @@ VERBOSITIES = ("layer_names_only", "none", "detailed")
 CHOICES = ("exact", "capability")
 
 NOT_IN_KEY = frozenset({"compatible"})
-"""What says which entries are taken, and changes none."""
+"""Settings that select cached entries without changing a plan."""
 
-_SIZES_END = 1 << 63  # TensorRT takes a size_t, and builds nothing from here on
+_SIZES_END = 1 << 63  # TensorRT takes a size_t, and fails to build from this value on
 _BOOLEANS = ("refit", "strip", "version_compatible", "tf32", "sparse_weights")
 _RANGES = {"optimization_level": (0, 5), "max_aux_streams": (0, 64), "avg_timing_iterations": (1, 64)}
 _WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": CHOICES}
@@ -23,25 +23,24 @@ _WORDS = {"tiling": TILINGS, "profiling_verbosity": VERBOSITIES, "compatible": C
 
 @dataclass(frozen=True, slots=True)
 class TensorRTSettings:
-    """Settings of a TensorRT build. What is None is left to TensorRT, and has no part in the key.
+    """Settings of a TensorRT build. None leaves a setting to TensorRT, and is not part of the key.
 
     Attributes:
-        optimization_level: how long the builder searches, 0 to 5.
-        refit: whether the plan takes other weights without a build. None is yes for TensorRT, and no for TensorRT-RTX,
-            which builds such plans on a GPU only. The weights of a plan that takes no others are part of its key.
-        strip: leave the weights out of the plan, which has to be refitted before it runs.
-        version_compatible: a plan for later minor versions too.
-        workspace: the most memory for intermediate results of a layer, in bytes or as text (``2GB``).
+        optimization_level: builder optimization level, 0 to 5.
+        refit: whether the plan is refittable. None is yes for TensorRT, and no for TensorRT-RTX, which builds such
+            plans on a GPU only. The weights of a plan that is not refittable are part of its key.
+        strip: leave the weights out of the plan, which then has to be refitted before it runs.
+        version_compatible: build a plan for later minor versions too.
+        workspace: workspace limit for a layer's intermediate results, in bytes or as text (``2GB``).
         tf32: whether float32 products may round their factors to TF32.
         sparse_weights: look for kernels that use 2:4 sparsity.
-        tiling: how hard to look for tilings that keep results in the L2 cache: ``none``, ``fast``, ``moderate``,
-            ``full``.
-        max_aux_streams: how many streams beside the caller's a plan may use.
-        profiling_verbosity: what a plan tells of its layers: ``layer_names_only``, ``none``, ``detailed``.
+        tiling: effort for tilings that keep results in the L2 cache: ``none``, ``fast``, ``moderate``, ``full``.
+        max_aux_streams: maximum number of streams that a plan uses besides the caller's.
+        profiling_verbosity: layer information stored in the plan: ``layer_names_only``, ``none``, ``detailed``.
         avg_timing_iterations: how often a kernel is timed.
-        compatible: which plans ``compile`` takes from the cache: those for this GPU's product alone (``exact``, as if
-            left out), or where there is none also one for another product of the same compute capability
-            (``capability``), which may be slower and is reported. No part of the key.
+        compatible: which plans ``compile`` takes from the cache: those for this GPU's product only (``exact``, the
+            default), or otherwise also one for another product of the same compute capability (``capability``), which
+            may be slower and is reported. Not part of the key.
     """
 
     optimization_level: int | None = None
@@ -68,7 +67,7 @@ class TensorRTSettings:
         for name, words in _WORDS.items():
             value = getattr(self, name)
             if value is not None and value not in words:
-                raise SettingsError(_label(name), f"{value!r} is none of {', '.join(words)}")
+                raise SettingsError(_label(name), f"{value!r} is not one of {', '.join(words)}")
         if self.workspace is not None:
             size_bytes = parse_size(self.workspace, _label("workspace"))
             if not 0 < size_bytes < _SIZES_END:
@@ -82,19 +81,19 @@ class TensorRTSettings:
         """Return settings from settings or from a mapping of field names.
 
         Raises:
-            SettingsError: a name is not a field (with the nearest one), or a value is impossible.
+            SettingsError: a name is not a field (with the nearest one), or a value is invalid.
         """
-        return made_of(cls, given, "settings.tensorrt")
+        return dataclass_from(cls, given, "settings.tensorrt")
 
     @property
-    def given(self) -> dict[str, object]:
-        """Those that are given."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+    def explicit(self) -> dict[str, object]:
+        """Settings that are not None."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def document(self) -> dict[str, object]:
-        """Return the part of the key document that these settings are: those that are given and change a plan."""
-        return {name: value for name, value in self.given.items() if name not in NOT_IN_KEY}
+        """Return the part of the key document for these settings: those that are set and change a plan."""
+        return {name: value for name, value in self.explicit.items() if name not in NOT_IN_KEY}
 
 
 def _label(name: str) -> str:

@@ -1,7 +1,7 @@
-"""How many threads work on a call, how many calls run side by side, and who said so.
+"""Thread counts: intra-op threads of a call, calls that run concurrently, and the origin of each number.
 
-torch counts threads for each thread that calls it: a new one begins with the process's number, whatever the thread that
-started it has. So a number that was chosen is set in every thread that is to have it.
+torch has a thread count for each calling thread: a new thread starts with the process's count, not with that of the
+thread that started it. So a chosen count is set in every thread that should use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trtcache.config.named_fields import made_of
+from trtcache.config.named_fields import dataclass_from
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
-"""What torch looks at when it starts, the first that is set: MKL is asked, and MKL asks OpenMP."""
+"""Variables that torch reads at startup; the first one set wins: torch queries MKL, and MKL queries OpenMP."""
 
 CHOSEN = "trtcache.threads"
 SETTINGS = "settings.threads"
@@ -31,52 +31,52 @@ _TORCH = "torch.set_num_threads"
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Numbers of threads; None leaves a number to what torch says.
+    """Thread counts; None leaves a count to torch.
 
     Attributes:
-        intra: threads that work on one call together.
-        inter: calls that run side by side where nobody says how many (``CompiledModule.runners``), and parts of one
-            call that do; where it is None parts run one after the other.
+        intra: intra-op threads of one call.
+        inter: calls that run concurrently where the caller does not specify it (``CompiledModule.runners``), and
+            partitions of one call that do; if None, partitions run one after the other.
     """
 
     intra: int | None = None
     inter: int | None = None
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if value is not None and (type(value) is not int or value < 1):
-                raise SettingsError(f"threads[{one.name!r}]", f"expected a number from 1, got {value!r}")
+                raise SettingsError(f"threads[{field.name!r}]", f"expected a positive integer, got {value!r}")
 
     @classmethod
     def of(cls, given: object) -> Threads:
-        """Return numbers from numbers or from a mapping of their names.
+        """Return thread counts from a ``Threads`` or a mapping of field names.
 
         Raises:
-            SettingsError: a name is unknown (with the nearest one), or a value is no number from 1.
+            SettingsError: a name is unknown (with the nearest one), or a value is not a positive integer.
         """
-        return made_of(cls, given, SETTINGS)
+        return dataclass_from(cls, given, SETTINGS)
 
     def over(self, other: Threads) -> Threads:
-        """Return these numbers, with the other's where these say nothing."""
+        """Return these counts, with the other's where these are None."""
         return Threads(self.intra or other.intra, self.inter or other.inter)
 
 
-_UNSAID = Threads()
+_UNSET = Threads()
 _BEGINNING: dict[int, Lock] = {}
-_chosen: ContextVar[Threads] = ContextVar("trtcache_threads", default=_UNSAID)
+_chosen: ContextVar[Threads] = ContextVar("trtcache_threads", default=_UNSET)
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The numbers in force in a thread, and where each comes from.
+    """Effective thread counts in a thread, and the origin of each.
 
     Attributes:
-        intra: threads that work on one call together.
+        intra: intra-op threads of one call.
         intra_from: ``trtcache.threads``, ``settings.threads``, ``torch.set_num_threads``, a variable, or ``cores``.
-        inter: calls side by side.
-        inter_from: likewise; ``cores`` is as many as the cores have room for.
-        cores: those that this process may use.
+        inter: concurrent calls.
+        inter_from: likewise; ``cores`` is as many as fit on the cores.
+        cores: cores available to this process.
     """
 
     intra: int
@@ -88,12 +88,12 @@ class InForce:
 
 @contextmanager
 def threads(*, intra: int | None = None, inter: int | None = None) -> Iterator[Threads]:
-    """Set numbers of threads for this thread, over ``settings.threads`` and the environment, while the block runs.
+    """Set thread counts for this thread while the block runs, over ``settings.threads`` and the environment.
 
-    Threads that the block starts begin with ``intra`` as well; others keep what they have.
+    Threads started in the block begin with ``intra`` too; other threads are not affected.
 
     Raises:
-        SettingsError: a value is no number from 1.
+        SettingsError: a value is not a positive integer.
     """
     import torch
 
@@ -109,24 +109,24 @@ def threads(*, intra: int | None = None, inter: int | None = None) -> Iterator[T
         _chosen.reset(token)
 
 
-def chosen() -> Threads:
-    """Return what ``threads`` says in this thread."""
+def current() -> Threads:
+    """Return the counts set by ``threads`` in this thread."""
     return _chosen.get()
 
 
 def begin(intra: int, inter: int | None = None) -> None:
-    """Set the numbers of a thread that has just begun, for as long as it lives.
+    """Set the counts of a new thread for its lifetime.
 
-    torch makes the first the process's number as well, with which new threads begin; so another thread puts that one
-    back. One thread begins at a time: another beginner would take this number for the process's.
+    torch also makes the first of them the process's count, with which new threads begin, so another thread restores
+    that. Only one thread does this at a time: another would take this count for the process's.
     """
     import torch
 
-    with _BEGINNING.setdefault(os.getpid(), Lock()):  # in a fork the parent's may be locked for ever
+    with _BEGINNING.setdefault(os.getpid(), Lock()):  # a fork may inherit a lock
         before = torch.get_num_threads()
         if before != intra:
             torch.set_num_threads(intra)
-            with suppress(RuntimeError):  # the interpreter is ending and starts no threads
+            with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
                 thread = Thread(target=torch.set_num_threads, args=(before,))
                 thread.start()
                 thread.join()
@@ -134,7 +134,7 @@ def begin(intra: int, inter: int | None = None) -> None:
 
 
 def run_with(intra: int, call: Callable[[Any], T], argument: Any) -> T:
-    """Return ``call(argument)``, run with ``intra`` threads unless ``threads`` says another number."""
+    """Return ``call(argument)``, run with ``intra`` threads unless ``threads`` sets another count."""
     import torch
 
     before = torch.get_num_threads()
@@ -148,33 +148,33 @@ def run_with(intra: int, call: Callable[[Any], T], argument: Any) -> T:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_force(settings: Threads = _UNSAID) -> InForce:
-    """Return the numbers in force in this thread, with ``settings`` below ``threads`` and above everything else."""
+def in_force(settings: Threads = _UNSET) -> InForce:
+    """Return the effective counts in this thread; ``threads`` overrides ``settings`` and the rest."""
     import torch
 
-    said, available = _chosen.get(), cores()
-    if intra := said.intra or settings.intra:
-        intra_from = CHOSEN if said.intra else SETTINGS
+    chosen, available = _chosen.get(), cores()
+    if intra := chosen.intra or settings.intra:
+        intra_from = CHOSEN if chosen.intra else SETTINGS
     else:
         intra = torch.get_num_threads()
         intra_from = origin(intra, os.environ, cores=available, mkl=torch._C.has_mkl)
-    if inter := said.inter or settings.inter:
-        inter_from = CHOSEN if said.inter else SETTINGS
+    if inter := chosen.inter or settings.inter:
+        inter_from = CHOSEN if chosen.inter else SETTINGS
     else:
-        # Where nobody chose, runners have one thread each: the most calls in a second.
+        # By default runners have one thread each, which maximizes throughput.
         inter, inter_from = available if intra_from == "cores" else max(1, available // intra), "cores"
     return InForce(intra, intra_from, inter, inter_from, available)
 
 
 def origin(number: int, environ: Mapping[str, str], *, cores: int, mkl: bool) -> str:
-    """Return who gave torch this number: a call of its own, a variable, or nobody.
+    """Return the origin of torch's thread count: ``torch.set_num_threads``, a variable, or ``cores``.
 
-    MKL lets a variable say fewer threads than there are cores and never more; a core with two hardware threads counts
-    once. What a call set to the very number of a variable is taken for the variable's.
+    MKL accepts fewer threads than there are cores from a variable, never more; a core with two hardware threads counts
+    once. If ``torch.set_num_threads`` set the same number as a variable, the variable is returned.
     """
     for variable in VARIABLES if mkl else VARIABLES[1:]:
         wanted = environ.get(variable, "").partition(",")[0].strip()
@@ -185,5 +185,5 @@ def origin(number: int, environ: Mapping[str, str], *, cores: int, mkl: bool) ->
 
 
 def _of_cores(cores: int) -> set[int]:
-    """Return how many threads torch may take for so many hardware threads: one each, or one for two."""
+    """Return the possible default thread counts for a number of hardware threads: one each, or one for two."""
     return {cores, max(1, cores // 2)}

@@ -1,7 +1,7 @@
-"""Whose signatures count: public keys by name, and the words that say so in settings.
+"""Trusted public keys and signature modes, and their syntax in settings.
 
-A public key is written ``NAME:HEX``, 64 hexadecimal digits, or ``NAME:HEX:DATE`` for one that counts until the end of
-that day (UTC).
+A public key is written ``NAME:HEX``, with 64 hexadecimal digits, or ``NAME:HEX:DATE`` for one that is valid until the
+end of that day (UTC).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trtcache.errors import SettingsError
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECRET_PREFIX = "trtcache-secret"  # noqa: S105  # what a secret key's file begins with
+SECRET_PREFIX = "trtcache-secret"  # noqa: S105  # the beginning of a secret key file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _BETWEEN = re.compile(r"[\s,]+")
@@ -26,7 +26,7 @@ _MODES = {"": None, "require": True, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The key that somebody's signatures are checked with. ``until`` is the last day on which they count."""
+    """A key that verifies signatures. ``until`` is the last day on which it is valid."""
 
     name: str
     raw: bytes
@@ -34,21 +34,22 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str, where: str = "key") -> PublicKey:
-        """Return the key that is written so.
+        """Parse a public key.
 
         Raises:
-            SettingsError: it is no public key; the message names ``where``, and never has the text of a secret one.
+            SettingsError: it is not a public key; the message names ``where``, and never contains the text of a secret
+                one.
         """
         if text.startswith(SECRET_PREFIX):
             raise SettingsError(where, "this is a secret key; 'trtcache trust ls' prints the public one")
         name, _, rest = text.partition(":")
         digits, _, day = rest.partition(":")
         if not _HEX.fullmatch(digits):
-            raise SettingsError(where, f"{text!r} is no public key, which is NAME:HEX with 64 hexadecimal digits")
+            raise SettingsError(where, f"{text!r} is not a public key: expected NAME:HEX with 64 hexadecimal digits")
         return cls(check_key_name(name, where), bytes.fromhex(digits), _day(day, where) if day else None)
 
     def counts(self, now_ns: int) -> bool:
-        """Return whether signatures of this key count at a time."""
+        """Return whether this key is valid at a time."""
         if self.until is None:
             return True
         return datetime.fromtimestamp(now_ns // 10**9, UTC).date() <= self.until
@@ -59,9 +60,9 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a store asks of entries. ``required`` is None for what is usual: yes in a shared store, no in a private one.
+    """Signature requirements of a store. By default shared stores require signatures and private ones do not.
 
-    ``signing_key`` is the file of the secret key that new entries are signed with.
+    ``signing_key`` is the path of the secret key that signs new entries.
     """
 
     required: bool | None = None
@@ -70,34 +71,34 @@ class Trust:
 
 
 def check_key_name(name: str, where: str) -> str:
-    """Return a key's name, which is also a part of a file's.
+    """Validate a key's name, which is also part of a file name.
 
     Raises:
-        SettingsError: it is not 1 to 64 letters, digits and ``._@-``, the first of them a letter or digit.
+        SettingsError: it is not 1 to 64 letters, digits and ``._@-``, starting with a letter or digit.
     """
     if not _NAME.fullmatch(name):
-        raise SettingsError(where, f"{name!r} is no name of a key: use letters, digits and ._@-")
+        raise SettingsError(where, f"{name!r} is not a valid key name: use letters, digits and ._@-")
     return name
 
 
 def parse_keys(text: str, where: str) -> tuple[PublicKey, ...]:
-    """Return the keys in a text, which commas or blanks separate.
+    """Parse public keys separated by commas or whitespace.
 
     Raises:
-        SettingsError: one is no public key.
+        SettingsError: a key is invalid.
     """
-    return tuple(PublicKey.parse(one, where) for one in _BETWEEN.split(text) if one)
+    return tuple(PublicKey.parse(part, where) for part in _BETWEEN.split(text) if part)
 
 
 def parse_mode(text: str, where: str) -> bool | None:
-    """Return whether signatures are required, or None if nothing is said.
+    """Parse whether signatures are required; None for an empty text.
 
     Raises:
         SettingsError: it is neither ``require`` nor ``off``.
     """
     mode = text.strip().lower()
     if mode not in _MODES:
-        raise SettingsError(where, f"{text!r} is neither require nor off")
+        raise SettingsError(where, f"{text!r} is not require or off")
     return _MODES[mode]
 
 
@@ -105,4 +106,4 @@ def _day(text: str, where: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise SettingsError(where, f"{text!r} is no date, as 2027-01-31 is") from error
+        raise SettingsError(where, f"{text!r} is not a date such as 2027-01-31") from error

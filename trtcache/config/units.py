@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: ``100MB``, ``1.5GiB``, ``7d``, ``36h``."""
+"""Sizes and durations as typed by users: ``100MB``, ``1.5GiB``, ``7d``, ``36h``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_size(text: str | int, name: str = "size") -> int:
 def parse_duration(text: str, name: str = "duration") -> float:
     """Return seconds for ``"90s"``, ``"15m"``, ``"36h"``, ``"7d"`` or ``"2w"``.
 
-    A bare number is refused: who writes 30 for an age means days as often as seconds.
+    A bare number is rejected: 30 for an age could mean days or seconds.
 
     Raises:
         SettingsError: the text is not a duration, or has no unit.
@@ -47,21 +47,19 @@ def parse_duration(text: str, name: str = "duration") -> float:
 
 
 def parse_since(text: str, *, now_ns: int, name: str = "since") -> int:
-    """Return the time, in ns since 1970, of so long ago (``7d``, ``12h``) or of the begin of a day in UTC.
+    """Return the time, in ns since 1970, for a duration before now (``7d``, ``12h``) or the start of a day in UTC.
 
     Raises:
         SettingsError: the text is neither, or the time is not in the past.
     """
     try:
-        found = datetime.fromisoformat(text.strip())
-        since_ns = int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()) * 10**9
+        start = datetime.fromisoformat(text.strip())
+        since_ns = int((start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp()) * 10**9
     except ValueError:
         try:
             since_ns = now_ns - int(parse_duration(text, name) * 1e9)
         except SettingsError as error:
-            raise SettingsError(
-                name, f"{text!r} is neither a duration such as 7d nor a day such as 2026-11-01"
-            ) from error
+            raise SettingsError(name, f"{text!r} is not a duration such as 7d or a day such as 2026-11-01") from error
     if since_ns > now_ns:
         raise SettingsError(name, f"{text!r} is in the future")
     return max(0, since_ns)
@@ -75,7 +73,7 @@ def _split(text: str, name: str, example: str) -> tuple[float, str]:
 
 
 def format_size(size_bytes: float) -> str:
-    """Return a size in decimal units, three significant digits: ``2.04 MB``."""
+    """Format a size in decimal units with three significant digits: ``2.04 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(size_bytes) < 999.5:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.3g} {unit}"
@@ -84,7 +82,7 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_duration(duration_s: float) -> str:
-    """Return a duration in the unit that suits it: ``8 ms``, ``12.9 s``, ``4 min``, ``3.2 h``, ``12 d``."""
+    """Format a duration in a suitable unit: ``8 ms``, ``12.9 s``, ``4 min``, ``3.2 h``, ``12 d``."""
     for limit, scale, unit, digits in (
         (1, 1e-3, "ms", ".0f"),
         (100, 1, "s", ".1f"),

@@ -1,4 +1,4 @@
-"""Which version of this package is installed, and which other packages are."""
+"""Installed versions of this and other packages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def installed_version() -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Say whether a package can be imported, without importing it. A folder of that name on the path is none."""
+    """Return whether a package can be imported, without importing it. Namespace directories do not count."""
     spec = find_spec(package)
     return spec is not None and spec.origin is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch.utils import _pytree as pytree
 
     from trtcache.backends.protocol import Backend
-    from trtcache.config.stat_fingerprint import FileState
+    from trtcache.config.stat_fingerprint import StatFingerprint
     from trtcache.digests import CacheKey, Digest
     from trtcache.frontends.request import EngineRequest
     from trtcache.keys.alias import KeyAlias
@@ -178,7 +178,7 @@ class Source(ABC):
         """Return a stored interface with inputs and outputs on the devices that they have here."""
         return interface
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
         """Prepare ``check``: the source had the digest ``whole`` when its file had the stat fingerprint ``seen``."""
 
     @abstractmethod
@@ -205,7 +205,7 @@ class Source(ABC):
         """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
         del key, interface, entry
 
-    def seen(self) -> FileState | None:
+    def seen(self) -> StatFingerprint | None:
         """Return the stat fingerprint of its file, if a file with it is certain to have the digest ``whole``."""
         return None
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.config.stat_fingerprint import FileState
+from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 from trtcache.keys.key import structure
 from trtcache.lowering.contents import Content
@@ -73,12 +73,12 @@ class KeyAlias:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     whole: Digest | None
-    seen: FileState | None = None
+    seen: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
 
     @classmethod
     def of(
-        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: FileState | None = None
+        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: StatFingerprint | None = None
     ) -> KeyAlias:
         """Return the alias of a lowered program, its key, and the digest and stat fingerprint of its file."""
         return cls(
@@ -123,7 +123,7 @@ class KeyAlias:
                 in_spec=in_spec,
                 out_spec=out_spec,
                 whole=None if specs else Digest(*written["whole"]),
-                seen=FileState.read(written["seen"]) if written.get("seen") else None,
+                seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
             )
             parts: Any = key.document["parts"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.store.disk import DiskStore
-    from trtcache.store.format import Header
+    from trtcache.store.format import EntryHeader
 
 MOST_HEADERS = 200
 """The maximum number of headers to read: at a few kilobytes each, tens of milliseconds on a miss."""
@@ -33,7 +33,7 @@ _NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # the name
 class Nearest:
     """An entry, and how the requested key differs from it."""
 
-    header: Header
+    header: EntryHeader
     differences: list[KeyDifference]
 
     def __str__(self) -> str:
@@ -83,16 +83,16 @@ def nearest(
     return min(found, key=lambda one: _count(one.differences, one.header, name), default=None)
 
 
-def _distance(header: Header, document: Mapping[str, Json], name: str | None) -> int:
+def _distance(header: EntryHeader, document: Mapping[str, Json], name: str | None) -> int:
     return _count(explain(header.key.document, document), header, name)
 
 
-def _count(differences: list[KeyDifference], header: Header, name: str | None) -> int:
+def _count(differences: list[KeyDifference], header: EntryHeader, name: str | None) -> int:
     """Return the number of differences; another name counts as two."""
     return sum(1 + one.alike for one in differences) + (0 if header.name == name else 2)
 
 
-def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
+def stored_graph(store: DiskStore, header: EntryHeader) -> StoredGraph | None:
     """Return the lowered graph of an entry, or None if it has no readable one."""
     for member in header.members:
         if member.name == GRAPH_MEMBER:
@@ -104,13 +104,13 @@ def stored_graph(store: DiskStore, header: Header) -> StoredGraph | None:
     return None
 
 
-def stored_graphs(store: DiskStore, one: Header, other: Header) -> tuple[StoredGraph, StoredGraph] | None:
+def stored_graphs(store: DiskStore, one: EntryHeader, other: EntryHeader) -> tuple[StoredGraph, StoredGraph] | None:
     """Return the lowered graphs of two entries, or None unless both have one."""
     first, second = stored_graph(store, one), stored_graph(store, other)
     return (first, second) if first is not None and second is not None else None
 
 
-def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[Header]:
+def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[EntryHeader]:
     rows = read_rows(store.index_root / INDEX_NAME) or {}
 
     def rank(digest: str, used_ns: int) -> tuple[bool, int]:
@@ -129,7 +129,7 @@ def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Ite
             yield header
 
 
-def _is_named(header: Header, name: str | None) -> bool:
+def _is_named(header: EntryHeader, name: str | None) -> bool:
     return header.name == name and name not in _NAMES_OF_NONE
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
-    from trtcache.store.format import Header
-    from trtcache.store.listing import Stored
+    from trtcache.store.format import EntryHeader
+    from trtcache.store.listing import EntryStat
 
 _KIND = COLUMNS.index("kind")
 
@@ -75,7 +75,7 @@ def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] |
     return {**document, "parts": {**parts, "target": rest}}, target["gpu"]
 
 
-def _headers(store: DiskStore, key: CacheKey) -> Iterator[tuple[Stored, Header]]:
+def _headers(store: DiskStore, key: CacheKey) -> Iterator[tuple[EntryStat, EntryHeader]]:
     rows = read_rows(store.index_root / INDEX_NAME) or {}
     for stored in store.scan():
         row = rows.get(stored.digest)

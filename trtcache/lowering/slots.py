@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trtcache.lowering.order import tied
-from trtcache.weights.recipes import Source, renamed, sources
+from trtcache.weights.recipes import WeightRef, rename, sources
 from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def recipe_of(node: fx.Node) -> Recipe | None:
     """Return the recipe of a weight's node, over the model's names; None if the node is no weight."""
     if "weight" in node.meta:
-        return Source(node.meta["weight"])
+        return WeightRef(node.meta["weight"])
     recipe: Recipe | None = node.meta.get("recipe")
     return recipe
 
@@ -42,7 +42,7 @@ def number_weights(
     """
     found = [(node, recipe) for node in order if (recipe := recipe_of(node))]
     groups = tied(state)
-    whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, Source)}
+    whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
     used = dict.fromkeys(groups[str(name)] for _, recipe in found for name in sources(recipe))
     slots: dict[str | int, Slot] = {}
     for index, names in enumerate(used):
@@ -77,12 +77,12 @@ def _slot(
 def _engine_weight(index: int, node: fx.Node, recipe: Recipe, slots: Mapping[str | int, Slot]) -> EngineWeight:
     value = node.meta["val"]
     shape = tuple(value.shape)
-    stride = slots[recipe.weight].stride if isinstance(recipe, Source) else layout(shape, value.stride())
+    stride = slots[recipe.weight].stride if isinstance(recipe, WeightRef) else layout(shape, value.stride())
     if stride != value.stride():
         node.meta["val"] = value.contiguous()
     weight = EngineWeight(
         index=index,
-        recipe=renamed(recipe, lambda name: slots[name].index),
+        recipe=rename(recipe, lambda name: slots[name].index),
         dtype=dtype_name(value.dtype),
         shape=shape,
         stride=stride,

@@ -16,7 +16,7 @@ from trtcache.lowering.expressions import evaluate
 from trtcache.lowering.guard_text import describe, guard_symbols, symbol_names
 from trtcache.runtime.guards import compile_guards, failed_guard
 from trtcache.runtime.memory import find_overlap
-from trtcache.weights.slots import aligned, contiguous, dtype_name
+from trtcache.weights.slots import contiguous, dtype_name, is_aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +133,7 @@ class InputCheck:
                     or tensor.stride() != stride
                     or tensor.device != device
                     or tensor.is_neg()
-                    or not aligned(tensor)
+                    or not is_aligned(tensor)
                 ):
                     break
                 tensors.append(tensor)
@@ -160,7 +160,7 @@ class InputCheck:
                 or tensor.device != device
                 or not tensor.is_contiguous()
                 or tensor.is_neg()
-                or not (on_cpu or aligned(tensor))
+                or not (on_cpu or is_aligned(tensor))
             ):
                 return None
             shape = tensor.shape
@@ -387,7 +387,7 @@ def _apply_layout(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) 
     stride = tuple(step for step in written if step is not None)
     if len(stride) != len(written):
         stride = contiguous(tuple(given.shape))
-    if given.stride() == stride and aligned(given) and not (given.is_neg() or given.is_conj()):
+    if given.stride() == stride and is_aligned(given) and not (given.is_neg() or given.is_conj()):
         return given.detach()
     return given.new_empty_strided(given.shape, stride).copy_(given.detach())
 

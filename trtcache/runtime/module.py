@@ -21,7 +21,7 @@ from trtcache.runtime.report import RefitReport
 from trtcache.runtime.runners import Runners, parts_at_once, report_on, side_by_side
 from trtcache.runtime.verify import Examples, compare, eager, tolerance_of
 from trtcache.runtime.weight_source import WeightSource
-from trtcache.weights.slots import Fitted, check, fit
+from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trtcache.runtime.report import Report
     from trtcache.runtime.signature import CallSignature
     from trtcache.runtime.weight_source import Weights
-    from trtcache.weights.slots import Sources
+    from trtcache.weights.slots import SlotWeights
 
 
 class WeightFile(Protocol):
@@ -98,7 +98,7 @@ class CompiledModule:
         self._has_sizes = any(result.kind == "size" for result in self._results)
         self._layouts = tuple(one.layout for one in self._results if one.is_output)
         self._swap = EngineSwap(engine)
-        self._weights = weights if isinstance(weights, Fitted) else Fitted(weights)
+        self._weights = weights if isinstance(weights, EngineWeights) else EngineWeights(weights)
         self._refitting = threading.Lock()
         self.examples = Examples()
         self.threads = Threads()
@@ -116,7 +116,7 @@ class CompiledModule:
         names = symbol_names(inputs, self._call.label)
         return tuple(describe(guard, names) for guard in self._interface.conditions)
 
-    def stored_form(self) -> tuple[Executable, CallSignature, Fitted]:
+    def stored_form(self) -> tuple[Executable, CallSignature, EngineWeights]:
         """Return what ``export`` writes beside the engines, with the current weights."""
         with self._refitting:
             return self._executable, self._call, self._weights
@@ -252,7 +252,7 @@ class CompiledModule:
         if self.weight_file is not None:
             if self.weight_file.reads(weights):
                 weights = self.weight_file.read(weights)
-            self._weights = self._weights or Fitted(self.weight_file.current())
+            self._weights = self._weights or EngineWeights(self.weight_file.current())
         source = WeightSource.of(weights, known=self._known, constants=self._constants)
         needed = self._interface.weights
         with self._refitting:
@@ -290,7 +290,7 @@ class CompiledModule:
 
     def _refit_verified(
         self,
-        sources: Sources,
+        sources: SlotWeights,
         source: WeightSource,
         inputs: tuple[tuple[Any, ...], Mapping[str, Any]],
         tolerance: float | None,
@@ -305,7 +305,7 @@ class CompiledModule:
         module = source.module
         if module is None:
             module = self.examples.module
-            state = sources.named(self._interface.slots) | state
+            state = sources.by_name(self._interface.slots) | state
         dtypes = {one.dtype for one in refitted.weights.values()}
         off_by = compare(
             eager(module, state), candidate, *inputs, tolerance=tolerance, dtypes=dtypes, device=self._device
@@ -368,7 +368,7 @@ class CompiledModule:
             engine, current = self._swap.engine, self._weights
             made = copy.deepcopy({name: one.detach() for name, one in current.items()})
         try:
-            other = self._of(engine, Fitted(made, own=made))
+            other = self._of(engine, EngineWeights(made, own=made))
         except RefitError:
             if any(weight.is_mutated for weight in needed):
                 raise
@@ -376,7 +376,7 @@ class CompiledModule:
         memo[id(self)] = other
         return other
 
-    def _of(self, engine: Engine, weights: Fitted) -> CompiledModule:
+    def _of(self, engine: Engine, weights: EngineWeights) -> CompiledModule:
         """Return this module with other weights, in a second engine object."""
         other = copy.copy(self)
         other.on_guard = None  # it has the first module's weights

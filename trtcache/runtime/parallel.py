@@ -53,7 +53,7 @@ class InterOp:
 
     def pool(self, at_once: int) -> WorkerPool | None:
         """Return the pool for a call with this many parallel partitions; None if they run in sequence."""
-        chosen = thread_counts.chosen()
+        chosen = thread_counts.current()
         inter = min(at_once, chosen.inter or self.threads.inter or 1)
         if inter == 1:
             return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
-    from trtcache.weights.slots import EngineWeight, Fitted
+    from trtcache.weights.slots import EngineWeight, EngineWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def parameters_of(state: Mapping[str, object]) -> frozenset[str]:
     return frozenset(name for name, one in state.items() if isinstance(one, torch.nn.Parameter))
 
 
-def slot_values(interface: Interface, weights: Fitted) -> dict[int, torch.Tensor]:
+def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch.Tensor]:
     """Return each slot's current value, by number.
 
     Raises:
@@ -66,7 +66,7 @@ def slot_values(interface: Interface, weights: Fitted) -> dict[int, torch.Tensor
     made = [one for one in interface.weights if one.slot is None]
     for one in made:
         for slot in one.slots:
-            known = weights.made_of.get(slot.index)
+            known = weights.source_weights.get(slot.index)
             tensor = known.tensor() if known is not None else None
             if slot.index not in values and tensor is not None:
                 values[slot.index] = tensor
@@ -74,7 +74,7 @@ def slot_values(interface: Interface, weights: Fitted) -> dict[int, torch.Tensor
     return values
 
 
-def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: Fitted) -> None:
+def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: EngineWeights) -> None:
     missing, changed = [], []
     for one in made:
         missing += [slot.names[0] for slot in one.slots if slot.index not in values]

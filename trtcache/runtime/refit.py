@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trtcache.errors import RefitStoppedError
-from trtcache.weights.slots import Fitted, alike, finish
+from trtcache.weights.slots import EngineWeights, alike, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trtcache.backends.protocol import Engine
-    from trtcache.weights.slots import EngineWeight, Sources
+    from trtcache.weights.slots import EngineWeight, SlotWeights
 
 BESIDE_BYTES = 16 << 20
 """Up to this size new memory is always allocated: less is not worth making calls wait."""
@@ -42,14 +42,19 @@ class RefitResult:
         interrupt: a Ctrl-C that was deferred meanwhile.
     """
 
-    weights: Fitted
+    weights: EngineWeights
     changed: tuple[EngineWeight, ...]
     in_place: bool = False
     interrupt: KeyboardInterrupt | None = None
 
 
 def refit(
-    swap: EngineSwap, current: Fitted, weights: Sequence[EngineWeight], sources: Sources, *, device: torch.device
+    swap: EngineSwap,
+    current: EngineWeights,
+    weights: Sequence[EngineWeight],
+    sources: SlotWeights,
+    *,
+    device: torch.device,
 ) -> RefitResult:
     """Replace an engine's weights. Each call sees only the old weights or only the new.
 
@@ -67,7 +72,7 @@ def refit(
 
 
 def make_new_weights(
-    current: Fitted, weights: Iterable[EngineWeight], sources: Sources, *, device: torch.device
+    current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights, *, device: torch.device
 ) -> RefitResult:
     """Allocate new weights, except those that would be unchanged."""
     weights = tuple(weights)
@@ -89,17 +94,23 @@ def make_new_weights(
             own.add(name)
     if own:
         finish(device)
-    return RefitResult(Fitted(made, own, sources.made_of(weights)), tuple(changed))
+    return RefitResult(EngineWeights(made, own, sources.source_weights(weights)), tuple(changed))
 
 
-def _is_much(current: Fitted, weights: Iterable[EngineWeight], sources: Sources) -> bool:
+def _is_much(current: EngineWeights, weights: Iterable[EngineWeight], sources: SlotWeights) -> bool:
     sizes = [(weight, current[weight.name].nbytes) for weight in weights]
-    needed = sum(size for weight, size in sizes if weight.name not in sources.kept and sources.shared(weight) is None)
+    needed = sum(
+        size for weight, size in sizes if weight.name not in sources.kept and sources.shared_tensor(weight) is None
+    )
     return needed > max([BESIDE_BYTES, *(size for _, size in sizes)])
 
 
 def _in_place(
-    swap: EngineSwap, current: Fitted, weights: Iterable[EngineWeight], sources: Sources, device: torch.device
+    swap: EngineSwap,
+    current: EngineWeights,
+    weights: Iterable[EngineWeight],
+    sources: SlotWeights,
+    device: torch.device,
 ) -> RefitResult | None:
     """Overwrite the old weights; None, with nothing done, if running calls do not end in time."""
     weights = tuple(weights)
@@ -109,7 +120,7 @@ def _in_place(
     for weight in weights:
         name, before = weight.name, current[weight.name]
         stays = name in sources.kept
-        if stays or (name in current.own and sources.shared(weight) is None):
+        if stays or (name in current.own and sources.shared_tensor(weight) is None):
             chosen[name] = before
             own.add(name)
             writes.extend(() if stays else (weight,))
@@ -129,13 +140,13 @@ def _in_place(
         raise
     swap.swap_in(engine)
     order = sorted((*changed, *written), key=lambda weight: weight.index)
-    return RefitResult(Fitted(chosen, own, sources.made_of(weights)), tuple(order), True, interrupt)
+    return RefitResult(EngineWeights(chosen, own, sources.source_weights(weights)), tuple(order), True, interrupt)
 
 
 # The weights may belong to a module that was compiled in inference mode.
 @torch.inference_mode()
 def _overwrite(
-    writes: deque[EngineWeight], current: Fitted, sources: Sources, device: torch.device
+    writes: deque[EngineWeight], current: EngineWeights, sources: SlotWeights, device: torch.device
 ) -> tuple[list[EngineWeight], KeyboardInterrupt | None]:
     """Overwrite each weight whose value differs; return those, and a Ctrl-C deferred meanwhile."""
     written: list[EngineWeight] = []
@@ -151,7 +162,7 @@ def _overwrite(
 
 
 def _overwrite_next(
-    writes: deque[EngineWeight], written: list[EngineWeight], current: Fitted, sources: Sources
+    writes: deque[EngineWeight], written: list[EngineWeight], current: EngineWeights, sources: SlotWeights
 ) -> None:
     weight = writes[0]
     for place, piece in sources.pieces(weight):

@@ -1,4 +1,4 @@
-"""Which entries a store takes, and how it signs its own: what the user's trust amounts to in one store."""
+"""Signature policy of one open store: which entries it serves and how it signs new ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The rules of one open store. ``key`` signs what is put there."""
+    """Signature rules of one open store. ``key`` signs the entries that are stored there."""
 
     required: bool
     keys: tuple[PublicKey, ...]
@@ -27,10 +27,12 @@ class Admission:
 
     @classmethod
     def of(cls, trust: Trust, *, shared: bool, writable: bool, clock_ns: Callable[[], int]) -> Admission:
-        """Return what ``trust`` says for a store: signatures are asked for where it says so, or where it is shared.
+        """Build the rules for a store from the user's trust settings.
+
+        Signatures are required where ``trust`` requires them, or by default in a shared store.
 
         Raises:
-            SettingsError: the signing key cannot be read, or ``cryptography`` is wanted and not installed.
+            SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
         """
         required = shared if trust.required is None else trust.required
         signing = writable and trust.signing_key is not None
@@ -40,25 +42,25 @@ class Admission:
         return cls(required, trust.keys, key, clock_ns)
 
     def verdict(self, version: int, header: bytes, block: bytes) -> Verdict:
-        """Return what an entry's signatures are worth here."""
+        """Verify an entry's signatures against the trusted keys."""
         return judge(block, version, header, keys=self.keys, now_ns=self.clock_ns())
 
     def admit(self, path: str) -> Admit | None:
-        """Return what refuses the file at ``path`` if its signatures do not count; None where none are asked for."""
+        """Return a check that raises for untrusted signatures of the file at ``path``, or None if none are required."""
         if not self.required:
             return None
 
         def refuse(version: int, header: bytes, block: bytes) -> None:
-            found = self.verdict(version, header, block)
-            if found.reason is not None:
-                raise UntrustedEntryError(path, found.reason, found.signer or "")
+            verdict = self.verdict(version, header, block)
+            if verdict.reason is not None:
+                raise UntrustedEntryError(path, verdict.reason, verdict.signer or "")
 
         return refuse
 
     def objection(self) -> str | None:
-        """Return why what this process puts would be a miss for itself, or None if it would be a hit.
+        """Return why this process could not read back an entry that it stores here, or None if it could.
 
-        Such an entry is not stored: it would take the place of one that counts for others.
+        Such an entry is not stored: it would replace one that others trust.
         """
         if not self.required:
             return None

@@ -1,7 +1,8 @@
-"""Who builds an entry and who waits for it: notes beside the locks, for people.
+"""Status files of running builds: which process builds an entry, and which ones wait for it.
 
-A note decides nothing. The kernel's locks say who is alive: a builder's note counts while the entry's lock is held, a
-waiter's while its own file is. Whoever can write to a store can write any note, so it is read as a text of strangers.
+They are informational. The kernel's locks decide which processes are alive: a builder's file is valid while the entry's
+lock is held, a waiter's while its own file is locked. Anyone who can write to a store can write any status file, so its
+content is untrusted input.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from trtcache.store.folders import Folders
 
 NOTES = _BUILDING, _WAITING = "building", "waiting"
-"""The folders of notes, beside those of the locks."""
+"""Directories of the status files, next to those of the locks."""
 
 _MAX_BYTES = 4096
 _MAX_TEXT = 128
@@ -34,8 +35,8 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """A process that builds or waits, since when, and what kind of entry of what name it wants."""
+class BuildProcess:
+    """A process that builds or waits, since when, and the kind and name of the entry."""
 
     host: str
     pid: int
@@ -45,8 +46,8 @@ class Who:
     name: str = ""
 
     @classmethod
-    def here(cls, *, kind: str = "", name: str = "") -> Who:
-        """Return this process, from now on."""
+    def here(cls, *, kind: str = "", name: str = "") -> BuildProcess:
+        """Describe this process, starting now."""
         program = Path(sys.argv[0]).name if getattr(sys, "argv", None) else ""
         return cls(os.uname().nodename, os.getpid(), program, time.time_ns(), kind, name)
 
@@ -54,90 +55,91 @@ class Who:
         return f"{self.host}:{self.pid}"
 
     def encode(self) -> bytes:
-        """Return the note's bytes."""
+        """Encode as JSON."""
         return json.dumps(asdict(self)).encode("ascii")
 
     @classmethod
-    def decode(cls, raw: bytes) -> Who | None:
-        """Return what a note says, shortened and fit to be printed; None if it is no note."""
+    def decode(cls, raw: bytes) -> BuildProcess | None:
+        """Decode a status file, with its texts truncated and made printable; None if it is malformed."""
         try:
-            said: Any = json.loads(raw)
-            texts = {name: _printable(said.get(name, "")) for name in ("host", "program", "kind", "name")}
-            found = cls(pid=int(said["pid"]), since_ns=int(said["since_ns"]), **texts)
+            document: Any = json.loads(raw)
+            texts = {name: _printable(document.get(name, "")) for name in ("host", "program", "kind", "name")}
+            process = cls(pid=int(document["pid"]), since_ns=int(document["since_ns"]), **texts)
         except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             return None
-        return found if found.host and 0 <= found.since_ns < 1 << 63 and 0 < found.pid < 1 << 32 else None
+        valid = process.host and 0 <= process.since_ns < 1 << 63 and 0 < process.pid < 1 << 32
+        return process if valid else None
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """An entry that is being built: by whom, if that one left a note, and who waits for it."""
+class RunningBuild:
+    """An entry that is being built, its builder if that left a status file, and the waiting processes."""
 
     digest: str
-    builder: Who | None
-    waiters: tuple[Who, ...]
+    builder: BuildProcess | None
+    waiters: tuple[BuildProcess, ...]
 
 
-class Notes:
-    """The notes of a store. One that cannot be written is of no consequence."""
+class BuildNotes:
+    """Status files of a store. A failure to write one is ignored."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
 
-    def builder(self, digest: str) -> Who | None:
-        """Return who noted last that it builds an entry; it may be dead."""
+    def builder(self, digest: str) -> BuildProcess | None:
+        """Return the last process that announced a build of this entry; it may be dead."""
         try:
             with self._folders.inside("locks", _BUILDING) as folder:
-                return Who.decode(_read(folder / digest)[0])
+                return BuildProcess.decode(_read(folder / digest)[0])
         except OSError:
             return None
 
     @contextmanager
-    def building(self, digest: str, who: Who) -> Iterator[Who | None]:
-        """Say that this process, which holds the lock, builds an entry; give the note of one that died of it."""
+    def building(self, digest: str, who: BuildProcess) -> Iterator[BuildProcess | None]:
+        """Announce a build by this process, which holds the lock; yield the process that died building it, if any."""
         before = self.builder(digest)
         with suppress(OSError):
-            os.close(self._made(_BUILDING, digest, who))
+            os.close(self._create(_BUILDING, digest, who))
         try:
             yield before
         finally:
-            self._removed(_BUILDING, digest)
+            self._remove(_BUILDING, digest)
 
     @contextmanager
-    def waiting(self, digest: str, who: Who) -> Iterator[None]:
-        """Say that this process waits for an entry."""
+    def waiting(self, digest: str, who: BuildProcess) -> Iterator[None]:
+        """Announce that this process waits for an entry."""
         name, fd = f"{digest}.{os.urandom(6).hex()}", -1
         with suppress(OSError):
-            fd = self._made(_WAITING, name, replace(who, since_ns=time.time_ns()))
+            fd = self._create(_WAITING, name, replace(who, since_ns=time.time_ns()))
         try:
             yield
         finally:
             if fd >= 0:
-                self._removed(_WAITING, name)
+                self._remove(_WAITING, name)
                 with suppress(OSError):
                     os.close(fd)
 
-    def flights(self) -> list[Flight]:
-        """Return what is being built now, the longest first.
+    def running_builds(self) -> list[RunningBuild]:
+        """List the builds in progress, longest first.
 
         Raises:
             OSError: the locks cannot be read.
         """
-        waiters: dict[str, list[Who]] = {}
+        waiters: dict[str, list[BuildProcess]] = {}
         for name in self._names(_WAITING):
-            if who := self._living(name):
+            if who := self._live_process(name):
                 waiters.setdefault(name.partition(".")[0], []).append(who)
         found = []
         for digest in {*self._names(_BUILDING), *waiters}:
             if self._is_locked(digest):
                 waiting = sorted(waiters.get(digest, ()), key=lambda who: who.since_ns)
-                found.append(Flight(digest, self.builder(digest), tuple(waiting)))
+                found.append(RunningBuild(digest, self.builder(digest), tuple(waiting)))
         return sorted(found, key=lambda flight: (flight.builder.since_ns if flight.builder else 0, flight.digest))
 
-    def _living(self, name: str) -> Who | None:
+    def _live_process(self, name: str) -> BuildProcess | None:
         with suppress(OSError), self._folders.inside("locks", _WAITING) as folder:
             raw, held = _read(folder / name)
-            return Who.decode(raw) if held else None
+            return BuildProcess.decode(raw) if held else None
         return None
 
     def _is_locked(self, digest: str) -> bool:
@@ -148,13 +150,13 @@ class Notes:
     def _names(self, kind: str) -> list[str]:
         try:
             with self._folders.inside("locks", kind) as folder:
-                names = os.listdir(folder)  # noqa: PTH208  # names alone are wanted
+                names = os.listdir(folder)  # noqa: PTH208  # only the names are needed
         except FileNotFoundError:
             return []
         return [name for name in names if len(name) >= 64 and set(name[:64]) <= set("0123456789abcdef")]
 
-    def _made(self, kind: str, name: str, who: Who) -> int:
-        """Make a note, in place of any other of its name, and return its descriptor, which is locked."""
+    def _create(self, kind: str, name: str, who: BuildProcess) -> int:
+        """Create a status file, replacing one of the same name, and return its locked descriptor."""
         try:
             with self._folders.inside("locks", kind) as folder:
                 return _write(folder / name, who.encode())
@@ -162,7 +164,7 @@ class Notes:
             with self._folders.inside("locks", kind, make=True) as folder:
                 return _write(folder / name, who.encode())
 
-    def _removed(self, kind: str, name: str) -> None:
+    def _remove(self, kind: str, name: str) -> None:
         with suppress(OSError), self._folders.inside("locks", kind) as folder:
             (folder / name).unlink()
 
@@ -181,7 +183,7 @@ def _write(path: Path, data: bytes) -> int:
 
 
 def _read(path: Path) -> tuple[bytes, bool]:
-    """Return the beginning of a file, and whether somebody holds its lock."""
+    """Return the beginning of a file, and whether another process holds its lock."""
     fd = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -197,4 +199,4 @@ def _read(path: Path) -> tuple[bytes, bool]:
 
 
 def _printable(text: object) -> str:
-    return "".join(one if one.isprintable() else "?" for one in str(text)[:_MAX_TEXT])
+    return "".join(char if char.isprintable() else "?" for char in str(text)[:_MAX_TEXT])

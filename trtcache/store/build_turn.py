@@ -1,4 +1,4 @@
-"""Takes a builder's turn, and says whom it waits for meanwhile: in the log, and to who watches builds."""
+"""Acquire the build lock of an entry, and report the wait to the log and to build watchers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import BuildCancelledError, LockTimeoutError
 from trtcache.progress import Step, watcher
-from trtcache.store.build_notes import Who
+from trtcache.store.build_notes import BuildProcess
 from trtcache.store.single_flight import NOTICE_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trtcache.config.contention import Busy
+    from trtcache.config.contention import ContentionPolicy
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
 
@@ -23,21 +23,21 @@ _logger = logging.getLogger("trtcache.cache")
 _WATCHED_EVERY_S = 1.0
 
 
-class Waiting:
-    """The wait of one process for one entry. ``every_s`` is how often it is to be told of it."""
+class WaitReporter:
+    """Report one process's wait for one entry. ``every_s`` is the interval between calls."""
 
-    def __init__(self, key: CacheKey, busy: Busy) -> None:
+    def __init__(self, key: CacheKey, busy: ContentionPolicy) -> None:
         self._key, self._busy = key, busy
         self._watcher = watcher()
         self._next_s = 0.0
         self.every_s = _WATCHED_EVERY_S if self._watcher else NOTICE_EVERY_S
 
-    def __call__(self, who: Who | None, waited_s: float) -> None:
-        """Say it.
+    def __call__(self, who: BuildProcess | None, waited_s: float) -> None:
+        """Report the wait.
 
         Raises:
-            BuildCancelledError: who watches does not want to wait any longer.
-            Exception: whatever the watcher raises.
+            BuildCancelledError: the watcher cancelled the wait.
+            Exception: any exception of the watcher.
         """
         whom = str(who) if who else "another process"
         text = f"waiting for {whom}, {waited_s:.0f} s"
@@ -47,7 +47,7 @@ class Waiting:
         if self._watcher is not None and self._watcher(Step(text, 0, 0)) is False:
             raise BuildCancelledError(self._key.kind, f"while it waited for {whom}")
 
-    def _what(self, who: Who | None) -> str:
+    def _what(self, who: BuildProcess | None) -> str:
         program = f", by {who.program}" if who and who.program else ""
         return f"{self._key.kind} {self._key.digest[:16]}{program}"
 
@@ -61,16 +61,16 @@ class Waiting:
 
 
 @contextmanager
-def taken(store: DiskStore, key: CacheKey, *, name: str, busy: Busy) -> Iterator[None]:
-    """Hold the lock of a key's builder as long as the body runs; count waits, and takeovers from builders that died.
+def hold_build_lock(store: DiskStore, key: CacheKey, *, name: str, busy: ContentionPolicy) -> Iterator[None]:
+    """Hold the build lock of a key while the body runs; count waits, and takeovers from builders that died.
 
     Raises:
-        LockTimeoutError: another held it for as long as ``busy`` allows to wait.
-        OSError: the lock cannot be had.
-        BuildCancelledError: who watches does not want to wait any longer.
+        LockTimeoutError: another process held it for as long as ``busy`` allows to wait.
+        OSError: the lock cannot be acquired.
+        BuildCancelledError: a watcher cancelled the wait.
     """
-    waiting, who = Waiting(key, busy), Who.here(kind=key.kind, name=name)
-    lock = store.flight(key.digest, who=who, timeout_s=busy.patience_s, told=waiting, notice_every_s=waiting.every_s)
+    waiting, who = WaitReporter(key, busy), BuildProcess.here(kind=key.kind, name=name)
+    lock = store.flight(key.digest, who=who, timeout_s=busy.patience_s, on_wait=waiting, notice_every_s=waiting.every_s)
     with ExitStack() as stack:
         try:
             turn = stack.enter_context(lock)

@@ -1,8 +1,7 @@
-"""The entries of a store: its files joined with the index, each healing the other.
+"""Catalog of a store's entries: the directory listing reconciled with the index.
 
-The directory decides which entries there are; the index saves opening their headers. A file without a row is read and
-gets one, a row without a file goes, a row of a file that was replaced is made anew. So the loss of the index costs
-one slow listing and nothing else.
+The directory is authoritative; the index saves opening file headers. A file without a row is read and gets one, a row
+without a file is removed, and the row of a replaced file is rewritten. Losing the index costs one slow listing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from trtcache.store.counters import Counters
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import Stored
+    from trtcache.store.listing import EntryStat
     from trtcache.store.rows import Row
 
 _LOG = logging.getLogger("trtcache.store")
@@ -28,19 +27,19 @@ _FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Where files and rows disagree: files to read, and digests whose rows have no file."""
+class CatalogDiff:
+    """Differences between files and rows: files to read, and digests of rows without a file."""
 
-    unread: tuple[Stored, ...]
+    unread: tuple[EntryStat, ...]
     fileless: tuple[str, ...]
 
 
 def load_records(store: DiskStore) -> list[Record]:
-    """Return every readable entry, newest use first, and put the index right where it was not.
+    """Return every readable entry, most recently used first, and repair the index where it differs.
 
-    A file whose header is damaged is quarantined and counted, or only reported where the store is read-only. One of a
-    newer format is left alone, and so is one that this user may not read, as another can leave it in a shared store.
-    Trouble with the index is logged and costs time, never entries.
+    A file with a damaged header is quarantined and counted, or only reported in a read-only store. Files of a newer
+    format and files that this user may not read, which other members can leave in a shared store, are skipped. A
+    failure of the index is logged and costs time, never entries.
 
     Raises:
         OSError: the directory cannot be read.
@@ -48,34 +47,34 @@ def load_records(store: DiskStore) -> list[Record]:
     pins = store.pins()
     files = {stored.digest: stored for stored in store.scan()}
     rows = read_rows(store.index_root / INDEX_NAME)
-    difference = compare(files, rows or {})
-    gone = set(difference.fileless) | {stored.digest for stored in difference.unread}
-    records = [_joined(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
-    read = _read(store, difference.unread, pins)
-    if store.writable and (rows is None or read or difference.fileless):
-        _mend(store, read, difference.fileless, whole=rows is None)
+    diff = compare(files, rows or {})
+    gone = set(diff.fileless) | {stored.digest for stored in diff.unread}
+    records = [_record_from_row(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
+    read = _read(store, diff.unread, pins)
+    if store.writable and (rows is None or read or diff.fileless):
+        _mend(store, read, diff.fileless, whole=rows is None)
     records += read
     records.sort(key=lambda record: (-record.used_ns, record.digest))
     return records
 
 
-def compare(files: Mapping[str, Stored], rows: Mapping[str, Row]) -> Difference:
-    """Return where files and rows disagree. Size and inode tell whether a row is of this very file."""
+def compare(files: Mapping[str, EntryStat], rows: Mapping[str, Row]) -> CatalogDiff:
+    """Compare files with rows. Size and inode identify the file that a row describes."""
     unread = tuple(
         stored
         for digest, stored in files.items()
         if (row := rows.get(digest)) is None or row[_INODE] != stored.inode or row[_FILE_BYTES] != stored.file_bytes
     )
-    return Difference(unread, tuple(digest for digest in rows if digest not in files))
+    return CatalogDiff(unread, tuple(digest for digest in rows if digest not in files))
 
 
-def _joined(row: Row, stored: Stored, pins: frozenset[str]) -> Record:
+def _record_from_row(row: Row, stored: EntryStat, pins: frozenset[str]) -> Record:
     digest, kind, name, file_bytes, size_bytes, created_ns, _used_ns, build_s, members, inode = row
     used_ns, pinned = stored.used_ns, digest in pins
     return Record(digest, kind, name, file_bytes, size_bytes, created_ns, used_ns, build_s, members, inode, pinned)
 
 
-def _read(store: DiskStore, unread: Iterable[Stored], pins: frozenset[str]) -> list[Record]:
+def _read(store: DiskStore, unread: Iterable[EntryStat], pins: frozenset[str]) -> list[Record]:
     records = []
     for stored in unread:
         try:
@@ -96,19 +95,21 @@ def _read(store: DiskStore, unread: Iterable[Stored], pins: frozenset[str]) -> l
 
 
 def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole: bool = False) -> None:
-    """Write what differs. ``whole`` says that ``put`` is everything, and that the index could not be read."""
+    """Write the changed rows. ``whole`` means that ``put`` is complete and the index was unreadable."""
     from trtcache.store.index import rebuild_index, write_rows
 
     try:
         write_rows(store.index_root, put=put, drop=drop)
         if whole and read_rows(store.index_root / INDEX_NAME) is None:
-            rebuild_index(store.index_root, put)  # it takes rows and gives back others: one of a wrong type, say
+            rebuild_index(
+                store.index_root, put
+            )  # it is writable but still not readable, such as a row with a wrong type
     except StoreError as error:
         _LOG.warning("%s", error)
 
 
 def add(store: DiskStore, digest: str) -> None:
-    """Give a new entry its row in the index.
+    """Insert the index row of a new entry.
 
     Raises:
         StoreError: the entry is gone or damaged, or the index cannot be written.
@@ -116,20 +117,20 @@ def add(store: DiskStore, digest: str) -> None:
     """
     from trtcache.store.index import write_rows
 
-    record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
+    record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
     write_rows(store.index_root, put=[record])
 
 
 def refold(store: DiskStore, records: Iterable[Record]) -> None:
-    """Write the times of last use of ``records`` into the index, so that they survive a copy of the files."""
+    """Write the last-use times of ``records`` into the index; they then survive a copy of the files."""
     _mend(store, records, ())
 
 
 def rebuild(store: DiskStore) -> list[Record]:
-    """Make the index anew from the headers of all files, and return the records.
+    """Rebuild the index from the headers of all files, and return the records.
 
     Raises:
-        IndexUnavailableError: it cannot be made.
+        IndexUnavailableError: the index cannot be created.
         OSError: the directory cannot be read.
     """
     from trtcache.store.index import rebuild_index
@@ -141,7 +142,7 @@ def rebuild(store: DiskStore) -> list[Record]:
 
 
 def counters(store: DiskStore) -> Counters:
-    """Return all counts of the store, folding what the event logs gained into the index where it can be written.
+    """Return all counters of the store, and fold new event-log lines into the index if it is writable.
 
     Raises:
         OSError: a log cannot be read.
@@ -156,12 +157,12 @@ def counters(store: DiskStore) -> Counters:
             return on_index(store.index_root, lambda index: index.fold(lambda offsets: tails(logs, offsets, sums)))
         except StoreError as error:
             _LOG.warning("%s", error)
-    found = tails(logs, {}, sums)
-    return found[0] if found else {}
+    counted = tails(logs, {}, sums)
+    return counted[0] if counted else {}
 
 
 def counters_since(store: DiskStore, since_ns: int) -> Counters:
-    """Return what happened in the store from a time on, from its logs alone.
+    """Count the events since a time, from the logs alone.
 
     Raises:
         OSError: a log cannot be read.

@@ -1,4 +1,4 @@
-"""zstd, as Python 3.14 has it and ``backports.zstd`` brings it to earlier ones."""
+"""zstd compression, from Python 3.14 or ``backports.zstd``."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 LEVEL = 3
 _STEP_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16
-"""What is given to the decompressor at once: it copies what it does not use, again for each step.
+"""Input chunk of the decompressor, which copies unused input again at each step.
 
-All at once, 460 KB that become 2 MB took 2.9 ms, in memory that was touched before; in pieces 1.7 (2 virtual cores).
+Decompressing 460 KB to 2 MB took 2.9 ms with the input in one chunk and 1.7 ms in pieces (2 virtual cores).
 """
 _HUGE_PAGE_BYTES = 1 << 21
 _HUGE_FROM_BYTES = 1 << 20
 _SMALL_WINDOW_LOG = 18
 _SMALL_WINDOW_BYTES = 1 << 24
-"""Up to this size content is compressed within a window of 256 KiB, all of which a reader's memory has to hold.
+"""Content up to this size is compressed with a window of 256 KiB, which limits the memory of the reader.
 
-A package of 2 MB became 2 % larger by it, and its reader had 220 page faults instead of 570: 2.2 ms and 3.1.
+A 2 MB package became 2 % larger, and reading it took 220 page faults instead of 570: 2.2 ms instead of 3.1.
 """
 _NO_MEMORY = "Allocation error"  # ZSTD_getErrorString of ZSTD_error_memory_allocation, lib/common/error_private.c
 _MAX_WINDOW_LOG = 23  # 8 MiB: the window that every zstd decoder must accept (RFC 8878, 3.1.1.1.2)
 
 
 class Compressor(Protocol):
-    """Makes one frame out of chunks."""
+    """Compress chunks into one frame."""
 
     def compress(self, data: Buffer, /) -> bytes:
-        """Return what is ready of the frame."""
+        """Compress a chunk and return the output that is ready."""
         ...
 
     def flush(self) -> bytes:
-        """Return the rest of the frame."""
+        """Finish the frame and return the rest of it."""
         ...
 
 
 def compressor(size_bytes: int) -> Compressor:
-    """Return a compressor of content of this size; the frame declares the size and has a checksum."""
+    """Return a compressor for content of this size; the frame declares the size and has a checksum."""
     options: dict[int, int] = {
         zstd.CompressionParameter.compression_level: LEVEL,
         zstd.CompressionParameter.checksum_flag: 1,
@@ -55,26 +55,26 @@ def compressor(size_bytes: int) -> Compressor:
     }
     if size_bytes <= _SMALL_WINDOW_BYTES:
         options[zstd.CompressionParameter.window_log] = _SMALL_WINDOW_LOG
-    made = zstd.ZstdCompressor(options=options)
-    made.set_pledged_input_size(size_bytes)
-    return made
+    stream = zstd.ZstdCompressor(options=options)
+    stream.set_pledged_input_size(size_bytes)
+    return stream
 
 
 def compressed_size(sample: bytes) -> int:
-    """Return how many bytes a sample is compressed."""
+    """Return the compressed size of a sample in bytes."""
     return len(zstd.compress(sample, LEVEL))
 
 
 def decompress(data: Buffer, size_bytes: int) -> memoryview:
-    """Return the content of a frame that must be ``size_bytes`` long, without ever holding more than that.
+    """Decompress a frame whose content must be ``size_bytes`` long, in bounded memory.
 
-    8 KB can declare 256 MiB, and decompress to as much: the declared size is compared before anything is
-    decompressed, and the output is cut off behind ``size_bytes``.
+    8 KB can declare 256 MiB, and decompress to as much: the declared size is compared before anything is decompressed,
+    and decompression stops after ``size_bytes``.
 
     Raises:
-        ValueError: the frame is damaged, declares or has another size, wants a larger window than 8 MiB or a
-            dictionary, or is followed by something.
-        MemoryError: there is not enough memory, which says nothing of the frame.
+        ValueError: the frame is damaged, declares or has another size, needs a larger window than 8 MiB or a
+            dictionary, or has trailing data.
+        MemoryError: there is not enough memory; the frame may be valid.
     """
     try:
         frame = zstd.get_frame_info(data)
@@ -92,7 +92,7 @@ def decompress(data: Buffer, size_bytes: int) -> memoryview:
 
 
 def _fill(plain: memoryview, data: Buffer) -> int:
-    """Decompress the one frame in ``data`` into memory; return its size, or another if it is not alone or too long."""
+    """Decompress the only frame of ``data`` into memory; return its size, or -1 for trailing or excess data."""
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
     decompressor, done, given = zstd.ZstdDecompressor(options=options), 0, 0
     while not decompressor.eof:
@@ -109,15 +109,14 @@ def _fill(plain: memoryview, data: Buffer) -> int:
 
 
 def _memory(size_bytes: int) -> memoryview:
-    """Return zeroed memory, in huge pages where the kernel has them for the asking.
+    """Allocate zeroed memory, in huge pages where the kernel offers them on request.
 
-    What is decompressed in one piece lies in pages that were never touched, twice: for 2 MB that took 4 ms where this
-    takes 1.5 (2 virtual cores, Linux 6.18).
+    Decompressing 2 MB into untouched pages took 4 ms, and 1.5 ms with huge pages (2 virtual cores, Linux 6.18).
     """
     if size_bytes < _HUGE_FROM_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return memoryview(bytearray(size_bytes))
     whole = -(-size_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     mapping = mmap.mmap(-1, whole, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without them
+    with suppress(OSError):  # a kernel without huge pages
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(mapping)[:size_bytes]

@@ -1,4 +1,4 @@
-"""Copy an entry from one store into another: the same bytes, so with the signatures that they have."""
+"""Copy an entry from one store to another, byte for byte and with its signatures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def copy_up(key: CacheKey, source: DiskStore, target: DiskStore) -> Path:
-    """Copy the entry of ``key`` and return where it is now; one that is there already stays as it is.
+    """Copy the entry of ``key`` to ``target`` and return its path there; an existing one is kept.
 
-    The copy is checked before it gets its name: every byte, its key, and by what ``target`` asks of signatures. It is
-    there as a whole or not at all, and survives a power cut.
+    The copy is verified before it is renamed into place: every byte, the key, and the signatures that ``target``
+    requires. It is atomic and survives a power cut.
 
     Raises:
-        OSError: it cannot be read or written.
-        CorruptBlobError: it is damaged, or another's entry by now.
-        FormatVersionError: it is of a later format.
-        UntrustedEntryError: its signatures do not count where it comes from or where it goes.
-        ReadOnlyError: ``target`` cannot be written.
+        OSError: the entry cannot be read or written.
+        CorruptBlobError: it is damaged, or has been replaced by the entry of another key.
+        FormatVersionError: it has a newer format.
+        UntrustedEntryError: its signatures are not trusted in the source or in the target.
+        ReadOnlyError: ``target`` is not writable.
     """
     path = target.path(key.digest)
     if path.exists():
@@ -45,14 +45,14 @@ def copy_up(key: CacheKey, source: DiskStore, target: DiskStore) -> Path:
 
 
 def copy_file(file: ArtifactFile, place: Path, target: DiskStore) -> None:
-    """Publish an open file's bytes at ``place`` of another store once all of them were checked there.
+    """Copy an open artifact file to ``place`` in another store, and verify the copy before it is renamed there.
 
-    Constant memory: what members decompress to is checked when they are used. There is no row in the index yet.
+    Runs in constant memory: the decompressed content is verified when a member is used. The caller adds the index row.
 
     Raises:
-        OSError: it cannot be read or written.
+        OSError: the file cannot be read or written.
         CorruptBlobError: it is damaged.
-        UntrustedEntryError: its signatures do not count in ``target``.
+        UntrustedEntryError: its signatures are not trusted in ``target``.
     """
     with TemporaryFile(place.parent) as temporary:
         file.copy_to(temporary.fd)

@@ -1,7 +1,7 @@
-"""Counts of hits, misses and the rest, summed from the event logs by day, event, reason and kind.
+"""Counters of hits, misses and other events, summed from the event logs by day, event, reason and kind.
 
-The logs, and the sums of those that are gone, are the truth. The index holds sums of them, so counting goes on while it
-is lost or locked.
+The logs, and the sums of removed logs, are authoritative. The index caches sums of them, so counting continues while
+the index is missing or locked.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from trtcache.store.event_totals import Summed
+    from trtcache.store.event_totals import LogTotals
     from trtcache.store.events import Event
 
-Counters: TypeAlias = "dict[tuple[str, str, str, str], Tally]"
-"""(day in UTC, event, reason or "", kind or "") -> how often."""
+Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
+"""(day in UTC, event, reason or "", kind or "") -> count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How often something happened, and its seconds: of hits those of building that they saved, of waits their own."""
+class EventCount:
+    """Number of events and their seconds: for hits the build time saved, for waits the time waited."""
 
     count: int = 0
     sum_s: float = 0.0
 
-    def plus(self, sum_s: float, count: int = 1) -> Tally:
-        """Return the tally with one more, or with so many, of so many seconds."""
-        return Tally(self.count + count, self.sum_s + sum_s)
+    def plus(self, sum_s: float, count: int = 1) -> EventCount:
+        """Return the count increased by ``count`` events of ``sum_s`` seconds."""
+        return EventCount(self.count + count, self.sum_s + sum_s)
 
 
 def tails(
-    logs: Iterable[Path], offsets: Mapping[str, int], sums: Iterable[Summed] = ()
+    logs: Iterable[Path], offsets: Mapping[str, int], sums: Iterable[LogTotals] = ()
 ) -> tuple[Counters, dict[str, int]] | None:
-    """Return what event logs hold beyond ``offsets`` (by file name), and the offsets that lie behind it.
+    """Count the events of the logs after ``offsets`` (by file name), and return the counts with the new offsets.
 
-    A log shorter than its offset was replaced and is counted from its beginning. None if a log was counted in part and
-    only its sum is left: then all has to be counted anew.
+    A log shorter than its offset was replaced and is counted from the start. Returns None if a log was partly counted
+    and only its sum is left: then everything has to be counted again.
 
     Raises:
         OSError: a log cannot be read.
@@ -68,11 +68,11 @@ def _tail(log: Path, offset_bytes: int) -> tuple[list[Event], int]:
             offset_bytes = 0
         return read_from(log, offset_bytes)
     except FileNotFoundError:
-        return [], offset_bytes  # summed and removed since the logs were listed; its sum is there the next time
+        return [], offset_bytes  # summed and removed after the logs were listed; its sum is read next time
 
 
-def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counters:
-    """Return what happened from a time on; of what is only summed the whole day of that time counts.
+def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Counters:
+    """Count the events since a time; of a log of which only sums are left, the whole first day is counted.
 
     Raises:
         OSError: a log cannot be read.
@@ -81,7 +81,7 @@ def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counte
     gone, first = set[str](), day_of(since_ns)
     for summed in sums:
         gone.add(summed.log)
-        add({key: tally for key, tally in summed.counters.items() if key[0] >= first}, counters)
+        add({key: total for key, total in summed.counters.items() if key[0] >= first}, counters)
     for log in logs:
         if log.name not in gone:
             count((event for event in _tail(log, 0)[0] if event.t_ns >= since_ns), counters)
@@ -89,21 +89,21 @@ def since(logs: Iterable[Path], sums: Iterable[Summed], since_ns: int) -> Counte
 
 
 def count(events: Iterable[Event], counters: Counters) -> None:
-    """Count events."""
+    """Add events to ``counters``."""
     for event in events:
         key = (day_of(event.t_ns), event.event, event.reason, event.kind)
-        counters[key] = counters.get(key, Tally()).plus(event.saved_s + event.waited_s)
+        counters[key] = counters.get(key, EventCount()).plus(event.saved_s + event.waited_s)
 
 
 def add(more: Counters, counters: Counters) -> None:
-    """Add counts to others."""
-    for key, tally in more.items():
-        counters[key] = counters.get(key, Tally()).plus(tally.sum_s, tally.count)
+    """Add counters to other counters."""
+    for key, total in more.items():
+        counters[key] = counters.get(key, EventCount()).plus(total.sum_s, total.count)
 
 
 def day_of(t_ns: int) -> str:
-    """Return the day in UTC of a time, empty for one that is far off."""
+    """Return the UTC day of a time, empty if it is out of range."""
     try:
         return datetime.fromtimestamp(t_ns / 1e9, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
-        return ""  # a clock or a line that is far off: counted, on no day
+        return ""  # a wrong clock or a damaged line: counted without a day

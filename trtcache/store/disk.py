@@ -1,8 +1,8 @@
-"""A store on a file system: the artifact files are the truth.
+"""A store on a file system; the artifact files are authoritative.
 
-One file per entry at a path made from its key. A put is a temporary file in the same directory, written, flushed,
-checked, renamed, and its directories flushed; so an entry is there as a whole or not at all, and what ``put``
-returned survives a power cut. ``docs/format.md`` describes the directory.
+Each entry is one file at a path derived from its key. A put writes a temporary file in the same directory, flushes and
+verifies it, renames it and flushes the directories; an entry is therefore complete or absent, and what ``put`` returned
+survives a power cut. ``docs/format.md`` describes the directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trtcache.errors import (
     UntrustedWriterError,
 )
 from trtcache.store.admission import Admission
-from trtcache.store.build_notes import NOTES, Notes, Who
+from trtcache.store.build_notes import NOTES, BuildNotes, BuildProcess
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold
@@ -38,7 +38,7 @@ from trtcache.store.listing import folders
 from trtcache.store.lock_probe import objection
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.reading import StoredEntries
-from trtcache.store.root import Opened, is_local, prepare, private_index_root
+from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
 from trtcache.store.single_flight import NOTICE_EVERY_S, turn
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content
-    from trtcache.store.single_flight import Told, Turn
+    from trtcache.store.single_flight import OnWait, Turn
 
 _logger = logging.getLogger("trtcache.store")
 
@@ -58,15 +58,15 @@ STALE_QUARANTINE_S: Final = 7 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why there is no entry: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
+    """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
 
     reason: str
 
 
 class DiskStore(StoredEntries):
-    """The entries below one root directory. Make it with ``open``; it holds no state but the root's."""
+    """The entries below one root directory. Create it with ``open``; it has no state besides the root."""
 
-    def __init__(self, opened: Opened, admission: Admission, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, opened: StoreRoot, admission: Admission, clock_ns: Callable[[], int]) -> None:
         super().__init__(opened.root, admission, shared=opened.shared)
         self.writable = opened.writable
         self.clock_ns = clock_ns
@@ -79,19 +79,19 @@ class DiskStore(StoredEntries):
         root: str | os.PathLike[str],
         *,
         readonly: bool = False,
-        trust: Trust = Trust(),  # noqa: B008  # a value
+        trust: Trust = Trust(),  # noqa: B008  # immutable
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> DiskStore:
-        """Open the store at ``root``, and make it if the directory is missing or empty.
+        """Open the store at ``root``, and create it if the directory is missing or empty.
 
-        A store that this user cannot write, or that is opened with ``readonly``, serves hits and is not changed at all.
-        ``trust`` says whose entries count; unless it does, those of a shared store count for nobody.
+        A store that this user cannot write, or that is opened with ``readonly``, serves hits and is never modified.
+        ``trust`` lists the trusted keys; without any, the entries of a shared store are ignored.
 
         Raises:
-            NotAStoreError: the directory holds something else, or cannot be made or read.
-            FormatVersionError: it is a store of a later format.
+            NotAStoreError: the directory holds something else, or cannot be created or read.
+            FormatVersionError: it is a store of a newer format.
             UnsafeStoreError: another user owns it or may write to it, and it was not declared shared.
-            SettingsError: the signing key cannot be read, or ``cryptography`` is wanted and not installed.
+            SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
         """
         opened = prepare(Path(root).absolute(), readonly=readonly)
         admission = Admission.of(trust, shared=opened.shared, writable=opened.writable, clock_ns=clock_ns)
@@ -99,45 +99,45 @@ class DiskStore(StoredEntries):
 
     @cached_property
     def keeps(self) -> bool:
-        """Whether what is put here is stored: it can be written, and would count for this process itself."""
+        """Whether a put is stored: the store is writable, and this process would trust its own entries."""
         return self.writable and self.admission.objection() is None
 
     @cached_property
     def takes(self) -> bool:
-        """Whether a build is stored: as ``keeps`` says, and locks are seen to exclude where that is not certain.
+        """Whether a build is stored: as ``keeps``, and on a network file system only where locks are known to work.
 
-        What they do on a file system of this machine alone is known. It is asked before a build, never for a hit.
+        The probe runs before a build, never for a hit.
         """
         if not self.keeps or is_local(self.root):
             return self.keeps
-        seen = objection(self.root, private_index_root(self.root))
-        if seen is not None:
-            way = f"a store on a local disk over it takes them: TRTCACHE_PATH=LOCAL:{self.root}"
-            _logger.warning("%s: %s; hits are served, and what is built is not stored. %s", self.root, seen, way)
-        return seen is None
+        why = objection(self.root, private_index_root(self.root))
+        if why is not None:
+            remedy = f"layer a store on a local disk over it: TRTCACHE_PATH=LOCAL:{self.root}"
+            _logger.warning("%s: %s; hits are served, but builds are not stored. %s", self.root, why, remedy)
+        return why is None
 
     @cached_property
     def index_root(self) -> Path:
         """The directory of the index: the store's own, or a private one of this user on this host.
 
-        The latter of a shared store: SQLite opens files by path and follows links, and what members could write into a
-        database of all is not worth the reading of it. And on a network file system, whose locks and caches are not
-        what SQLite is made for.
+        A shared store gets a private index because SQLite opens files by path and follows links, and a database that
+        all members can write is not trustworthy input. A store on a network file system gets one because SQLite does
+        not support their locks and caches.
         """
         return private_index_root(self.root) if self.shared or not is_local(self.root) else self.root
 
     def get(self, key: CacheKey) -> Entry | Miss:
-        """Return the entry of ``key``, with every byte of its file verified, or why there is none.
+        """Return the entry of ``key``, with every byte of its file verified, or the reason for a miss.
 
-        A damaged file is moved to quarantine, with a warning. One of a later format is left where it is, and so are a
-        sound one that is of another key document with the same digest, and one whose signatures do not count.
+        A damaged file is quarantined with a warning. A file of a newer format, an entry of another key document with
+        the same digest, and an entry with untrusted signatures are left in place.
         """
         began_s = time.perf_counter()
         inode = _inode(self.path(key.digest))
         try:
             file = self._open(key.digest, self.admission.admit(str(self.path(key.digest))))
             if file.header.key.document != key.document:
-                return self._refused(file)
+                return self._check_collision(file)
             contents = file.load(mapped=self.private)
         except FileNotFoundError:
             return Miss("absent")
@@ -148,26 +148,26 @@ class DiskStore(StoredEntries):
             _logger.info("%s", error)
             return Miss(f"untrusted:{error.reason}")
         except CorruptBlobError as error:
-            self._set_aside(key.digest, error, inode)
+            self._quarantine_damage(key.digest, error, inode)
             return Miss(f"corrupt:{error.reason}")
         except OSError as error:
             _logger.warning("%s cannot be read: %s", self.path(key.digest), error.strerror)
             return Miss("unreadable")
         if self.writable:
             file.touch()
-        file.close()  # a mapping has its own hold on the file
+        file.close()  # a mapping keeps its own reference to the file
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, contents, path=file.path, outcome="hit", load_s=load_s)
 
     @staticmethod
-    def _refused(file: ArtifactFile) -> Miss:
-        """Tell an entry of another program from one whose document is damaged.
+    def _check_collision(file: ArtifactFile) -> Miss:
+        """Distinguish an entry of another key document from one whose document is damaged.
 
         Raises:
-            CorruptBlobError: its document does not have the digest that it is filed under.
+            CorruptBlobError: the document does not have the digest of the file name.
         """
         check_document(file.header, str(file.path))
-        _logger.warning("%s was built for another key document of the same digest; it is not used", file.path)
+        _logger.warning("%s was built for another key document with the same digest; it is not used", file.path)
         return Miss(COLLISION)
 
     def put(
@@ -180,16 +180,16 @@ class DiskStore(StoredEntries):
         build_s: float = 0.0,
         provenance: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Store what a build made, in place of an older entry of ``key``, and return it with outcome ``built``.
+        """Store the result of a build, replacing any entry of ``key``, and return it with outcome ``built``.
 
-        When it returns, the entry is on the disk. When it raises, an older entry is as it was. A flush that failed is
-        not repeated: the kernel may have dropped the pages and report success the second time.
+        When it returns, the entry is durable. When it raises, an older entry is unchanged. A failed flush is not
+        retried: the kernel may have dropped the pages and report success the second time.
 
         Raises:
             ReadOnlyError: the store cannot be written.
-            UntrustedWriterError: the store asks for signatures, and this process has no key that counts.
+            UntrustedWriterError: the store requires signatures, and this process has no trusted key.
             OSError: the disk is full or failing.
-            CorruptBlobError: what was written does not read back.
+            CorruptBlobError: the file does not read back as written.
             BuildError: a member's file cannot be read.
             HeaderSizeError: the key document is too large for a header.
         """
@@ -207,14 +207,14 @@ class DiskStore(StoredEntries):
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
-        """Give the path at which the entry of a key digest is to be published, in a directory that is there.
+        """Yield the path to publish the entry of a key digest at; its directory exists.
 
         Raises:
             ReadOnlyError: the store cannot be written.
-            OSError: the directory cannot be made, or the disk is full, in the block too.
+            OSError: the directory cannot be created, or the disk is full, also inside the block.
         """
         self._require_writable("store an entry")
-        remedy = "make room with 'trtcache prune' or 'trtcache clean', or name a cache directory elsewhere"
+        remedy = "free space with 'trtcache prune' or 'trtcache clean', or use another cache directory"
         with room_for(self.path(digest), remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
             yield folder / self.path(digest).name
 
@@ -226,13 +226,13 @@ class DiskStore(StoredEntries):
             os.fsync(temporary.fd)
             file = ArtifactFile(temporary.path, shared=self.shared)
             if file.header != header:
-                raise CorruptBlobError(str(temporary.path), "header", "it does not read back as it was written")
+                raise CorruptBlobError(str(temporary.path), "header", "it does not read back as written")
             file.verify_stored()
             temporary.commit(path)
         return file
 
     def remove(self, digest: str) -> int:
-        """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row before.
+        """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row first.
 
         Raises:
             ReadOnlyError: the store cannot be written.
@@ -246,7 +246,7 @@ class DiskStore(StoredEntries):
             return 0
 
     def quarantine(self, digest: str, reason: str) -> None:
-        """Move an entry out of the way, for a person to look at, and count it. Nothing happens if it is gone.
+        """Move an entry to the quarantine directory and count it. Does nothing if the entry is gone.
 
         Raises:
             ReadOnlyError: the store cannot be written.
@@ -256,15 +256,15 @@ class DiskStore(StoredEntries):
         word = re.sub(r"[^a-z0-9-]", "-", reason.lower())[:32]
         inside = self._folders.inside
         try:
-            with inside("quarantine", make=True) as aside, inside("entries", digest[:2]) as folder:
-                (folder / self.path(digest).name).rename(aside / f"{digest}.{word}.{self.clock_ns()}")
+            with inside("quarantine", make=True) as target, inside("entries", digest[:2]) as folder:
+                (folder / self.path(digest).name).rename(target / f"{digest}.{word}.{self.clock_ns()}")
         except FileNotFoundError:
             return
         self.events.append("quarantine", reason=reason, key=digest)
 
-    def _set_aside(self, digest: str, error: CorruptBlobError, inode: int) -> None:
+    def _quarantine_damage(self, digest: str, error: CorruptBlobError, inode: int) -> None:
         _logger.warning("%s; it will be built again", error)
-        # Another process may have found the same damage and put a sound file in its place by now.
+        # Another process may have found the same damage and already replaced the file.
         if self.writable and _inode(self.path(digest)) == inode:
             with suppress(OSError):
                 self.quarantine(digest, error.reason)
@@ -274,7 +274,7 @@ class DiskStore(StoredEntries):
 
         Raises:
             ReadOnlyError: the store cannot be written.
-            OSError: the file cannot be made.
+            OSError: the file cannot be created.
         """
         self._require_writable("pin an entry")
         with self._folders.inside("pins", make=True) as pins:
@@ -282,7 +282,7 @@ class DiskStore(StoredEntries):
             sync_directory(pins)
 
     def unpin(self, digest: str) -> None:
-        """Remove a pin; it need not exist.
+        """Remove a pin, if there is one.
 
         Raises:
             ReadOnlyError: the store cannot be written.
@@ -298,34 +298,39 @@ class DiskStore(StoredEntries):
         self,
         digest: str,
         *,
-        who: Who | None = None,
+        who: BuildProcess | None = None,
         timeout_s: float | None = None,
-        told: Told | None = None,
+        on_wait: OnWait | None = None,
         notice_every_s: float = NOTICE_EVERY_S,
     ) -> Iterator[Turn]:
-        """Hold the lock that the builder of a key holds; its file is permanent. ``who`` is noted beside it.
+        """Hold the build lock of a key, in a permanent file, and note ``who`` next to it.
 
         Raises:
-            LockTimeoutError: another held it for ``timeout_s`` seconds.
-            OSError: its directory cannot be made, or the file system has no locks.
-            Exception: whatever ``told`` raises, which is called while this waits.
+            LockTimeoutError: another process held it for ``timeout_s`` seconds.
+            OSError: its directory cannot be created, or the file system has no locks.
+            Exception: any exception of ``on_wait``, which is called while this waits.
         """
         lock = turn(
-            self._folders, digest, who or Who.here(), timeout_s=timeout_s, told=told, notice_every_s=notice_every_s
+            self._folders,
+            digest,
+            who or BuildProcess.here(),
+            timeout_s=timeout_s,
+            on_wait=on_wait,
+            notice_every_s=notice_every_s,
         )
         with lock as won:
             yield won
 
     @property
-    def notes(self) -> Notes:
-        """Who builds and who waits."""
-        return Notes(self._folders)
+    def notes(self) -> BuildNotes:
+        """The status files of running builds."""
+        return BuildNotes(self._folders)
 
     def look_again(self, digest: str) -> None:
         """Make a network file system forget that an entry was absent.
 
-        A client keeps names that it did not find, for 29 s in one measurement between two of NFS 4.2, and looks anew
-        in a directory that it has changed itself.
+        A client caches failed lookups, for 29 s in one measurement with NFS 4.2, and looks again in a directory that it
+        has modified itself.
         """
         if not is_local(self.root):
             with suppress(OSError), self._folders.inside("entries", digest[:2], make=True) as folder:
@@ -335,19 +340,19 @@ class DiskStore(StoredEntries):
 
     @contextmanager
     def housekeeping(self) -> Iterator[None]:
-        """Hold the lock of who prunes the store.
+        """Hold the lock for pruning the store.
 
         Raises:
-            LockTimeoutError: another process prunes.
-            OSError: its directory cannot be made, or the file system has no locks.
+            LockTimeoutError: another process is pruning.
+            OSError: its directory cannot be created, or the file system has no locks.
         """
         with self._folders.inside("locks", make=True) as folder, hold(folder / "prune.lock", timeout_s=0):
             yield
 
     def sweep(self, *, temporary_s: float = STALE_TEMPORARY_S, quarantine_s: float = STALE_QUARANTINE_S) -> int:
-        """Delete temporary files that writers left behind, and old quarantined files; return the bytes freed.
+        """Delete abandoned temporary files and old quarantined files; return the bytes freed.
 
-        A living writer's file is younger than ``temporary_s`` seconds.
+        Temporary files younger than ``temporary_s`` seconds are kept, as their writers may be alive.
 
         Raises:
             ReadOnlyError: the store cannot be written.
@@ -355,23 +360,25 @@ class DiskStore(StoredEntries):
         self._require_writable("sweep")
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
-        freed_bytes = self._swept((), TEMPORARY, temporary_ns) + self._swept(("quarantine",), "", quarantine_ns)
+        freed_bytes = self._sweep_directory((), TEMPORARY, temporary_ns) + self._sweep_directory(
+            ("quarantine",), "", quarantine_ns
+        )
         for name in NOTES:
-            freed_bytes += self._swept(("locks", name), "", quarantine_ns)
-        for names in self._written():
-            freed_bytes += self._swept(names, TEMPORARY, temporary_ns)
+            freed_bytes += self._sweep_directory(("locks", name), "", quarantine_ns)
+        for names in self._temporary_directories():
+            freed_bytes += self._sweep_directory(names, TEMPORARY, temporary_ns)
         return freed_bytes
 
-    def _written(self) -> Iterator[tuple[str, ...]]:
-        """Yield the directories in which writers make temporary files."""
+    def _temporary_directories(self) -> Iterator[tuple[str, ...]]:
+        """Yield the directories in which writers create temporary files."""
         for name in folders(self.root):
             yield "entries", name
-        if self.shared:  # whose permanent files have to have their mode when they get their name
+        if self.shared:  # permanent files of a shared store are created under a temporary name
             yield from (("events",), ("pins",), ("locks",))
             for name in folders(self.root, "locks"):
                 yield "locks", name
 
-    def _swept(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
+    def _sweep_directory(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
         with suppress(OSError), self._folders.inside(*names) as folder:
             return sweep(folder, prefix, before_ns)
         return 0

@@ -1,4 +1,4 @@
-"""One entry of the cache, as a caller gets it."""
+"""Cache entries as returned to callers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from trtcache.config.atomic_write import appearing
-from trtcache.store.format import DEFAULT_MEMBER, Content, Header
+from trtcache.config.atomic_write import atomic_write
+from trtcache.store.format import DEFAULT_MEMBER, Content, EntryHeader
 
 if TYPE_CHECKING:
     import os
@@ -22,11 +22,11 @@ Outcome: TypeAlias = Literal["hit", "built"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """What a build made, fetched or fresh.
+    """The artifact of a build, from the cache or newly built.
 
-    ``outcome`` says which; ``reason`` says why it was built (``absent``, ``corrupt:member``, ``recache``, ...) and is
-    None for a hit. ``path`` is the artifact file, or None if it could not be stored. ``load_s`` is what the cache
-    itself took: to find and verify a hit, or to store what was built.
+    ``outcome`` is ``hit`` or ``built``; ``reason`` is why it was built (``absent``, ``corrupt:member``, ``recache``,
+    ...), and None for a hit. ``path`` is the artifact file, or None if it could not be stored. ``load_s`` is the time
+    spent in the cache: to find and verify a hit, or to store the result of a build.
     """
 
     key: CacheKey
@@ -43,16 +43,16 @@ class Entry:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names of the members."""
+        """Names of the members."""
         return tuple(self.contents)
 
     def read(self, name: str = DEFAULT_MEMBER) -> Buffer:
-        """Return a member's bytes; those of a hit are the very ones that were verified.
+        """Return a member's bytes; those of a hit are exactly the verified bytes.
 
         Raises:
-            KeyError: there is no such member.
-            OSError: the member is a file of the builder's, was not stored, and cannot be read.
-            CorruptBlobError: the member was built as a file, and the artifact was damaged since it was stored.
+            KeyError: there is no member of this name.
+            OSError: the member is an unstored file of the build function that cannot be read.
+            CorruptBlobError: the member was built as a file, and the artifact was damaged after it was stored.
         """
         if name not in self.contents:
             raise KeyError(f"entry {self.key.digest[:16]} has no member {name!r}; it has {', '.join(self.members)}")
@@ -62,21 +62,21 @@ class Entry:
         return bytes(content) if isinstance(content, bytearray) else content
 
     def write(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Write a member to a file, which appears complete or not at all.
+        """Write a member to a file, atomically.
 
         Raises:
-            KeyError: there is no such member.
+            KeyError: there is no member of this name.
             OSError: the file cannot be written.
         """
-        with appearing(Path(path)) as temporary, temporary.open("xb") as file:
+        with atomic_write(Path(path)) as temporary, temporary.open("xb") as file:
             file.write(self.read(name))
 
 
 class StoredContents(Mapping[str, "Content"]):
     """The members of an artifact that was just stored.
 
-    Those that were built in memory are those very bytes, so that no damage to the file since can cost the build. Those
-    that were built as files, which may be gone, are read from the artifact and verified when they are first asked for.
+    Members built in memory are the same bytes objects, so later damage to the file cannot affect the caller. Members
+    built as files, which may be deleted, are read from the artifact and verified on first access.
     """
 
     def __init__(self, file: ArtifactFile, built: Mapping[str, Content], *, mapped: bool) -> None:
@@ -101,7 +101,7 @@ class StoredContents(Mapping[str, "Content"]):
 
 
 def entry_of(
-    header: Header,
+    header: EntryHeader,
     contents: Mapping[str, Content],
     *,
     path: Path | None,
@@ -109,7 +109,7 @@ def entry_of(
     reason: str | None = None,
     load_s: float = 0.0,
 ) -> Entry:
-    """Return the entry that a file's header describes."""
+    """Return the entry described by a file's header."""
     return Entry(
         key=header.key,
         kind=header.kind,

@@ -1,8 +1,8 @@
-"""What happened to a store: append-only logs of each host, one JSON object per line.
+"""Event logs of a store: append-only files for each host, one JSON object per line.
 
-A line is written by one ``write`` on a descriptor opened for appending, so processes need no lock, and a hit costs
-no database. Readers skip a line that is not whole. A log that has grown large is followed by one of the next number,
-under which it never grows again, so how far each was counted stays true; of the oldest only sums are kept.
+A line is written by one ``write`` on a descriptor opened for appending, so processes need no lock and a hit needs no
+database. Readers skip incomplete lines. A full log is followed by one with the next number and never grows again, so
+counted offsets stay valid; the oldest logs are reduced to sums.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from trtcache.store.event_totals import Summed
+    from trtcache.store.event_totals import LogTotals
     from trtcache.store.folders import Folders
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
@@ -30,19 +30,19 @@ _MAX_TEXT = 512
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]|^\.")
 _LOG = re.compile(r"([^+]*)(?:\+([1-9][0-9]{0,8}))?\.jsonl")
 LIMIT_BYTES: Final = 4 << 20
-"""When a log is full: with about 40,000 events."""
+"""Size of a full log, about 40,000 events."""
 
 MOST_BYTES: Final = 4 * LIMIT_BYTES
-"""What is read of one log or of its sums. A member of a shared store can make one of any length at no cost."""
+"""Read limit for a log or its sums. A member of a shared store can create a sparse file of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a log.
 
-    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` from a layer below, ``evict``, ``quarantine``,
-    ``reject``, ``wait`` for another that builds, or ``takeover`` from one that died. ``saved_s`` is what a hit saved:
-    the seconds of the build less the seconds of the load. ``waited_s`` is what a wait took.
+    ``event`` is ``hit``, ``miss``, ``put``, ``put_failed``, ``copy`` (from a lower layer), ``evict``, ``quarantine``,
+    ``reject``, ``wait`` (for another builder), or ``takeover`` (from a builder that died). ``saved_s`` is the time that
+    a hit saved: build seconds minus load seconds. ``waited_s`` is the duration of a wait.
     """
 
     t_ns: int
@@ -55,7 +55,7 @@ class Event:
 
 
 class EventLog:
-    """The logs of a store. ``host`` names those that this process appends to, ``limit_bytes`` when one is full."""
+    """Event logs of a store. ``host`` is the name for this process's logs, ``limit_bytes`` the size of a full one."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class EventLog:
         saved_s: float = 0.0,
         waited_s: float = 0.0,
     ) -> None:
-        """Append one event. A log that cannot be written is of no consequence to what it is about."""
+        """Append one event. A write error is ignored."""
         if not self._writable:
             return
         line = _encode(Event(self._clock_ns(), event, reason, kind, key, saved_s, waited_s))
@@ -105,9 +105,9 @@ class EventLog:
         for _ in range(2):
             fd = self._open_in(directory)
             try:
-                ours = is_plain(os.fstat(fd))  # by a hard link a member could have lines written to another's file
+                ours = is_plain(os.fstat(fd))  # a hard link could redirect the line into another user's file
                 if ours and os.write(fd, line) < len(line):
-                    os.write(fd, b"\n")  # so that it costs no other event
+                    os.write(fd, b"\n")  # a short write must not damage the next event
                 full = not ours or os.fstat(fd).st_size >= self._limit_bytes
             finally:
                 os.close(fd)
@@ -127,7 +127,7 @@ class EventLog:
         return os.open(path, flags)
 
     def _next(self, directory: Path) -> None:
-        """Have the next event, of whichever process, go to another log, and keep sums of the oldest ones."""
+        """Switch to the next log for all processes, and reduce the oldest logs to sums."""
         from trtcache.store.event_totals import retire  # once in 40,000 events
 
         found = max(numbers(directory, self._host), default=0)
@@ -136,36 +136,35 @@ class EventLog:
         retire(directory, self._host)
 
     def logs(self) -> list[Path]:
-        """Return the logs of all hosts, in order of their names."""
+        """List the logs of all hosts, sorted by name."""
         return sorted(self.directory.glob("*.jsonl"))
 
-    def sums(self) -> list[Summed]:
-        """Return the sums of logs that are not kept any longer. List the logs before, or one may be in neither.
+    def sums(self) -> list[LogTotals]:
+        """Return the sums of removed logs. List the logs first, or a log may be missing from both.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: the sums cannot be read.
         """
         from trtcache.store.event_totals import read_sums
 
         return read_sums(self.directory)
 
     def read(self) -> Iterator[Event]:
-        """Return all events, log by log."""
+        """Yield all events, log by log."""
         for path in self.logs():
             yield from read_from(path, 0)[0]
 
 
 def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
-    """Return the events of a log from a byte offset on, and the offset to go on from.
+    """Return the events of a log after a byte offset, and the offset to continue from.
 
-    A last line without its end is left for the next time, and so is what is too long to be read at once; a line that
-    is no event is skipped.
+    An incomplete last line and data beyond the read limit are left for the next call; malformed lines are skipped.
 
     Raises:
         OSError: the log cannot be read.
     """
     if not stat.S_ISREG(path.lstat().st_mode):
-        return [], offset  # a directory or a pipe that somebody put there
+        return [], offset  # a directory or a pipe
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         file.seek(offset)
@@ -198,19 +197,19 @@ def _decode(line: bytes) -> Event | None:
 
 
 def log_name(host: str, number: int) -> str:
-    """Return the name of a host's log; ``+`` is in no host's name."""
+    """Return the file name of a host's log; host names do not contain ``+``."""
     return f"{host}+{number}.jsonl" if number else f"{host}.jsonl"
 
 
 def numbers(directory: Path, host: str) -> list[int]:
-    """Return the numbers of a host's logs in a directory, lowest first, up to the first that is missing.
+    """Return the numbers of a host's logs in a directory in ascending order, up to the first gap.
 
-    A member of a shared store can make a log of the highest number that there is, after which none could follow.
+    A member of a shared store could otherwise create the log with the highest number, after which none could follow.
 
     Raises:
         OSError: the directory cannot be read.
     """
-    names = os.listdir(directory)  # noqa: PTH208  # names alone are wanted
+    names = os.listdir(directory)  # noqa: PTH208  # only the names are needed
     found = (match for name in names if (match := _LOG.fullmatch(name)))
     there = {int(match[2] or 0) for match in found if match[1] == host}
     return [*takewhile(there.__contains__, count(min(there, default=0)))]

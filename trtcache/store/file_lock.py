@@ -1,9 +1,9 @@
-"""A lock file that excludes processes and threads.
+"""Lock files that exclude processes and threads.
 
-The file is permanent: unlinking lock files broke exclusion in 26 of 120 holds between two NFS clients. The kernel drops
-the lock with the process, so nothing stale is ever left; a file system without kernel locks is an error, never a lock
-made of files. The file is opened by the path that is given: a library that resolves it, as ``filelock`` 4.2 does, would
-leave the directory that a shared store has opened, and make another where a link leads.
+The file is permanent: unlinking lock files broke exclusion in 26 of 120 holds between two NFS clients. The kernel
+releases the lock with the process, so there are no stale locks; a file system without kernel locks is an error, there
+is no fallback to lock-by-existence. The file is opened by the given path: a library that resolves the path, as
+``filelock`` 4.2 does, would leave the directory that a shared store has opened, and create another where a link points.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @contextmanager
 def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Hold the lock file at ``path``, waiting up to ``timeout_s`` for it (0: not at all).
+    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait).
 
     Raises:
-        LockTimeoutError: another held it all the time.
-        OSError: the lock file cannot be made, or the file system has no locks.
+        LockTimeoutError: another process or thread held it.
+        OSError: the lock file cannot be created, or the file system has no locks.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if file_mode(path.parent) != 0o600:
-        make_permanent(path)  # a member who came between its making and its mode would have no lock
+        make_permanent(path)  # with its final mode at once, or another member could fail to open it
     lock = _Lock(path)
     try:
         lock.acquire(path, timeout_s)
@@ -46,11 +46,11 @@ def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
 
 
 class _Lock:
-    """An open lock file. A process that is forked meanwhile has it closed, or it would hold the lock as well."""
+    """An open lock file, closed in forked children, which would otherwise hold the lock too."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, _FLAGS, 0o600)
-        _opened().add(self._fd)
+        _open_descriptors().add(self._fd)
 
     def acquire(self, path: Path, timeout_s: float) -> None:
         end_s = time.monotonic() + timeout_s
@@ -66,17 +66,17 @@ class _Lock:
                 return
 
     def release(self) -> None:
-        if self._fd in _opened():  # not in a forked child, where the number may be another file's
-            _opened().discard(self._fd)
-            # A server that was started anew may know the lock no longer and say EIO; what it was for is done.
+        if self._fd in _open_descriptors():  # not in a forked child, where the descriptor may belong to another file
+            _open_descriptors().discard(self._fd)
+            # A restarted server may have lost the lock and return EIO; the protected work is done.
             with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # for a child, too, that has not closed it yet
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # also releases it for a child that has not closed it yet
             with suppress(OSError):
                 os.close(self._fd)
 
 
 @cache
-def _opened() -> set[int]:
+def _open_descriptors() -> set[int]:
     """Return the descriptors of this process's lock files, which a forked child closes."""
     opened: set[int] = set()
 

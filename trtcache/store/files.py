@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whenever the process or the machine stops."""
+"""Atomic files: after a crash of the process or the machine, a file is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ TEMPORARY: Final = ".tmp-"
 
 
 def file_mode(directory: Path | int) -> int:
-    """Return the mode of files in a directory: 0600, and for the group what a setgid directory gives to it.
+    """Return the mode for files in a directory: 0600, with the group bits of a setgid directory.
 
-    A shared store's directories are setgid, so what is made in them is the members' by itself.
+    The directories of a shared store are setgid, so new files are accessible to its members.
     """
-    found = os.stat(directory).st_mode  # noqa: PTH116  # a descriptor, too
-    return 0o600 | (found & 0o060 if found & stat.S_ISGID else 0)
+    mode = os.stat(directory).st_mode  # noqa: PTH116  # accepts a descriptor
+    return 0o600 | (mode & 0o060 if mode & stat.S_ISGID else 0)
 
 
 def directory_mode(directory: Path | int) -> int:
-    """Return the mode of directories in a directory: 0700, or of a setgid one its own."""
-    found = os.stat(directory).st_mode  # noqa: PTH116  # a descriptor, too
-    return 0o2700 | (found & 0o070) if found & stat.S_ISGID else 0o700
+    """Return the mode for directories in a directory: 0700, or the mode of a setgid directory itself."""
+    mode = os.stat(directory).st_mode  # noqa: PTH116  # accepts a descriptor
+    return 0o2700 | (mode & 0o070) if mode & stat.S_ISGID else 0o700
 
 
 class TemporaryFile:
-    """A new file in ``directory`` that gets its name when it is complete, and else is gone at the end of the block.
+    """A new file in ``directory`` that is renamed when complete, and deleted if the block raises.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -44,13 +44,13 @@ class TemporaryFile:
         self.fd = os.open(self.path, flags, 0o600)
         self._made = os.fstat(self.fd)
         if mode != 0o600:
-            os.fchmod(self.fd, mode)  # not by the umask, which is the whole process's
+            os.fchmod(self.fd, mode)  # the umask belongs to the whole process
 
     def __enter__(self) -> Self:
         return self
 
     def close(self) -> None:
-        """Close it once: a second close could hit a descriptor that another thread has opened since.
+        """Close the file once: a second close could hit a descriptor that another thread has opened since.
 
         Raises:
             OSError: the kernel could not write; a network file system may report a full disk only here.
@@ -60,7 +60,7 @@ class TemporaryFile:
             os.close(fd)
 
     def commit(self, path: Path) -> None:
-        """Give the written and flushed file its name, such that the name survives a power cut.
+        """Rename the written and flushed file to ``path``, and flush the directory so that the name is durable.
 
         Raises:
             OSError: a step failed.
@@ -69,7 +69,7 @@ class TemporaryFile:
         try:
             self.path.rename(path)
         except FileNotFoundError:
-            # NFS sends a request again whose reply was lost, and a rename that was made finds nothing then.
+            # NFS repeats a request whose reply was lost; a rename that succeeded then finds no source.
             if not os.path.samestat(self._made, path.lstat()):
                 raise
         sync_directory(path.parent)
@@ -83,15 +83,15 @@ class TemporaryFile:
 
 
 def is_plain(found: os.stat_result) -> bool:
-    """Return whether this is a regular file with one name: what is written to it is written nowhere else."""
+    """Return whether this is a regular file with a single hard link."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
 def publish_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Make the small file ``path`` with this content: after a crash it is there as a whole or not at all.
+    """Write the small file ``path`` atomically and durably.
 
     Raises:
-        OSError: it cannot be written, or does not read back as it was written.
+        OSError: it cannot be written, or does not read back as written.
     """
     with TemporaryFile(path.parent) as temporary:
         write_at(temporary.fd, data, 0)
@@ -99,12 +99,12 @@ def publish_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
             os.fchmod(temporary.fd, mode)
         os.fsync(temporary.fd)
         if os.pread(temporary.fd, len(data) + 1, 0) != data:
-            raise OSError(errno.EIO, "it does not read back as it was written", str(path))
+            raise OSError(errno.EIO, "it does not read back as written", str(path))
         temporary.commit(path)
 
 
 def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of ``data`` at ``offset``, however many calls the kernel wants for it.
+    """Write all of ``data`` at ``offset``, repeating short writes.
 
     Raises:
         OSError: the file cannot be written.
@@ -116,10 +116,10 @@ def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush a directory's names to the disk.
+    """Flush a directory's entries to the disk.
 
     Raises:
-        OSError: the kernel could not.
+        OSError: the flush failed.
     """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -129,10 +129,10 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_permanent(path: Path) -> None:
-    """Make an empty file that has its mode from the instant that it is there; one that is there stays as it is.
+    """Create an empty file with its final mode, atomically; an existing file is kept.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be created.
     """
     if file_mode(path.parent) == 0o600:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
@@ -145,20 +145,20 @@ def make_permanent(path: Path) -> None:
 
 
 def sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int:
-    """Delete what is in ``directory``, begins with ``prefix`` and is not younger than ``before_ns``; return its bytes.
+    """Delete files in ``directory`` with this prefix that are older than ``before_ns``; return the bytes freed.
 
-    What cannot be deleted is left for the next time.
+    Files that cannot be deleted are left for the next sweep.
     """
     freed_bytes = 0
-    with suppress(OSError), os.scandir(directory) as found:
-        for entry in found:
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
             if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_mtime_ns <= before_ns:
                 freed_bytes += delete(Path(entry.path))
     return freed_bytes
 
 
 def delete(path: Path) -> int:
-    """Delete a file, or a directory that somebody put in a file's place; return its bytes, 0 if it is not there.
+    """Delete a file, or a directory in its place; return its size, 0 if it does not exist.
 
     Raises:
         OSError: it cannot be deleted.
@@ -166,7 +166,7 @@ def delete(path: Path) -> int:
     try:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode):
-            from shutil import rmtree  # three compression libraries that a hit does not need
+            from shutil import rmtree  # imports three compression libraries that a hit does not need
 
             rmtree(path, ignore_errors=True)
         else:

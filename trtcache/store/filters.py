@@ -1,7 +1,7 @@
 """Filters over records, as typed on the command line: ``size>100MB``, ``kind!=tensorrt``, ``name~bert``.
 
-A filter is one or more conditions joined by commas, all of which must hold. A condition is a field, an operator and
-a value. ``~`` asks whether the value is a part of the text, in any case of letters; it is not a regular expression.
+A filter is one or more conditions joined by commas, all of which must hold. A condition is a field, an operator and a
+value. ``~`` is a case-insensitive substring match, not a regular expression.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """How a field is read from a record (at a time in ns), how its values are written, and what may be asked of it."""
+    """How to read a field from a record (at a time in ns), parse its values, and compare them."""
 
     read: Callable[[Record, int], object]
     parse: Callable[[str, str], object]
@@ -56,7 +56,7 @@ def _text(text: str, _name: str) -> str:
 def _flag(text: str, name: str) -> bool:
     value = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
     if value is None:
-        raise SettingsError(name, f"{text!r} is neither yes nor no")
+        raise SettingsError(name, f"{text!r} is not yes or no")
     return value
 
 
@@ -77,45 +77,45 @@ FIELDS = {
     "size": _Field(lambda record, _: record.file_bytes, parse_size, _ORDERED),
     "unused": _Field(lambda record, now_ns: (now_ns - record.used_ns) / 1e9, parse_duration, _ORDERED),
 }
-"""``size`` is what an entry takes on disk; ``age`` counts from its build, ``unused`` from its last use."""
+"""``size`` is the size on disk; ``age`` counts from the build, ``unused`` from the last use."""
 
 
 def parse_filters(texts: Iterable[str], *, now_ns: int) -> Predicate:
-    """Return a predicate that holds where every condition of every text holds; for no text it always holds.
+    """Return a predicate that requires every condition of every text; without texts it is always true.
 
     Raises:
-        SettingsError: a condition is malformed, or its field, operator or value is impossible; the message names
-            what is known.
+        SettingsError: a condition is malformed, or its field, operator or value is invalid; the message lists the valid
+            ones.
     """
-    conditions = [_condition(one, now_ns) for text in texts for one in text.split(",")]
+    conditions = [_condition(part, now_ns) for text in texts for part in text.split(",")]
     return lambda record: all(condition(record) for condition in conditions)
 
 
 def names_one(texts: Iterable[str], fields: Collection[str]) -> bool:
-    """Say whether a condition asks for a value, by ``=`` or ``~``, of one of these fields. Texts are well-formed."""
-    matches = (_CONDITION.fullmatch(one) for text in texts for one in text.split(","))
+    """Return whether a condition compares one of these fields by ``=`` or ``~``. The texts are well-formed."""
+    matches = (_CONDITION.fullmatch(part) for text in texts for part in text.split(","))
     return any(match is not None and match[1] in fields and match[2] in ("=", "~") for match in matches)
 
 
 def _condition(text: str, now_ns: int) -> Predicate:
     match = _CONDITION.fullmatch(text)
     if match is None:
-        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_known()}")
+        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_field_list()}")
     name, sign, value = match.groups()
     field = FIELDS.get(name)
     if field is None:
-        raise SettingsError("filter", f"there is no field {name!r}{_meant(name)}; {_known()}")
+        raise SettingsError("filter", f"there is no field {name!r}{_suggestion(name)}; {_field_list()}")
     compare = field.operators.get(sign)
     if compare is None:
-        raise SettingsError("filter", f"{name} cannot be asked with {sign!r}; use {' '.join(field.operators)}")
+        raise SettingsError("filter", f"{name} does not support {sign!r}; use {' '.join(field.operators)}")
     wanted = field.parse(value, f"filter {name}")
     return lambda record: compare(field.read(record, now_ns), wanted)
 
 
-def _known() -> str:
+def _field_list() -> str:
     return f"fields: {', '.join(FIELDS)}"
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     close = difflib.get_close_matches(name, FIELDS, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,8 +1,8 @@
-"""The directories of a store, reached so that nobody who can write to it leads the way elsewhere.
+"""The directories of a store, opened without following links.
 
-In a shared store any member can put a link in the place of a directory: what was then written, swept or deleted by
-path would be another user's own. So each directory is opened name by name below the root, following no link, and what
-is done in it is done through that descriptor. Nobody else writes to a private store, whose paths are used as they are.
+In a shared store any member can replace a directory with a link, and code that works by path would then write, sweep or
+delete in another user's directory. So each directory is opened name by name below the root without following links, and
+all operations go through that descriptor. Only one user writes to a private store, whose paths are used directly.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Folders:
 
     @contextmanager
     def inside(self, *names: str, make: bool = False) -> Iterator[Path]:
-        """Give a path of the directory ``names`` below the root that leads nowhere else while the block runs.
+        """Yield a path for the directory ``names`` below the root that cannot be redirected while the block runs.
 
-        ``make`` makes what is missing, and flushes each name on the way, whoever made it: a directory that another
-        process made an instant ago may not be on the disk yet.
+        ``make`` creates missing directories, and flushes each name even if it existed: another process may have created
+        it a moment ago, before it is durable.
 
         Raises:
-            OSError: a directory is missing, is a link or a file, or cannot be made.
+            OSError: a directory is missing, is a link or a file, or cannot be created.
         """
         if not self.shared:
             yield self._plain(names, make=make)
@@ -68,23 +68,18 @@ class Folders:
         return os.open(name, _FLAGS, dir_fd=parent)
 
     def _make(self, parent: int, name: str) -> None:
-        """Make a directory that every member can use from the instant that it has its name, whatever the umask.
-
-        Raises:
-            FileExistsError: something is there.
-            OSError: it cannot be made.
-        """
+        """Create a directory with its final mode, atomically and independent of the umask."""
         if _is_there(parent, name):
             raise FileExistsError(name)
         root = os.open(self.root, _FLAGS)
         temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
         try:
             os.mkdir(temporary, 0o700, dir_fd=root)
-            made = os.open(temporary, _FLAGS, dir_fd=root)
+            fd = os.open(temporary, _FLAGS, dir_fd=root)
             try:
-                os.fchmod(made, directory_mode(root))
+                os.fchmod(fd, directory_mode(root))
             finally:
-                os.close(made)
+                os.close(fd)
             _rename(root, temporary, parent, name)
         finally:
             os.close(root)
@@ -99,11 +94,11 @@ def _is_there(parent: int, name: str) -> bool:
 
 
 def _rename(source: int, temporary: str, parent: int, name: str) -> None:
-    """Give a new directory its name; of several that come at once one stays, empty or with what is in it already."""
+    """Rename a new directory into place; if several processes do so at once, one of them wins."""
     try:
         os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=parent)
     except OSError as error:
-        with suppress(FileNotFoundError):  # NFS made it, lost the reply, and found nothing when it was asked again
+        with suppress(FileNotFoundError):  # NFS repeats a request whose reply was lost, and then finds no source
             os.rmdir(temporary, dir_fd=source)
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise FileExistsError(name) from error

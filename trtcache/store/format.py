@@ -1,8 +1,8 @@
-"""The artifact file, format 1: what its bytes mean, decided without any I/O.
+"""The artifact file format, version 1: parsing and encoding without I/O.
 
 ``docs/format.md`` is the grammar. A file is a prelude of 64 bytes, a header, a block of signatures, and members at
-multiples of 4096 with zeros between them. The layout leaves no byte free: the prelude's digest covers everything up
-to the members, each member has a digest of its stored bytes, and whatever is left must be zero.
+multiples of 4096 with zeros between them. Every byte is covered: the prelude's digest covers everything up to the
+members, each member has a digest of its stored bytes, and all other bytes must be zero.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ MAX_HEADER_BYTES: Final = 16 << 20
 MAX_SIGNATURES_BYTES: Final = 64 << 10
 MAX_MEMBERS: Final = 1024
 MAX_VALUES: Final = 1 << 20
-"""How many values a header may have: 16 MiB of empty lists would be 450 MB of memory."""
+"""Maximum number of values in a header: 16 MiB of empty lists would take 450 MB of memory."""
 
 MAX_RATIO: Final = 1024
-"""How many times its stored bytes a compressed member may be: a bound on what a small file can make a reader hold."""
+"""Maximum compression ratio of a member, which bounds the memory that a small file can make a reader allocate."""
 
 DEFAULT_MEMBER: Final = "artifact"
 
 Codec: TypeAlias = Literal["stored", "zstd"]
 Content: TypeAlias = "bytes | bytearray | memoryview | Path"
 Built: TypeAlias = "Content | Mapping[str, Content]"
-"""What a build function returns: the artifact's bytes, the path of its file, or several members by name."""
+"""Result of a build function: the artifact's bytes, the path of its file, or several members by name."""
 
 Sign: TypeAlias = "Callable[[int, bytes], bytes]"
-"""Makes the block of signatures of a header: of the format's version and the header's bytes."""
+"""Sign a header, given the format version and the header's bytes; returns the signature block."""
 
 Admit: TypeAlias = "Callable[[int, bytes, bytes], None]"
-"""Raises for a version, a header's bytes and its signatures that do not count."""
+"""Check a header, given the version, the header's bytes and its signatures; raises if they are not trusted."""
 
 _FIELDS = struct.Struct("<8sIIIIQ")
 _MEMBER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -53,7 +53,7 @@ _LONGEST_BUILD_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One named part of an artifact: ``digest`` is of its uncompressed bytes, ``stored_digest`` of the file's."""
+    """One named part of an artifact: ``digest`` covers the uncompressed bytes, ``stored_digest`` the stored ones."""
 
     name: str
     codec: Codec
@@ -65,13 +65,13 @@ class Member:
 
     @property
     def end(self) -> int:
-        """The offset of the first byte after the member."""
+        """Offset of the first byte after the member."""
         return self.offset + self.stored_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """Everything an artifact file says about itself. ``file_bytes`` is the length of the whole file."""
+class EntryHeader:
+    """Header of an artifact file. ``file_bytes`` is the length of the whole file."""
 
     key: CacheKey
     kind: str
@@ -84,13 +84,13 @@ class Header:
 
     @property
     def size_bytes(self) -> int:
-        """Uncompressed bytes of all members together."""
+        """Uncompressed size of all members together."""
         return sum(member.size_bytes for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Prelude:
-    """The first 64 bytes of a file: the lengths of what follows, and the digest that authenticates the header."""
+    """The first 64 bytes of a file: the lengths of the following parts and the digest that authenticates them."""
 
     version: int
     header_bytes: int
@@ -100,13 +100,13 @@ class Prelude:
 
     @property
     def members_from(self) -> int:
-        """Where the first member may begin, before alignment."""
+        """Minimum offset of the first member, before alignment."""
         return PRELUDE_BYTES + self.header_bytes + self.signatures_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An artifact that is about to be written: what a build returned and what is known about the build."""
+    """An artifact to be written: the result of a build function and the build's metadata."""
 
     key: CacheKey
     kind: str
@@ -118,10 +118,10 @@ class Draft:
 
 
 def contents_of(built: object, kind: str) -> dict[str, Content]:
-    """Return the members that a build function returned, checked.
+    """Validate the return value of a build function and return its members.
 
     Raises:
-        BuildError: it returned something else, a bad member name, or the path of a file that is not there.
+        BuildError: it has another type, an invalid member name, or the path of a missing file.
     """
     members = built if isinstance(built, Mapping) else {DEFAULT_MEMBER: built}
     if not 0 < len(members) <= MAX_MEMBERS:
@@ -139,17 +139,17 @@ def _content(name: str, content: object, kind: str) -> Content:
     if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
         return content.cast("B")
     if isinstance(content, (bytes, bytearray, memoryview)):
-        return bytes(content)  # of a buffer that can change a copy, of bytes the same object
+        return bytes(content)  # copies a mutable buffer; bytes stay the same object
     if not isinstance(content, Path):
-        found = type(content).__name__
-        raise BuildError(kind, f"member {name!r} is of type {found}; return bytes or the pathlib.Path of a file")
+        actual = type(content).__name__
+        raise BuildError(kind, f"member {name!r} is of type {actual}; return bytes or the pathlib.Path of a file")
     if not content.is_file():
-        raise BuildError(kind, f"member {name!r} is the path {content}, but no file is there")
+        raise BuildError(kind, f"member {name!r} is the path {content}, which does not exist")
     return content
 
 
 def align(offset: int) -> int:
-    """Return the next multiple of 4096."""
+    """Round up to the next multiple of 4096."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
@@ -157,17 +157,17 @@ LARGE_BYTES: Final = 64 << 20
 
 
 def pays(size_bytes: int, compressed_bytes: int) -> bool:
-    """Return whether a member should be compressed: it saves enough and stays under the bound on the ratio.
+    """Return whether compression is worthwhile: it saves enough, and the ratio stays within the limit.
 
-    Enough is 5 %, and 25 % of a large one, which could else be mapped: the weights in a plan of 400 MB gave 8 % and
-    cost a second copy in memory at every hit.
+    Enough is 5 %, or 25 % for large members, which could otherwise be mapped: the weights in a plan of 400 MB saved 8 %
+    and cost a second copy in memory at every hit.
     """
     most = 75 if size_bytes >= LARGE_BYTES else 95
     return compressed_bytes * 100 <= size_bytes * most and size_bytes <= compressed_bytes * MAX_RATIO
 
 
-def encode_header(header: Header) -> bytes:
-    """Return a header's canonical JSON: names in order, no blanks, ASCII."""
+def encode_header(header: EntryHeader) -> bytes:
+    """Encode a header as canonical JSON: sorted names, no whitespace, ASCII."""
     document = {
         "build_s": header.build_s,
         "created_ns": header.created_ns,
@@ -181,7 +181,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def reserved_bytes(draft: Draft) -> int:
-    """Return a length that the header of ``draft`` cannot exceed, whatever its members turn out to be.
+    """Return an upper bound for the header size of ``draft``, whatever its members turn out to be.
 
     Members can then be streamed before their sizes are known, and the header written last.
     """
@@ -189,9 +189,9 @@ def reserved_bytes(draft: Draft) -> int:
     return len(encode_header(header_of(draft, tuple(replace(largest, name=name) for name in draft.contents), 0)))
 
 
-def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Header:
-    """Return the header of ``draft`` with its finished ``members``."""
-    return Header(
+def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> EntryHeader:
+    """Return the header of ``draft`` with its written ``members``."""
+    return EntryHeader(
         key=draft.key,
         kind=draft.kind,
         name=draft.name,
@@ -203,8 +203,8 @@ def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> Hea
     )
 
 
-def encode_front(header: Header, header_bytes: int, sign: Sign | None = None) -> bytes:
-    """Return the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
+def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
+    """Encode the prelude, the header, padded with spaces to ``header_bytes``, and its signatures."""
     body = encode_header(header).ljust(header_bytes)
     signatures = sign(FORMAT, body) if sign else b""
     first = _FIELDS.pack(MAGIC, FORMAT, len(body), len(signatures), 0, header.file_bytes)
@@ -212,16 +212,16 @@ def encode_front(header: Header, header_bytes: int, sign: Sign | None = None) ->
 
 
 def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
-    """Return the prelude at the beginning of a file that is ``file_bytes`` long.
+    """Parse the prelude of a file that is ``file_bytes`` long.
 
     Raises:
-        CorruptBlobError: it is not a prelude, or its lengths do not fit the file or the bounds of the format.
+        CorruptBlobError: it is not a prelude, or its lengths do not fit the file or the limits of the format.
     """
     if len(raw) < PRELUDE_BYTES or raw[:8] != MAGIC:
-        raise CorruptBlobError(path, "magic", "it does not begin as an artifact file does")
-    _, version, header_bytes, signatures_bytes, reserved, said_bytes = _FIELDS.unpack_from(raw)
-    if said_bytes != file_bytes:
-        raise CorruptBlobError(path, "size", f"it is {file_bytes} bytes long and says {said_bytes}")
+        raise CorruptBlobError(path, "magic", "it does not start with the signature of an artifact file")
+    _, version, header_bytes, signatures_bytes, reserved, declared_bytes = _FIELDS.unpack_from(raw)
+    if declared_bytes != file_bytes:
+        raise CorruptBlobError(path, "size", f"it is {file_bytes} bytes long but declares {declared_bytes}")
     prelude = Prelude(version, header_bytes, signatures_bytes, file_bytes, raw[_FIELDS.size : PRELUDE_BYTES])
     if header_bytes > MAX_HEADER_BYTES or signatures_bytes > MAX_SIGNATURES_BYTES or reserved != 0:
         raise CorruptBlobError(path, "header", "its lengths are out of bounds")
@@ -230,18 +230,18 @@ def parse_prelude(raw: bytes, file_bytes: int, path: str) -> Prelude:
     return prelude
 
 
-def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> Header:
-    """Return the header of a file, from all its bytes before the members, after authenticating them.
+def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = None) -> EntryHeader:
+    """Authenticate and parse the header of a file, given all bytes before the members.
 
-    ``admit`` is given the version, the header's bytes and the signatures, before anything of the header is looked at.
+    ``admit`` receives the version, the header's bytes and the signatures before the header is parsed.
 
     Raises:
-        CorruptBlobError: the digest does not fit, or the header breaks the grammar.
-        FormatVersionError: it is sound and of another format.
-        UntrustedEntryError: ``admit`` refuses it.
+        CorruptBlobError: the digest does not match, or the header breaks the grammar.
+        FormatVersionError: it is intact and of another format.
+        UntrustedEntryError: ``admit`` rejects it.
     """
     if hash_bytes(raw[: _FIELDS.size] + raw[PRELUDE_BYTES:]) != prelude.digest:
-        raise CorruptBlobError(path, "header", "its digest does not fit")
+        raise CorruptBlobError(path, "header", "its digest does not match")
     if prelude.version != FORMAT:
         raise FormatVersionError(path, prelude.version, FORMAT)
     body = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes]
@@ -255,36 +255,36 @@ def parse_header(raw: bytes, prelude: Prelude, path: str, admit: Admit | None = 
     return header
 
 
-def check_document(header: Header, path: str) -> None:
-    """Make sure that a header's key document has the digest that it states.
+def check_document(header: EntryHeader, path: str) -> None:
+    """Verify that a header's key document has the declared digest.
 
     Raises:
-        CorruptBlobError: it has another, or is nothing that has a digest.
+        CorruptBlobError: it has another digest, or cannot be encoded.
     """
     try:
-        found = CacheKey.of_document(header.key.document).digest
-    except (TypeError, ValueError, RecursionError) as error:  # a number with a fraction, say, or a thousand levels
+        actual = CacheKey.of_document(header.key.document).digest
+    except (TypeError, ValueError, RecursionError) as error:  # such as a float, or a thousand levels
         raise CorruptBlobError(path, "key", f"its key document has no digest: {error}") from error
-    if found != header.key.digest:
+    if actual != header.key.digest:
         raise CorruptBlobError(path, "key", "its key document does not have this digest")
 
 
-def _decode_header(raw: bytes, file_bytes: int) -> Header:
+def _decode_header(raw: bytes, file_bytes: int) -> EntryHeader:
     if sum(map(raw.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values")
     document = json.loads(raw.decode())
     if b"\\ud" in raw.lower():
-        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate is not valid text
     key = document["key"]
-    digest = _typed(key["digest"], str).removeprefix("b3:")
-    return Header(
-        key=CacheKey(digest, _typed(key["document"], dict)),
-        kind=_typed(document["kind"], str),
-        name=None if document["name"] is None else _typed(document["name"], str),
-        created_ns=_within(_typed(document["created_ns"], int), _LARGEST),
-        build_s=float(_within(_typed(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
-        provenance={str(name): _typed(text, str) for name, text in document["provenance"].items()},
-        members=tuple(_decode_member(member) for member in _typed(document["members"], list)),
+    digest = _check_type(key["digest"], str).removeprefix("b3:")
+    return EntryHeader(
+        key=CacheKey(digest, _check_type(key["document"], dict)),
+        kind=_check_type(document["kind"], str),
+        name=None if document["name"] is None else _check_type(document["name"], str),
+        created_ns=_check_range(_check_type(document["created_ns"], int), _LARGEST),
+        build_s=float(_check_range(_check_type(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
+        provenance={str(name): _check_type(text, str) for name, text in document["provenance"].items()},
+        members=tuple(_decode_member(member) for member in _check_type(document["members"], list)),
         file_bytes=file_bytes,
     )
 
@@ -304,22 +304,22 @@ def _decode_member(document: dict[str, Json]) -> Member:
     return member
 
 
-def _typed(value: Any, expected: type | tuple[type, ...]) -> Any:
+def _check_type(value: Any, expected: type | tuple[type, ...]) -> Any:
     if isinstance(value, bool) or not isinstance(value, expected):
-        raise TypeError(f"{value!r:.40} where {expected} belongs")
+        raise TypeError(f"{value!r:.40} instead of {expected}")
     return value
 
 
-def _within(value: Any, largest: float) -> Any:
-    if not 0 <= value <= largest:  # not-a-number is not either
-        raise ValueError(f"{value!r:.40} where 0 to {largest} belongs")
+def _check_range(value: Any, largest: float) -> Any:
+    if not 0 <= value <= largest:  # also rejects NaN
+        raise ValueError(f"{value!r:.40} instead of 0 to {largest}")
     return value
 
 
-def _check_layout(header: Header, members_from: int) -> None:
+def _check_layout(header: EntryHeader, members_from: int) -> None:
     names = [member.name for member in header.members]
     if not 0 < len(names) <= MAX_MEMBERS or len(set(names)) != len(names):
-        raise ValueError(f"{len(names)} members, of {len(set(names))} names")
+        raise ValueError(f"{len(names)} members with {len(set(names))} names")
     end = members_from
     for member in header.members:
         _check_member(member)
@@ -335,12 +335,12 @@ def _check_layout(header: Header, members_from: int) -> None:
 def _check_member(member: Member) -> None:
     if member.codec == "stored":
         if (member.stored_bytes, member.stored_digest) != (member.size_bytes, member.digest):
-            raise ValueError(f"member {member.name!r} is stored as it is, in other bytes")
+            raise ValueError(f"member {member.name!r} is stored uncompressed, but sizes or digests differ")
     elif member.codec != "zstd" or member.size_bytes > member.stored_bytes * MAX_RATIO:
         raise ValueError(f"member {member.name!r}: codec {member.codec!r}, {member.size_bytes} bytes")
 
 
-def gaps(header: Header, prelude: Prelude) -> list[tuple[int, int]]:
-    """Return the ranges of a file that must be zero: between the header and the first member, and between members."""
+def gaps(header: EntryHeader, prelude: Prelude) -> list[tuple[int, int]]:
+    """Return the padding ranges of a file, which must be zero: before the first member, and between members."""
     starts = [prelude.members_from, *(member.end for member in header.members[:-1])]
     return [(start, member.offset) for start, member in zip(starts, header.members, strict=True)]

@@ -1,4 +1,4 @@
-"""Which entries to evict, as a plan that can be looked at, and the carrying out of that plan."""
+"""Garbage collection: plan which entries to evict, and execute the plan."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("trtcache.store")
 
 HALF_LIFE_S = 7 * 86400.0
-"""An entry that lay idle for this long counts half."""
+"""Idle time after which an entry is worth half."""
 
 LOW_WATER = 0.9
-"""A prune after a put goes down to this part of the limit, so that not every put has to prune."""
+"""Fraction of the limit that a prune after a put goes down to, so that not every put has to prune."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """One entry to remove, and the rule that asks for it."""
+    """One entry to remove, and the rule that selected it."""
 
     record: Record
     reason: str
@@ -35,44 +35,43 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What a prune would remove and keep. Nothing has happened yet."""
+    """Entries that a prune would remove and keep. Nothing has been removed yet."""
 
     evict: tuple[Eviction, ...]
     kept: tuple[Record, ...]
 
     @property
     def freed_bytes(self) -> int:
-        """What the plan would free on disk."""
-        return sum(one.record.file_bytes for one in self.evict)
+        """Bytes that the plan frees on disk."""
+        return sum(eviction.record.file_bytes for eviction in self.evict)
 
     @property
     def bytes_after(self) -> int:
-        """What the kept entries take on disk."""
+        """Size on disk of the kept entries."""
         return sum(record.file_bytes for record in self.kept)
 
     @property
     def bytes_before(self) -> int:
-        """What all the entries take on disk."""
+        """Size on disk of all entries."""
         return self.freed_bytes + self.bytes_after
 
     def execute(self, store: DiskStore) -> int:
-        """Remove the planned entries and return the bytes freed. An entry pinned since the plan was made stays.
+        """Remove the planned entries and return the bytes freed. An entry that was pinned after planning is kept.
 
-        The index rows go first: a crash between leaves files without rows, which the next listing adopts again,
-        and never a row without its file.
+        Index rows are removed first: a crash in between leaves files without rows, which the next listing restores, and
+        never a row without its file.
 
         Raises:
             OSError: a file cannot be removed; those before it are gone.
         """
         pins = store.pins()
-        doomed = [one for one in self.evict if one.record.digest not in pins]
-        return remove(store, doomed)
+        return remove(store, [eviction for eviction in self.evict if eviction.record.digest not in pins])
 
 
 def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
     """Remove entries, index rows first, count each as evicted, and return the bytes freed.
 
-    An index that cannot be written does not keep the files: on a full disk they are what there is to free, and the
+    An index that cannot be written does not stop the removal: on a full disk the files are the space to free, and the
     next listing drops rows without files.
 
     Raises:
@@ -80,32 +79,29 @@ def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
     """
     if not evictions:
         return 0
-    _drop_rows(store, [one.record.digest for one in evictions])
+    from trtcache.store.index import write_rows
+
+    try:
+        write_rows(store.index_root, drop=[eviction.record.digest for eviction in evictions])
+    except IndexUnavailableError as error:
+        _LOG.warning("%s", error)
     freed_bytes = 0
-    for one in evictions:
-        removed_bytes = store.remove(one.record.digest)
+    for eviction in evictions:
+        record = eviction.record
+        removed_bytes = store.remove(record.digest)
         if removed_bytes:
-            store.events.append("evict", reason=one.reason, kind=one.record.kind, key=one.record.digest)
+            store.events.append("evict", reason=eviction.reason, kind=record.kind, key=record.digest)
         freed_bytes += removed_bytes
     return freed_bytes
 
 
-def _drop_rows(store: DiskStore, digests: Collection[str]) -> None:
-    from trtcache.store.index import write_rows
-
-    try:
-        write_rows(store.index_root, drop=digests)
-    except IndexUnavailableError as error:
-        _LOG.warning("%s", error)
-
-
 def worth(record: Record, *, now_ns: int) -> float:
-    """Return the seconds of building that a byte of this entry saves, discounted for lying idle.
+    """Return the build seconds that a byte of this entry saves, discounted by idle time.
 
-    ``build_s / file_bytes * 2 ** (-idle / half-life)``. The first factor is what the byte buys if the entry is asked
-    for again, the second how likely that is: an entry not used for a week counts half, for a month a sixteenth. So a
-    42 s engine of 400 MB goes before a 42 s engine of 2 MB, and an old one before a fresh one. A clock that was set
-    back gives idle times below zero, which count as zero.
+    ``build_s / file_bytes * 2 ** (-idle / half-life)``. The first factor is the time a byte saves on the next hit, the
+    second the likelihood of that hit: an entry not used for a week counts half, for a month a sixteenth. So a 42 s
+    engine of 400 MB is evicted before a 42 s engine of 2 MB, and an old one before a fresh one. Negative idle times,
+    after a clock was set back, count as zero.
     """
     idle_s = max(0.0, (now_ns - record.used_ns) / 1e9)
     return float(record.build_s / max(1, record.file_bytes) * 2.0 ** (-idle_s / HALF_LIFE_S))
@@ -123,12 +119,12 @@ def plan_prune(
     where: Predicate | None = None,
     keep: Collection[str] = (),
 ) -> PrunePlan:
-    """Return which of ``records`` to evict.
+    """Select which of ``records`` to evict.
 
-    ``where`` limits which entries may go; given alone it means all of those. Entries of ``useless`` (a reason for each
-    digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` go first; then, while
-    the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry of least :func:`worth`. Pinned
-    entries and the digests in ``keep`` always stay, even if the rest is then too large.
+    ``where`` limits which entries may be evicted; given alone it selects all of those. Entries of ``useless`` (a reason
+    for each digest), those built longer ago than ``older_than_s`` and those not used for ``unused_for_s`` are evicted
+    first; then, while the rest is larger than ``max_size_bytes`` or more than ``max_entries``, the entry with the
+    lowest :func:`worth`. Pinned entries and the digests in ``keep`` always stay, even if the rest then exceeds a limit.
     """
     everything = tuple(records)
     candidates = [
@@ -141,24 +137,24 @@ def plan_prune(
         return _plan(everything, [Eviction(record, "filter") for record in candidates])
     evict = [Eviction(record, useless[record.digest]) for record in candidates if useless and record.digest in useless]
     rest = [record for record in candidates if not useless or record.digest not in useless]
-    evict += _expired(rest, now_ns, older_than_s, unused_for_s)
-    gone_bytes = sum(one.record.file_bytes for one in evict)
+    evict += _expired_entries(rest, now_ns, older_than_s, unused_for_s)
+    gone_bytes = sum(eviction.record.file_bytes for eviction in evict)
     excess_bytes, excess = 0, 0
     if max_size_bytes is not None:
         excess_bytes = sum(record.file_bytes for record in everything) - gone_bytes - max_size_bytes
     if max_entries is not None:
         excess = len(everything) - len(evict) - max_entries
-    gone = {one.record.digest for one in evict}
+    gone = {eviction.record.digest for eviction in evict}
     rest = [record for record in rest if record.digest not in gone]
     return _plan(everything, [*evict, *_least_worth(rest, now_ns, excess_bytes, excess)])
 
 
 def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
-    gone = {one.record.digest for one in evict}
+    gone = {eviction.record.digest for eviction in evict}
     return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
 
 
-def _expired(
+def _expired_entries(
     candidates: list[Record], now_ns: int, older_than_s: float | None, unused_for_s: float | None
 ) -> list[Eviction]:
     evict = []
@@ -172,7 +168,7 @@ def _expired(
 
 def _least_worth(candidates: list[Record], now_ns: int, excess_bytes: int, excess: int) -> list[Eviction]:
     evict: list[Eviction] = []
-    for record in sorted(candidates, key=lambda one: (worth(one, now_ns=now_ns), one.used_ns, one.digest)):
+    for record in sorted(candidates, key=lambda entry: (worth(entry, now_ns=now_ns), entry.used_ns, entry.digest)):
         if excess_bytes <= 0 and excess <= len(evict):
             break
         evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
@@ -183,10 +179,10 @@ def _least_worth(candidates: list[Record], now_ns: int, excess_bytes: int, exces
 def prune_after_put(
     store: DiskStore, max_size_bytes: int | None, max_entries: int | None, *, keep: Collection[str] = ()
 ) -> int:
-    """Prune to 90 % of a limit if the store is beyond it, and return the bytes freed.
+    """Prune to 90 % of a limit if the store exceeds it, and return the bytes freed.
 
-    Below the limit this costs one scan of the directory and imports no SQLAlchemy. ``keep`` names what was just put,
-    which would otherwise be built again at once. One process at a time: where another prunes, this returns 0.
+    Below the limit this costs one scan of the directory and does not import SQLAlchemy. ``keep`` lists new entries,
+    which would otherwise be rebuilt at once. Only one process prunes at a time: the others return 0.
 
     Raises:
         OSError: a file cannot be removed.

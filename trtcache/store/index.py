@@ -1,7 +1,7 @@
-"""The SQLite index of a store: written here, made from the artifact files, and never the only place of anything.
+"""The SQLite index of a store: a cache of the artifact files' headers and of counters.
 
-A missing, damaged, foreign or newer index is set aside and made anew; an older one is migrated. Both happen on open,
-under one lock file, so that two processes or threads never do it at once.
+A missing, damaged, foreign or newer index is quarantined and rebuilt; an older one is migrated. Both happen on open,
+under one lock file, so that only one process or thread does it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VALUES = COLUMNS[1:]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An open index of the newest schema. Every method is one transaction, and may be called in any thread."""
+    """An open index with the current schema. Every method is one transaction and thread-safe."""
 
     path: Path
     engine: Engine
@@ -48,13 +48,13 @@ class Index:
     @classmethod
     @contextmanager
     def open(cls, root: Path) -> Iterator[Index]:
-        """Open the index of the store at ``root``, making or migrating it first where it needs that.
+        """Open the index of the store at ``root``, creating or migrating it first if necessary.
 
         Raises:
-            IndexUnavailableError: it can neither be read nor be made, for a lock, the disk or permissions.
+            IndexUnavailableError: it can neither be read nor created, because of a lock, the disk or permissions.
         """
         path = root / INDEX_NAME
-        with _translated(path):
+        with _translate_errors(path):
             _prepare(root, path)
         index = cls(path, engine_for(path))
         try:
@@ -63,7 +63,7 @@ class Index:
             index.engine.dispose()
 
     def apply(self, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
-        """Add or replace the rows of ``put`` and remove those of ``drop``.
+        """Insert or replace the rows of ``put`` and delete those of ``drop``.
 
         Raises:
             CorruptBlobError: the index is damaged.
@@ -80,38 +80,37 @@ class Index:
                 connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=replaced), rows)
 
     def fold(self, tails: Callable[[Mapping[str, int]], tuple[Counters, dict[str, int]] | None]) -> Counters:
-        """Fold what the event logs have gained into the counters, and return all counters.
+        """Add new event-log counts to the counters in one transaction, and return all counters.
 
-        ``tails`` is given how far each log was folded, and returns the counts beyond that and the new offsets, or None
-        if all has to be counted anew. It is written in one transaction, so nothing is counted twice.
+        ``tails`` receives the offset up to which each log was counted, and returns the later counts and the new
+        offsets, or None if everything has to be counted again.
 
         Raises:
             CorruptBlobError: the index is damaged.
             IndexUnavailableError: it is locked or cannot be written.
         """
         with self._writing() as connection:
-            found = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
-            before = {row.log: row.offset_bytes for row in found}
-            found_more = tails(before)
-            if found_more is None:
+            rows = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
+            counted = tails({row.log: row.offset_bytes for row in rows})
+            if counted is None:
                 for table in (CounterRow, EventLogRow):
                     connection.execute(delete(table))
-                found_more = tails({})
-            if found_more is not None:
-                _add_counters(connection, found_more[0])
-                _set_offsets(connection, found_more[1])
+                counted = tails({})
+            if counted is not None:
+                _add_counters(connection, counted[0])
+                _set_offsets(connection, counted[1])
             return _counters(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with _translated(self.path), self.engine.begin() as connection:
+        with _translate_errors(self.path), self.engine.begin() as connection:
             yield connection
 
 
 def _add_counters(connection: Connection, gained: Counters) -> None:
     rows = [
-        {"day": day, "event": what, "reason": reason, "kind": kind, "count": tally.count, "saved_s": tally.sum_s}
-        for (day, what, reason, kind), tally in gained.items()
+        {"day": day, "event": what, "reason": reason, "kind": kind, "count": total.count, "saved_s": total.sum_s}
+        for (day, what, reason, kind), total in gained.items()
     ]
     if not rows:
         return
@@ -134,18 +133,18 @@ def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
 
 
 def _counters(connection: Connection) -> Counters:
-    from trtcache.store.counters import Tally
+    from trtcache.store.counters import EventCount
 
     row = CounterRow
     found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))
-    return {(day, what, reason, kind): Tally(count, sum_s) for day, what, reason, kind, count, sum_s in found}
+    return {(day, what, reason, kind): EventCount(count, sum_s) for day, what, reason, kind, count, sum_s in found}
 
 
 def engine_for(path: Path) -> Engine:
-    """Return an engine on the SQLite file: no pool, transactions that begin immediately, a truncated journal.
+    """Create an engine for the SQLite file: no pool, immediate transactions, a truncated journal.
 
-    ``docs/adr/0002-index-journal.md`` says why never WAL. The default driver would begin transactions late and not at
-    all for DDL, so it is told to begin none, and the ``begin`` event does.
+    ``docs/adr/0002-index-journal.md`` explains why WAL is not used. The default driver begins transactions late and not
+    at all for DDL, so its transaction handling is disabled and the ``begin`` event starts them.
     """
     engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
 
@@ -163,19 +162,19 @@ def engine_for(path: Path) -> Engine:
 
 
 def rebuild_index(root: Path, records: Iterable[Record]) -> None:
-    """Set the index aside and make it anew with the rows of ``records``; the counters come back with the next fold.
+    """Quarantine the index and create a new one with the rows of ``records``; counters return with the next fold.
 
     Raises:
-        IndexUnavailableError: it cannot be made.
+        IndexUnavailableError: it cannot be created.
     """
-    with _translated(root / INDEX_NAME), _locked(root):
-        _set_aside(root, "rebuild")
+    with _translate_errors(root / INDEX_NAME), _index_lock(root):
+        _quarantine(root, "rebuild")
     with Index.open(root) as index:
         index.apply(put=records)
 
 
 def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
-    """Write rows into the index at ``root``, making it anew once where it turns out to be damaged.
+    """Write rows into the index at ``root``, rebuilding it once if it turns out to be damaged.
 
     Raises:
         IndexUnavailableError: it cannot be written.
@@ -185,7 +184,7 @@ def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = 
 
 
 def on_index(root: Path, work: Callable[[Index], T]) -> T:
-    """Do ``work`` on the index at ``root``; where it turns out damaged, set it aside and do it on a new one.
+    """Run ``work`` on the index at ``root``; if that is damaged, quarantine it and run on a new one.
 
     Raises:
         IndexUnavailableError: it cannot be used.
@@ -202,10 +201,10 @@ def on_index(root: Path, work: Callable[[Index], T]) -> T:
 def _prepare(root: Path, path: Path) -> None:
     if _state(path) is IndexState.CURRENT:
         return
-    with _locked(root):
+    with _index_lock(root):
         state = _state(path)
         if state is IndexState.FOREIGN:
-            _set_aside(root, "foreign")
+            _quarantine(root, "foreign")
         if state is not IndexState.CURRENT:
             _migrate(path)
 
@@ -219,7 +218,7 @@ def _state(path: Path) -> IndexState:
 
 
 def _recover(path: Path) -> None:
-    """Let SQLite roll back the journal of a writer that was killed: a read-only connection cannot."""
+    """Let SQLite roll back the journal of a killed writer, which a read-only connection cannot do."""
     engine = engine_for(path)
     try:
         with engine.begin() as connection:
@@ -240,7 +239,7 @@ def _migrate(path: Path) -> None:
         engine.dispose()
 
 
-def _set_aside(root: Path, reason: str) -> None:
+def _quarantine(root: Path, reason: str) -> None:
     quarantine = root / "quarantine"
     quarantine.mkdir(mode=0o700, exist_ok=True)
     for name in (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm"):
@@ -250,19 +249,19 @@ def _set_aside(root: Path, reason: str) -> None:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _index_lock(root: Path) -> Iterator[None]:
     try:
         with hold(root / "locks" / "index.lock", timeout_s=_LOCK_WAIT_S):
             yield
     except LockTimeoutError as error:
-        raise IndexUnavailableError(str(root / INDEX_NAME), "another process has been making it for 30 s") from error
+        raise IndexUnavailableError(str(root / INDEX_NAME), "another process has been creating it for 30 s") from error
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn the errors of SQLite and its layers into ours: damage, or cannot be used now.
+def _translate_errors(path: Path) -> Iterator[None]:
+    """Translate errors of SQLite and SQLAlchemy: the index is damaged, or temporarily unavailable.
 
-    A value that no column takes comes bare from the driver: an integer of 65 bits, text that is not Unicode.
+    The driver raises plain Python errors for unsupported values: integers of 65 bits, text that is not Unicode.
     """
     try:
         yield

@@ -1,11 +1,11 @@
-"""Which kinds of entries are engines, and which only lead to one or help to build one."""
+"""Kinds of entries: engines, and companions that help to find or build engines."""
 
 from __future__ import annotations
 
 COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing_cache"})
-"""Memos, manifests and reasons of direct mode, and the caches of TensorRT's builders: nobody asked to keep them."""
+"""Key aliases, manifests and miss reasons of direct mode, and TensorRT's timing and runtime caches."""
 
 
 def is_companion(kind: str) -> bool:
-    """Say whether entries of this kind are kept beside engines; kinds of anybody's own builder are engines."""
+    """Return whether entries of this kind accompany engines; kinds of custom builders count as engines."""
     return kind in COMPANIONS

@@ -1,6 +1,6 @@
-"""What people write about an entry, checked before it is built: its kind, its name, its provenance.
+"""Validate the user-supplied labels of an entry before it is built: kind, name, provenance.
 
-A header that cannot be written would cost the whole build, so all of it is refused at the door.
+A header that cannot be written would waste the whole build.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def check_kind(kind: object) -> None:
-    """Accept ``aot_inductor`` and the like.
+    """Validate a kind, such as ``aot_inductor``.
 
     Raises:
         CanonicalizationError: it is not 1 to 64 lower-case letters, digits, dots, underscores and hyphens.
@@ -25,33 +25,33 @@ def check_kind(kind: object) -> None:
 
 
 def check_parts(parts: object) -> None:
-    """Accept a mapping; its names and values are checked as they are encoded.
+    """Validate that the parts are a mapping; names and values are checked when they are encoded.
 
     Raises:
-        CanonicalizationError: it is something else.
+        CanonicalizationError: it is not a mapping.
     """
     if not isinstance(parts, Mapping):
-        raise CanonicalizationError("parts", f"a {type(parts).__name__} where a mapping of names to values belongs")
+        raise CanonicalizationError("parts", f"expected a mapping of names to values, got {type(parts).__name__}")
 
 
 def check_name(name: object) -> None:
-    """Accept None and any Unicode text.
+    """Validate a name: None or any Unicode text.
 
     Raises:
-        CanonicalizationError: it is something else.
+        CanonicalizationError: it is neither.
     """
     if name is not None:
         _check_text(name, "name")
 
 
 def check_provenance(provenance: object) -> None:
-    """Accept a mapping of text to text.
+    """Validate that the provenance maps text to text.
 
     Raises:
-        CanonicalizationError: it, a name or a value is something else.
+        CanonicalizationError: it, a name or a value has another type.
     """
     if not isinstance(provenance, Mapping):
-        raise CanonicalizationError("provenance", f"a {type(provenance).__name__} where a mapping of text belongs")
+        raise CanonicalizationError("provenance", f"expected a mapping of text, got {type(provenance).__name__}")
     for name, text in provenance.items():
         _check_text(name, "a name in provenance")
         _check_text(text, f"provenance[{name!r}]")
@@ -59,7 +59,7 @@ def check_provenance(provenance: object) -> None:
 
 def _check_text(text: object, where: str) -> None:
     if not isinstance(text, str):
-        raise CanonicalizationError(where, f"a {type(text).__name__} where text belongs")
+        raise CanonicalizationError(where, f"expected text, got {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:

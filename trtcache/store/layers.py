@@ -1,7 +1,7 @@
-"""The stores of one cache: one that is written to, and read-only ones below it.
+"""Layered stores of one cache: a writable one, and read-only ones below it.
 
-The first store that has an entry serves it. Those below are opened for reading alone: nothing of theirs is touched,
-locked, counted or moved to quarantine, and what is damaged there is a miss that the upper one fills.
+The first store that has an entry serves it. Lower stores are opened read-only: nothing in them is touched, locked,
+counted or quarantined, and a damaged entry there is a miss that the upper store fills.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trtcache.store")
 
 BELOW = "below"
-"""The reason that the event of a hit has when a store below served it."""
+"""Reason of a hit event that was served by a lower store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Open stores. ``upper`` is None where there is none to write to or to look in.
+    """Open stores. ``upper`` is None if there is no usable one.
 
-    ``copies`` says whether hits from below are copied up, and ``tend`` is called after that with a key's digest.
+    ``copies`` copies hits from lower stores into the upper one; ``tend`` is called after that with the key's digest.
     """
 
     upper: DiskStore | None = None
@@ -45,45 +45,45 @@ class Layers:
     def of(
         cls, config: Config, *, named: bool, named_below: bool, tend: Callable[[DiskStore, str], None] | None = None
     ) -> Layers:
-        """Open the stores of a configuration. One that the caller named must be usable; others only warn.
+        """Open the stores of a configuration. Stores that the caller named must be usable; others only cause a warning.
 
         Raises:
             StoreError: a store that was ``named`` (the upper one) or ``named_below`` cannot be used.
-            SettingsError: the signing key cannot be read, or ``cryptography`` is wanted and not installed.
+            SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
         """
         if config.disable:
             return cls()
-        return replace(cls.below(_opened(config, named=named), config, named=named_below), tend=tend)
+        return replace(cls.below(_open_upper(config, named=named), config, named=named_below), tend=tend)
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
-        """Open the stores below one that is open.
+        """Open the lower stores for an open upper one.
 
         Raises:
             StoreError: a store that was ``named`` cannot be used.
-            SettingsError: ``cryptography`` is wanted and not installed.
+            SettingsError: ``cryptography`` is required and not installed.
         """
-        found = {upper.root: upper} if upper else {}
+        stores = {upper.root: upper} if upper else {}
         for root in config.lower:
-            store = _opened_below(root, config, named=named)
+            store = _open_lower(root, config, named=named)
             if store is not None:
-                found.setdefault(store.root, store)
-        return cls(upper, tuple(store for store in found.values() if store is not upper), config.copy_up)
+                stores.setdefault(store.root, store)
+        return cls(upper, tuple(store for store in stores.values() if store is not upper), config.copy_up)
 
     @property
     def stores(self) -> tuple[DiskStore, ...]:
-        """The stores in the order in which they are asked."""
+        """The stores in lookup order."""
         return self.lower if self.upper is None else (self.upper, *self.lower)
 
     def holder(self, digest: str) -> DiskStore | None:
-        """Return the first store that has a file for a key's digest, without looking into it."""
+        """Return the first store that has a file for a key's digest, without reading it."""
         return next((store for store in self.stores if store.path(digest).exists()), None)
 
     def get(self, key: CacheKey) -> Entry | Miss:
-        """Return the entry of ``key`` from the first store that has a sound one, or why none has.
+        """Return the entry of ``key`` from the first store that has an intact one, or the reason for the miss.
 
-        Where copies are asked for, one from below is in the upper store when this returns; a copy that fails costs
-        nothing but the copy.
+        With ``copies``, a hit in a lower store is copied to the upper one before this returns; a failed copy is only
+        logged.
         """
         missed = Miss("absent")
         for store in self.stores:
@@ -95,11 +95,11 @@ class Layers:
         return missed
 
     def resolve(self, prefix: str) -> tuple[DiskStore, str]:
-        """Return the full digest of the one key that begins with ``prefix``, and the first store that has its entry.
+        """Return the first store that has the one key that starts with ``prefix``, and its full digest.
 
         Raises:
-            UnknownKeyError: there is none.
-            AmbiguousKeyError: there are several.
+            UnknownKeyError: no key starts with it.
+            AmbiguousKeyError: several keys do.
         """
         found: dict[str, DiskStore] = {}
         for store in self.stores:
@@ -112,7 +112,7 @@ class Layers:
         raise UnknownKeyError(prefix)
 
     def is_below(self, entry: Entry) -> bool:
-        """Return whether a hit came from a store below, and was not copied up."""
+        """Return whether a hit was served by a lower store and not copied up."""
         return any(entry.path == store.path(entry.key.digest) for store in self.lower)
 
     def _from_below(self, store: DiskStore, entry: Entry) -> Entry:
@@ -120,12 +120,12 @@ class Layers:
         if not self.copies or upper is None or not upper.writable:
             return entry
         if store.shared and not store.admission.required:
-            _logger.info("%s stays in %s: nobody has signed for what members of a group wrote", entry.path, store.root)
+            _logger.info("%s stays in %s: entries of a group without signatures are not copied", entry.path, store.root)
             return entry
         try:
             path = copy_up(entry.key, store, upper)
         except (OSError, StoreError) as error:
-            _logger.warning("%s is used in place, and not copied: %s", entry.path, error)
+            _logger.warning("%s is used in place and not copied: %s", entry.path, error)
             return entry
         upper.events.append("copy", kind=entry.kind, key=entry.key.digest)
         if self.tend is not None:
@@ -133,7 +133,7 @@ class Layers:
         return replace(entry, path=path)
 
 
-def _opened(config: Config, *, named: bool) -> DiskStore | None:
+def _open_upper(config: Config, *, named: bool) -> DiskStore | None:
     try:
         store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
     except StoreError as error:
@@ -146,13 +146,13 @@ def _opened(config: Config, *, named: bool) -> DiskStore | None:
     return store
 
 
-def _opened_below(root: Path, config: Config, *, named: bool) -> DiskStore | None:
+def _open_lower(root: Path, config: Config, *, named: bool) -> DiskStore | None:
     try:
         if not root.is_dir():
-            raise NotAStoreError(str(root), "there is no such directory; it was to be a layer below")
+            raise NotAStoreError(str(root), "the directory of this lower layer does not exist")
         return DiskStore.open(root, readonly=True, trust=config.trust)
     except (OSError, StoreError) as error:
         if named:
             raise
-        _logger.warning("%s; going on without this layer", error)
+        _logger.warning("%s; continuing without this layer", error)
         return None

@@ -1,4 +1,4 @@
-"""What the directories of a store say about its entries, without opening a file."""
+"""Directory listings of a store's entries, without opening any file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What a directory listing says about an entry. ``used_ns`` is the file's time of modification."""
+class EntryStat:
+    """Directory metadata of an entry. ``used_ns`` is the file's modification time."""
 
     digest: str
     file_bytes: int
@@ -36,54 +36,56 @@ class Stored:
 
 
 def folders(root: Path, of: str = "entries") -> list[str]:
-    """Return the names of the directories that entries lie in, or their ``locks``; links are none."""
+    """Return the names of the directories for entries, or for ``locks``; links are skipped."""
     try:
-        with os.scandir(root / of) as found:
-            return [one.name for one in found if _FOLDER_NAME.fullmatch(one.name) and one.is_dir(follow_symlinks=False)]
+        with os.scandir(root / of) as items:
+            return [
+                item.name for item in items if _FOLDER_NAME.fullmatch(item.name) and item.is_dir(follow_symlinks=False)
+            ]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def stored_in(root: Path, folder: str) -> Iterator[Stored]:
-    """Yield what one of those directories says about each entry in it, in no order.
+def stored_in(root: Path, folder: str) -> Iterator[EntryStat]:
+    """Yield the metadata of each entry in one of those directories, unordered.
 
-    One that this user may not read, as another can make it in a shared store, costs a warning and no other entry.
+    An unreadable directory, which another member of a shared store can create, only causes a warning.
     """
     try:
-        found = list(os.scandir(root / "entries" / folder))
+        items = list(os.scandir(root / "entries" / folder))
     except (FileNotFoundError, NotADirectoryError):
         return
     except PermissionError as error:
         _LOG.warning("%s", error)
         return
-    for entry in found:
-        match = _ENTRY_NAME.fullmatch(entry.name)
+    for item in items:
+        match = _ENTRY_NAME.fullmatch(item.name)
         if match is None:
             continue
         with suppress(FileNotFoundError):
-            status = entry.stat(follow_symlinks=False)
+            status = item.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
-                yield Stored(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
+                yield EntryStat(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def scan(root: Path) -> Iterator[Stored]:
-    """Yield what the directories say about each entry, in no order."""
+def scan(root: Path) -> Iterator[EntryStat]:
+    """Yield the metadata of each entry, unordered."""
     for folder in folders(root):
         yield from stored_in(root, folder)
 
 
 def resolve(root: Path, prefix: str) -> str:
-    """Return the full digest of the one entry whose key begins with ``prefix`` (``b3:`` may come first).
+    """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
 
     Raises:
-        UnknownKeyError: there is none.
-        AmbiguousKeyError: there are several.
+        UnknownKeyError: no key starts with it.
+        AmbiguousKeyError: several keys do.
     """
     wanted = prefix.lower().removeprefix("b3:")
     if not _HEX.fullmatch(wanted):
         raise UnknownKeyError(prefix)
     near = scan(root) if len(wanted) < 2 else stored_in(root, wanted[:2])
-    matches = sorted(found.digest for found in near if found.digest.startswith(wanted))
+    matches = sorted(stat.digest for stat in near if stat.digest.startswith(wanted))
     if not matches:
         raise UnknownKeyError(prefix)
     if len(matches) > 1:

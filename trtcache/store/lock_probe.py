@@ -1,7 +1,7 @@
-"""Whether locks exclude on a file system that is not of this machine alone: tried before the first build there.
+"""Probe whether `flock` works on a network file system, before the first build there.
 
-Some let every process have every lock, and then each would build at once, and prune what another has just put. What was
-seen to exclude is remembered for the store, this host and this mount; what was not is tried again by each process.
+On some, every process gets every lock; each would then build at once, and prune what another has just stored. A success
+is remembered for the store, this host and this mount; a failure is probed again by each process.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 def objection(directory: Path, notes: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
-    """Return why nothing should be built in ``directory``, or None. ``notes`` is a directory of this user and host."""
+    """Return why nothing should be built in ``directory``, or None. ``notes`` is a private directory on this host."""
     try:
         note = notes / f"locks-exclude-{directory.stat().st_dev:x}"
         if note.exists():
             return None
-        seen = try_locks(directory, lock=lock)
+        why = try_locks(directory, lock=lock)
     except OSError as error:
-        return f"its locks cannot be tried: {error.strerror}"
-    if seen is None:
+        return f"its locks cannot be tested: {error.strerror}"
+    if why is None:
         with suppress(OSError):
             note.touch(mode=0o600)
-    return seen
+    return why
 
 
 def try_locks(directory: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
-    """Take one lock through two descriptors; return what was wrong with that, or None where the second was refused.
+    """Lock one file through two descriptors; return what went wrong, or None if the second lock was refused.
 
     Raises:
-        OSError: no file can be made there.
+        OSError: no file can be created there.
     """
     path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,4 +52,4 @@ def try_locks(directory: Path, *, lock: Callable[[int, int], None] = fcntl.flock
             return None
         except OSError as error:
             return f"it has no locks: {error.strerror}"
-    return "two descriptors had one lock at the same time"
+    return "two descriptors held the same lock at once"

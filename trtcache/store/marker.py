@@ -1,4 +1,4 @@
-"""The file that makes a directory a store, and says whether it is shared."""
+"""The marker file that identifies a store and declares whether it is shared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BYTES = 4096
 
 
 def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
-    """Return the marker's bytes and what its file is, or None if there is none.
+    """Return the marker's bytes and its file status, or None if there is no marker.
 
     Raises:
         OSError: it is a link or cannot be read.
@@ -29,12 +29,12 @@ def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
     except FileNotFoundError:
         return None
     with os.fdopen(fd, "rb") as file:
-        found = os.fstat(file.fileno())
-        return (file.read(_MAX_BYTES) if stat.S_ISREG(found.st_mode) else b""), found
+        status = os.fstat(file.fileno())
+        return (file.read(_MAX_BYTES) if stat.S_ISREG(status.st_mode) else b""), status
 
 
 def write_marker(root: Path, *, shared: bool = False) -> None:
-    """Write the marker. Of a shared store all may read it, and only who wrote it can write it.
+    """Write the marker. The marker of a shared store is readable by all and writable by its owner only.
 
     Raises:
         OSError: it cannot be written.
@@ -46,9 +46,9 @@ def write_marker(root: Path, *, shared: bool = False) -> None:
 
 
 def format_of(raw: bytes) -> int | None:
-    """Return the format that a marker names, or None if it is damaged."""
-    found = _fields(raw).get("format")
-    return found if type(found) is int and found > 0 else None
+    """Return the format version in a marker, or None if it is damaged."""
+    version = _fields(raw).get("format")
+    return version if type(version) is int and version > 0 else None
 
 
 def declares_shared(raw: bytes) -> bool:
@@ -58,7 +58,7 @@ def declares_shared(raw: bytes) -> bool:
 
 def _fields(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -1,4 +1,4 @@
-"""A build that may be wanted, and what is to be kept about it."""
+"""A build that runs on a cache miss."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from trtcache.store.format import Built, Content
 
 
-class Wanted:
-    """One build that may be wanted: its key, its function, and what is to be kept about it."""
+class PendingBuild:
+    """A build that runs on a cache miss: its key, build function, name and provenance."""
 
     def __init__(
         self, key: CacheKey, build: Callable[[], Built], name: str | None, provenance: Mapping[str, str]
@@ -27,7 +27,7 @@ class Wanted:
         self._provenance = provenance
 
     def run(self, reason: str) -> Entry:
-        """Build, and return the entry as it is in memory and in the builder's files."""
+        """Build, and return the entry with its contents in memory and in the build function's files."""
         began_s = time.perf_counter()
         contents: dict[str, Content] = contents_of(self._build(), self.key.kind)
         return Entry(
@@ -46,7 +46,7 @@ class Wanted:
 
 
 def _circumstances() -> dict[str, str]:
-    import platform  # a hit does not pay for these two
+    import platform  # a hit needs neither import
 
     from trtcache.config.version import installed_version
 

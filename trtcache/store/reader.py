@@ -1,7 +1,7 @@
-"""Read an artifact file: refuse everything that is not exactly what the format allows.
+"""Read and verify artifact files; anything that deviates from the format is rejected.
 
-The order is: sizes against bounds, digest of the header, then the header; for each member the digest of the stored
-bytes, the frame's own claims, and the digest of the uncompressed bytes. Those same bytes are what the caller gets.
+Checked in this order: sizes against limits, digest of the header, the header; for each member the digest of the stored
+bytes, the declared size of the frame, and the digest of the uncompressed bytes. The verified bytes are returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from trtcache.digests import hash_bytes
 from trtcache.errors import CorruptBlobError
 from trtcache.store.compression import decompress
 from trtcache.store.files import write_at
-from trtcache.store.format import MAX_RATIO, PRELUDE_BYTES, Header, Member, Prelude, gaps, parse_header, parse_prelude
+from trtcache.store.format import (
+    MAX_RATIO,
+    PRELUDE_BYTES,
+    EntryHeader,
+    Member,
+    Prelude,
+    gaps,
+    parse_header,
+    parse_prelude,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,24 +45,24 @@ _NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.ENODEV}
 
 
 class ArtifactFile:
-    """An open artifact file with an authenticated header. Its members are not checked until they are read.
+    """An open artifact file with an authenticated header. Members are verified when they are read.
 
-    The descriptor stays open for as long as the object lives, so a file that is pruned or replaced meanwhile stays
+    The descriptor stays open for as long as the object lives, so a file that is pruned or replaced meanwhile remains
     readable.
     """
 
     def __init__(self, path: Path, *, shared: bool = False, admit: Admit | None = None) -> None:
-        """Open ``path``, check that it is a plain file that no other user can change, and read its header.
+        """Open ``path``, check that it is a plain file that no other user can modify, and read its header.
 
-        In a ``shared`` store the members of its group may have written it. ``admit`` says whether its signatures count,
-        before its header is parsed.
+        Files of a ``shared`` store may have been written by other members of its group. ``admit`` checks the signatures
+        before the header is parsed.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
             OSError: it cannot be opened or read.
-            CorruptBlobError: it is not an artifact file, or a damaged one.
+            CorruptBlobError: it is not an artifact file, or is damaged.
             FormatVersionError: it is an artifact file of another format.
-            UntrustedEntryError: ``admit`` refuses it.
+            UntrustedEntryError: ``admit`` rejects it.
         """
         self.path = path
         self._fd = _open(path)
@@ -66,21 +75,21 @@ class ArtifactFile:
             self.close()
             raise
 
-    def _read_header(self, admit: Admit | None) -> tuple[Prelude, Header]:
+    def _read_header(self, admit: Admit | None) -> tuple[Prelude, EntryHeader]:
         raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
         prelude = parse_prelude(raw, self.stat.st_size, str(self.path))
         rest = self._read(PRELUDE_BYTES, prelude.members_from - PRELUDE_BYTES)
         return prelude, parse_header(raw + rest, prelude, str(self.path), admit)
 
     def touch(self) -> None:
-        """Set the file's times to now, as a sign of use; a failure is of no consequence."""
+        """Set the file's times to now, to record its use; errors are ignored."""
         try:
             os.utime(self._fd)
         except OSError:
             return
 
     def load(self, *, mapped: bool) -> dict[str, Buffer]:
-        """Return the verified bytes of all members, after checking every other byte of the file.
+        """Verify all other bytes of the file and return the verified bytes of all members.
 
         Raises:
             CorruptBlobError: a byte is wrong.
@@ -92,19 +101,19 @@ class ArtifactFile:
     def read(self, member: Member, *, mapped: bool) -> Buffer:
         """Return the verified bytes of one member.
 
-        ``mapped`` maps a large stored member instead of reading it. It is for files that nobody else can change or
-        cut: another's write would be a swap between check and use, and another's truncation a SIGBUS.
+        ``mapped`` maps a large stored member instead of reading it. Use it only for files that no other user can change
+        or truncate: a write could change the data after verification, and a truncation raises SIGBUS.
 
         Raises:
             CorruptBlobError: a byte is wrong.
             OSError: the file cannot be read, or there is not enough memory for it.
         """
         try:
-            return self._verified(member, mapped=mapped)
+            return self._read_verified(member, mapped=mapped)
         except MemoryError as error:
             raise self._too_large() from error
 
-    def _verified(self, member: Member, *, mapped: bool) -> Buffer:
+    def _read_verified(self, member: Member, *, mapped: bool) -> Buffer:
         large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
         data = self._map(member) if mapped and large else self._read(member.offset, member.stored_bytes)
         self._check_digest(data, member, member.stored_digest)
@@ -115,7 +124,7 @@ class ArtifactFile:
         return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
 
     def verify(self) -> None:
-        """Check every byte of the file, and what its members decompress to. Holds one compressed member at a time.
+        """Verify every byte of the file and the decompressed members, holding one compressed member at a time.
 
         Raises:
             CorruptBlobError: a byte is wrong.
@@ -128,7 +137,7 @@ class ArtifactFile:
                 self.read(member, mapped=False)
 
     def verify_stored(self) -> None:
-        """Check every byte of the file as it is stored, in constant memory and without decompressing.
+        """Verify every stored byte of the file in constant memory, without decompressing.
 
         Raises:
             CorruptBlobError: a byte is wrong.
@@ -140,13 +149,13 @@ class ArtifactFile:
             for offset in range(member.offset, member.end, _CHUNK_BYTES):
                 hasher.update(self._read(offset, min(_CHUNK_BYTES, member.end - offset)))
             if f"b3:{hasher.hexdigest()}" != member.stored_digest:
-                raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
+                raise self._corrupt("member", f"the digest of member {member.name!r} does not match")
 
     def copy_to(self, fd: int) -> None:
-        """Write the file's bytes, as they are, to the beginning of another.
+        """Copy the file's bytes to the beginning of another file.
 
         Raises:
-            CorruptBlobError: it is shorter than it was, or nearly all of it is a hole.
+            CorruptBlobError: it is shorter than before, or nearly all of it is a hole.
             OSError: it cannot be read, or the other cannot be written.
         """
         self._check_written()
@@ -154,18 +163,18 @@ class ArtifactFile:
             write_at(fd, self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset)), offset)
 
     def _check_written(self) -> None:
-        """Refuse a large file that is nearly all a hole, whatever its header says, before it is read to its end.
+        """Reject a large file that is nearly all a hole before reading it.
 
-        In a shared store any member can make one of any length at no cost, and reading 1 TB of zeros takes minutes.
+        In a shared store any member can create a sparse file of any length, and reading 1 TB of zeros takes minutes.
         """
         size, place, written = self.stat.st_size, 0, 0
         while place < size and size >= SPARSE_FROM_BYTES and written * MAX_RATIO < size:
             try:
                 start = os.lseek(self._fd, place, os.SEEK_DATA)
             except OSError as error:
-                if error.errno != errno.ENXIO:  # a file system that knows no holes
+                if error.errno != errno.ENXIO:  # a file system without holes
                     return
-                raise self._corrupt("size", f"of its {size} bytes {written} were ever written") from error
+                raise self._corrupt("size", f"only {written} of its {size} bytes were ever written") from error
             place = os.lseek(self._fd, start, os.SEEK_HOLE)
             written += place - start
 
@@ -176,7 +185,7 @@ class ArtifactFile:
 
     def _check_digest(self, data: Buffer, member: Member, digest: str) -> None:
         if f"b3:{hash_bytes(data).hex()}" != digest:
-            raise self._corrupt("member", f"the digest of member {member.name!r} does not fit")
+            raise self._corrupt("member", f"the digest of member {member.name!r} does not match")
 
     def _decompress(self, data: Buffer, member: Member) -> memoryview:
         try:
@@ -211,7 +220,7 @@ class ArtifactFile:
 
 def _open(path: Path) -> int:
     try:
-        # O_NONBLOCK: opening a FIFO that was put in the file's place must not wait for its writer.
+        # O_NONBLOCK: opening a FIFO in the file's place must not wait for its writer.
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         if error.errno in _NOT_A_FILE:
@@ -220,16 +229,16 @@ def _open(path: Path) -> int:
 
 
 def _close(fd: int) -> None:
-    """Close a file that was read: what a network file system says of it then changes no byte that was verified."""
+    """Close a file that was read. Errors of a network file system at this point do not affect verified bytes."""
     with suppress(OSError):
         os.close(fd)
 
 
-def _check_stat(found: os.stat_result, path: str, *, shared: bool) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_stat(status: os.stat_result, path: str, *, shared: bool) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise CorruptBlobError(path, "file", "it is not a regular file")
-    if found.st_nlink > 1:
-        raise CorruptBlobError(path, "file", "it has another name somewhere, a hard link, through which it can change")
-    owned = shared or found.st_uid in (os.geteuid(), 0)
-    if not owned or found.st_mode & (0o002 if shared else 0o022):
+    if status.st_nlink > 1:
+        raise CorruptBlobError(path, "file", "it has another hard link, through which it can be modified")
+    owned = shared or status.st_uid in (os.geteuid(), 0)
+    if not owned or status.st_mode & (0o002 if shared else 0o022):
         raise CorruptBlobError(path, "file", "another user could have written it")

@@ -1,4 +1,4 @@
-"""The entries below one root directory, as who only looks sees them."""
+"""Read-only access to the entries below one root directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trtcache.errors import CorruptBlobError, UnknownKeyError
 from trtcache.store.format import check_document
-from trtcache.store.listing import SUFFIX, Stored, resolve, scan
+from trtcache.store.listing import SUFFIX, EntryStat, resolve, scan
 from trtcache.store.reader import ArtifactFile
 from trtcache.store.root import is_immutable, is_private
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.store.admission import Admission
-    from trtcache.store.format import Admit, Header
+    from trtcache.store.format import Admit, EntryHeader
     from trtcache.store.signatures import Verdict
 
 _HEX = re.compile(r"[0-9a-f]{1,64}")
 
 
 class StoredEntries:
-    """The entries below ``root``. Nothing is changed; members of a group may have written those of a ``shared`` one."""
+    """The entries below ``root``, read-only. In a ``shared`` store, any member of the group may have written them."""
 
     def __init__(self, root: Path, admission: Admission, *, shared: bool) -> None:
         self.root, self.shared, self.admission = root, shared, admission
 
     @cached_property
     def private(self) -> bool:
-        """Whether nobody else can change a file of the store while it is mapped, so that large members are.
+        """Whether no other user can modify a mapped file of the store, so that large members are mapped.
 
-        That is so where only this user reaches it, on a local disk, and on a file system that cannot be written.
+        True if only this user can access it and it is on a local disk, or if it is on a read-only file system.
         """
         return is_private(self.root) or is_immutable(self.root)
 
     def path(self, digest: str) -> Path:
-        """Return where the entry of a key digest is, or would be."""
+        """Return the path for the entry of a key digest."""
         return self.root / "entries" / digest[:2] / f"{digest}{SUFFIX}"
 
     def _open(self, digest: str, admit: Admit | None = None) -> ArtifactFile:
@@ -48,59 +48,59 @@ class StoredEntries:
             raise CorruptBlobError(str(file.path), "key", f"it is the entry of key {file.header.key.digest}")
         return file
 
-    def stored(self, digest: str) -> Stored:
-        """Return what the directory says about one entry.
+    def stat(self, digest: str) -> EntryStat:
+        """Return the directory metadata of one entry.
 
         Raises:
-            UnknownKeyError: there is no such entry.
+            UnknownKeyError: there is no entry with this digest.
         """
         try:
-            found = self.path(digest).lstat()
+            status = self.path(digest).lstat()
         except FileNotFoundError as error:
             raise UnknownKeyError(digest) from error
-        return Stored(digest, found.st_size, found.st_mtime_ns, found.st_ino)
+        return EntryStat(digest, status.st_size, status.st_mtime_ns, status.st_ino)
 
-    def scan(self) -> Iterator[Stored]:
-        """Yield what the directories say about each entry, in no order, opening no file."""
+    def scan(self) -> Iterator[EntryStat]:
+        """Yield the directory metadata of each entry, unordered, without opening any file."""
         return scan(self.root)
 
-    def header(self, digest: str) -> Header:
-        """Return an entry's authenticated header; its members are not looked at.
+    def header(self, digest: str) -> EntryHeader:
+        """Return an entry's authenticated header; its members are not read.
 
         Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: the header is damaged, or another entry's.
-            FormatVersionError: the file is of a later format.
+            UnknownKeyError: there is no entry with this digest.
+            CorruptBlobError: the header is damaged, or belongs to another entry.
+            FormatVersionError: the file has a newer format.
             OSError: the file cannot be read.
         """
         return self._inspect(digest, verify=False)
 
     def verdict(self, digest: str) -> Verdict:
-        """Return what an entry's signatures are worth here: by whom it is signed.
+        """Verify an entry's signatures and return who signed it.
 
         Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: the header is damaged, or another entry's.
-            FormatVersionError: the file is of a later format.
+            UnknownKeyError: there is no entry with this digest.
+            CorruptBlobError: the header is damaged, or belongs to another entry.
+            FormatVersionError: the file has a newer format.
             OSError: the file cannot be read.
             SettingsError: ``cryptography`` is not installed.
         """
-        found: list[Verdict] = []
-        self._inspect(digest, verify=False, admit=lambda *front: found.append(self.admission.verdict(*front)))
-        return found[0]
+        verdicts: list[Verdict] = []
+        self._inspect(digest, verify=False, admit=lambda *front: verdicts.append(self.admission.verdict(*front)))
+        return verdicts[0]
 
-    def check(self, digest: str) -> Header:
-        """Verify every byte of an entry's file, what its members decompress to, and its key.
+    def check(self, digest: str) -> EntryHeader:
+        """Verify every byte of an entry's file, its decompressed members, and its key.
 
         Raises:
-            UnknownKeyError: there is no such entry.
-            CorruptBlobError: something is wrong.
-            FormatVersionError: the file is of a later format.
+            UnknownKeyError: there is no entry with this digest.
+            CorruptBlobError: the verification failed.
+            FormatVersionError: the file has a newer format.
             OSError: the file cannot be read.
         """
         return self._inspect(digest, verify=True)
 
-    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> Header:
+    def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> EntryHeader:
         try:
             file = self._open(digest, admit)
         except FileNotFoundError as error:
@@ -114,18 +114,18 @@ class StoredEntries:
         return file.header
 
     def pins(self) -> frozenset[str]:
-        """Return the digests of pinned entries, which no pruning removes."""
+        """Return the digests of pinned entries, which are never pruned."""
         try:
-            names = os.listdir(self.root / "pins")  # noqa: PTH208  # names alone are wanted
+            names = os.listdir(self.root / "pins")  # noqa: PTH208  # only the names are needed
         except FileNotFoundError:
             return frozenset()
         return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
 
     def resolve(self, prefix: str) -> str:
-        """Return the full digest of the one entry whose key begins with ``prefix`` (``b3:`` may come first).
+        """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
 
         Raises:
-            UnknownKeyError: there is none.
-            AmbiguousKeyError: there are several.
+            UnknownKeyError: no key starts with it.
+            AmbiguousKeyError: several keys do.
         """
         return resolve(self.root, prefix)

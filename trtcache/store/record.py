@@ -1,4 +1,4 @@
-"""What is known of one entry without opening its file: a row of ``trtcache ls``."""
+"""Metadata of an entry, available without opening its file: a row of ``trtcache ls``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trtcache.store.format import Header
-    from trtcache.store.listing import Stored
+    from trtcache.store.format import EntryHeader
+    from trtcache.store.listing import EntryStat
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry as the catalog shows it.
+    """One entry of the catalog.
 
-    ``file_bytes`` is what the entry takes on disk and ``size_bytes`` what its members are uncompressed. ``used_ns``
-    is the file's modification time, which every hit sets. ``inode`` tells a replaced file from the one that was read.
+    ``file_bytes`` is the size on disk and ``size_bytes`` the uncompressed size of the members. ``used_ns`` is the
+    file's modification time, which every hit updates. ``inode`` identifies the file that was read, so a replaced one is
+    detected.
     """
 
     digest: str
@@ -31,8 +32,8 @@ class Record:
     pinned: bool = False
 
     @classmethod
-    def of(cls, header: Header, stored: Stored, *, pinned: bool) -> Record:
-        """Return the record of the file ``stored`` whose header is ``header``."""
+    def of(cls, header: EntryHeader, stored: EntryStat, *, pinned: bool) -> Record:
+        """Build the record of the file ``stored`` whose header is ``header``."""
         return cls(
             digest=stored.digest,
             kind=header.kind,
@@ -48,7 +49,7 @@ class Record:
         )
 
     def as_json(self) -> dict[str, str | int | float | bool | None]:
-        """Return the fields that every ``--json`` output has for an entry; their names are stable."""
+        """Return the fields for ``--json`` output; their names are stable."""
         return {
             "key": self.digest,
             "kind": self.kind,

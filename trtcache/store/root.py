@@ -1,7 +1,7 @@
-"""The directory of a store: make it, recognise it, and say whether it is safe to load engines from.
+"""The root directory of a store: create it, recognize it, and check that it is safe to load engines from.
 
-A crash at any instant while a store is made leaves a directory that is missing, empty but for temporary files, or a
-store: the marker is renamed into place complete, and everything else in the directory is made when it is needed.
+A crash while a store is created leaves a directory that is missing, empty except for temporary files, or a store: the
+marker is renamed into place complete, and everything else is created on demand.
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A checked root: where it really is, whether this user may write to it, and whether it was declared shared."""
+class StoreRoot:
+    """A checked root: its resolved path, whether this user may write to it, and whether it was declared shared."""
 
     root: Path
     writable: bool
     shared: bool = False
 
 
-def prepare(root: Path, *, readonly: bool) -> Opened:
-    """Make ``root`` a store if it is missing or empty, and check it.
+def prepare(root: Path, *, readonly: bool) -> StoreRoot:
+    """Create a store at ``root`` if it is missing or empty, and check it.
 
     Raises:
-        NotAStoreError: it holds something else, or cannot be made or read.
-        FormatVersionError: it is a store of a later format.
-        UnsafeStoreError: another user owns it, may write to it undeclared, or leads there by a link.
+        NotAStoreError: it holds something else, or cannot be created or read.
+        FormatVersionError: it is a store of a newer format.
+        UnsafeStoreError: another user owns it, may write to it undeclared, or owns a link on its path.
     """
     try:
         if root.is_symlink() and not root.exists():
-            raise NotAStoreError(str(root), f"it is a link to {root.readlink()}, which is not there")
+            raise NotAStoreError(str(root), f"it is a link to {root.readlink()}, which does not exist")
         if not readonly:
             make_root(root)
-        real = root.resolve()  # a link on the way could lead elsewhere by the next call
+        real = root.resolve()  # a link on the path could be changed before the next call
         if not real.exists():
-            return Opened(real, writable=False)
+            return StoreRoot(real, writable=False)
         shared = check_safety(real, root)
         writable = not readonly and os.access(real, os.W_OK | os.X_OK, effective_ids=True)
         _check_marker(real, writable=writable)
         if writable and not (real / TAG).exists():
             publish_bytes(real / TAG, _TAG_TEXT)
     except OSError as error:
-        raise NotAStoreError(str(root), f"it cannot be made or read ({error.strerror})") from error
-    return Opened(real, writable, shared)
+        raise NotAStoreError(str(root), f"it cannot be created or read ({error.strerror})") from error
+    return StoreRoot(real, writable, shared)
 
 
 def is_store(root: Path) -> bool:
-    """Return whether ``root`` is a store already; an empty directory only may become one."""
+    """Return whether ``root`` is already a store; an empty directory is not yet one."""
     return (root / MARKER).is_file()
 
 
 def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
-    """Make a directory that is missing, and those above it, for this user alone.
+    """Create a missing directory, and its missing parents, for this user alone.
 
     Raises:
-        UnsafeStoreError: another user leads the way to it by a link.
-        OSError: one cannot be made.
+        UnsafeStoreError: another user owns a link on the path.
+        OSError: a directory cannot be created.
     """
     if root.exists():
         return
@@ -91,15 +91,16 @@ def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
 
 def _check_marker(root: Path, *, writable: bool) -> None:
     found = read_marker(root)
-    names = [] if found else os.listdir(root)  # noqa: PTH208  # names alone are wanted
+    names = [] if found else os.listdir(root)  # noqa: PTH208  # only the names are needed
     if MARKER in names:
-        found = read_marker(root)  # another process has made the store meanwhile
+        found = read_marker(root)  # another process has created the store meanwhile
     if found is not None:
         _check_format(root, found[0])
         return
+    # Case: not a store yet. Only an empty directory may become one.
     for name in names:
         if name != TAG and not name.startswith(TEMPORARY):
-            raise NotAStoreError(str(root), f"it has no {MARKER} and holds {name!r}; name an empty directory")
+            raise NotAStoreError(str(root), f"it has no {MARKER} and contains {name!r}; use an empty directory")
     if writable:
         write_marker(root)
 
@@ -113,7 +114,7 @@ def _check_format(root: Path, raw: bytes) -> None:
 
 
 def is_private(root: Path) -> bool:
-    """Return whether only this user reaches ``root`` and it is on a local file system: then files may be mapped."""
+    """Return whether only this user can access ``root`` and it is on a local file system: then files may be mapped."""
     try:
         found = root.stat()
     except OSError:
@@ -123,19 +124,19 @@ def is_private(root: Path) -> bool:
 
 
 def is_immutable(path: Path) -> bool:
-    """Return whether ``path`` is on a file system that nobody can write to, by its very format."""
+    """Return whether ``path`` is on a file system with a read-only format."""
     return filesystem_type(path) in _IMMUTABLE
 
 
 def is_local(path: Path) -> bool:
-    """Return whether ``path`` is on a file system of this machine alone."""
+    """Return whether ``path`` is on a local file system."""
     return filesystem_type(path) in _LOCAL
 
 
 def filesystem_type(path: Path) -> str:
     """Return the type of the file system that ``path`` is on (``ext4``, ``nfs4``), or ``unknown``.
 
-    From the kernel's table of mounts: Python has no ``f_type`` in its ``statvfs``.
+    Read from the kernel's mount table: Python's ``statvfs`` has no ``f_type``.
     """
     where, best, found = str(path.resolve()), "", "unknown"
     try:
@@ -152,9 +153,9 @@ def filesystem_type(path: Path) -> str:
 
 
 def private_index_root(root: Path) -> Path:
-    """Return the directory of this user's own index, on this host, of a store; made if it can be.
+    """Return the directory of this user's private index of a store on this host, and create it if possible.
 
-    The user's cache folder may itself be on a network file system, so hosts have a directory each.
+    The user's cache folder may itself be on a network file system, so each host has its own directory.
     """
     name = hash_bytes(os.fsencode(root) + b"\0" + os.fsencode(os.uname().nodename)).hex()[:32]
     path = cache_folder("trtcache-indexes") / name

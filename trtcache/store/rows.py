@@ -1,8 +1,8 @@
-"""The index read with the standard library alone: its state, and its rows for a listing.
+"""Read the index with the standard library alone: its state, and its rows for a listing.
 
-Importing SQLAlchemy takes 0.2 to 0.35 s and alembic as much again (measured, 2 cores), more than half of what a whole
-``trtcache ls`` may take. So what only reads goes through here, and what writes through ``index.py``. A test holds
-:data:`COLUMNS` and the mapped table together. Rows are hints: whatever is odd about them makes the index rebuilt.
+Importing SQLAlchemy takes 0.2 to 0.35 s and alembic as much again (measured, 2 cores), more than half of the budget for
+``trtcache ls``. So reads use this module and writes ``index.py``. A test compares :data:`COLUMNS` with the mapped
+table. Rows are hints: any inconsistency causes a rebuild of the index.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 INDEX_NAME = "index.sqlite"
 
 VERSIONS = ("0001",)
-"""The schema versions that migrations lead through, oldest first; the last is the one this code works with."""
+"""Schema versions of the migrations, oldest first; the last one is current."""
 
 Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, float, int, int]"
-"""One entry as it lies in the index: the values of :data:`COLUMNS`."""
+"""One entry of the index: the values of :data:`COLUMNS`."""
 
 COLUMNS = (
     "digest",
@@ -47,11 +47,11 @@ PRAGMAS = (
     "PRAGMA cell_size_check=ON",
     "PRAGMA mmap_size=0",
 )
-"""What every connection sets: a hostile file's schema runs no functions, and a torn page is an error, not a SIGBUS."""
+"""Set on every connection: a hostile file's schema cannot run functions, and a torn page is an error, not a SIGBUS."""
 
 
 class IndexState(enum.Enum):
-    """What lies at the index's path."""
+    """State of the file at the index's path."""
 
     ABSENT = "absent"
     OLDER = "older"
@@ -60,13 +60,13 @@ class IndexState(enum.Enum):
 
 
 def index_state(path: Path) -> IndexState:
-    """Return what lies at ``path``, reading the schema version without alembic.
+    """Return the state of the index at ``path``, reading the schema version without alembic.
 
-    ``FOREIGN`` is anything that no migration leads on from: another program's file, a damaged one, a newer schema,
-    a link or a directory. A database without a table is ``ABSENT``: a crash while it was made leaves one.
+    ``FOREIGN`` is anything that cannot be migrated: another program's file, a damaged one, a newer schema, a link or a
+    directory. A database without tables is ``ABSENT``: a crash during creation leaves one.
 
     Raises:
-        sqlite3.OperationalError: the file cannot be looked at now, for a lock or for a journal that needs writing.
+        sqlite3.OperationalError: the file cannot be read now, because of a lock or a journal to roll back.
     """
     try:
         mode = path.lstat().st_mode
@@ -96,7 +96,7 @@ def _state_of(connection: sqlite3.Connection) -> IndexState:
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Tell an index that is broken or of another making from one that is locked, full or not ours to write."""
+    """Return whether an error means that the index is damaged or foreign, rather than locked, full or read-only."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError)
@@ -113,7 +113,7 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 def read_rows(path: Path) -> dict[str, Row] | None:
-    """Return the index's rows by digest, or None where it has to be made anew or brought up to date first."""
+    """Return the index's rows by digest, or None if the index has to be rebuilt or migrated first."""
     try:
         if index_state(path) is not IndexState.CURRENT:
             return None

@@ -1,4 +1,4 @@
-"""The tables of the index, as SQLAlchemy maps them. Everything in them can be made again from the store's files."""
+"""SQLAlchemy tables of the index. All of their content can be rebuilt from the store's files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    """The registry of the index's tables."""
+    """Declarative base of the index's tables."""
 
 
 class EntryRow(Base):
-    """One artifact file, as its header and its directory entry describe it."""
+    """One artifact file: its header and directory metadata."""
 
     __tablename__ = "entries"
 
@@ -28,7 +28,7 @@ class EntryRow(Base):
 
 
 class EventLogRow(Base):
-    """How far one host's event log has been folded into the counters."""
+    """Offset up to which one host's event log has been counted."""
 
     __tablename__ = "event_logs"
 
@@ -37,7 +37,7 @@ class EventLogRow(Base):
 
 
 class CounterRow(Base):
-    """How often something happened on one day (UTC), and the seconds it saved."""
+    """Number of events on one day (UTC), and the seconds they saved."""
 
     __tablename__ = "counters"
 

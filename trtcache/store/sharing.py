@@ -1,4 +1,4 @@
-"""Make a store that the members of a group share."""
+"""Create a store that is shared by the members of a group."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
 _MODE = 0o2770
-_LAST_ID = (1 << 32) - 2  # the next one means to chown: leave it as it is
+_LAST_ID = (1 << 32) - 2  # the next ID means "unchanged" to chown
 
 
 def group_id(group: str) -> int:
-    """Return the number of a group, given by its name or number.
+    """Return the ID of a group, given its name or number.
 
     Raises:
-        SettingsError: there is no such group, or it can be none.
+        SettingsError: the group does not exist, or the number is out of range.
     """
     if group.isdecimal() and group.isascii():
         if int(group) > _LAST_ID:
-            raise SettingsError("--group", f"{group} is no number of a group")
+            raise SettingsError("--group", f"{group} is not a valid group ID")
         return int(group)
     try:
         return grp.getgrnam(group).gr_gid
     except KeyError as error:
-        raise SettingsError("--group", f"there is no group {group!r}; 'groups' prints those that you are in") from error
+        raise SettingsError("--group", f"there is no group {group!r}; 'groups' lists yours") from error
 
 
 def share(root: Path, gid: int) -> None:
-    """Make ``root``, which is missing or empty, a store whose files every member of the group can use.
+    """Create a store at ``root``, which is missing or empty, whose files every member of the group can use.
 
-    A store that is shared by this group already stays as it is; one that was cut off half-way is finished.
+    A store that this group already shares is unchanged; an interrupted creation is completed.
 
     Raises:
-        NotAStoreError: it holds something, a private store for one, or cannot be made.
-        UnsafeStoreError: another user owns it, or may write to a directory above it, or leads there by a link.
+        NotAStoreError: it holds files, such as a private store, or cannot be created.
+        UnsafeStoreError: another user owns it, may write to a directory above it, or owns a link on its path.
     """
     try:
         make_root(root, parents_mode=0o755)
@@ -53,24 +53,26 @@ def share(root: Path, gid: int) -> None:
         marker, found = read_marker(root), root.stat()
         _check_content(root, marker[0] if marker else None)
         if found.st_uid not in (os.geteuid(), 0):
-            raise UnsafeStoreError(str(root), f"it belongs to user {found.st_uid}, who alone can share it")
+            raise UnsafeStoreError(
+                str(root), f"it belongs to user {found.st_uid}, who is the only one who can share it"
+            )
         _give(root, gid)
     except OSError as error:
-        raise NotAStoreError(str(root), f"it cannot be made a shared store ({error.strerror})") from error
+        raise NotAStoreError(str(root), f"it cannot become a shared store ({error.strerror})") from error
     check_safety(root, way)
 
 
 def _check_content(root: Path, marker: bytes | None) -> None:
     if marker is not None and not declares_shared(marker):
-        raise NotAStoreError(str(root), "it is a private store already; name a new directory for the shared one")
+        raise NotAStoreError(str(root), "it is already a private store; use a new directory for the shared one")
     if marker is None:
         for path in root.iterdir():
             if path.name != TAG and not path.name.startswith(TEMPORARY):
-                raise NotAStoreError(str(root), f"it holds {path.name!r}; name a new directory")
+                raise NotAStoreError(str(root), f"it contains {path.name!r}; use a new directory")
 
 
 def _give(root: Path, gid: int) -> None:
-    """Hand the directory to the group, last of all its right to write: nobody comes in between."""
+    """Change the directory's group, and grant it write permission as the last step."""
     try:
         os.chown(root, -1, gid)
     except PermissionError as error:

@@ -1,7 +1,7 @@
-"""The signatures of an artifact file: what is signed, how it is written, and what a signature is worth to a reader.
+"""Signatures of artifact files: the signed message, the encoding, and verification.
 
-Signed is the whole header, as its bytes lie in the file, with the format's version before it. The header has the key's
-document and the digests of all members, so nothing of an entry can be changed, exchanged or put under another key.
+The signed message is the whole header as stored, prefixed with the format version. The header has the key document and
+the digests of all members, so no part of an entry can be changed, exchanged or stored under another key.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _LINE = re.compile(rb"([0-9a-f]{64}):([0-9a-f]{128})\n")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the signatures of an entry are worth: by whom it is signed, or why it does not count.
+    """Result of verifying an entry's signatures: the signer, or why the entry is not trusted.
 
     ``reason`` is None, ``unsigned``, ``malformed``, ``unknown-key``, ``expired-key`` or ``bad-signature``. ``signer``
-    is the name that the reader knows a key by, or of a key that he does not know the beginning of its digits.
+    is the trusted key's name, or the first digits of an unknown key.
     """
 
     reason: str | None
     signer: str | None = None
 
     @property
-    def trusted(self) -> bool:
-        """Whether the entry counts."""
+    def is_trusted(self) -> bool:
+        """Whether the entry is trusted."""
         return self.reason is None
 
     def __str__(self) -> str:
@@ -49,12 +49,12 @@ class Verdict:
 
 
 def statement(version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
-    """Return what is signed for a header; ``context`` says of what kind of file, so that none counts as another."""
+    """Return the message to sign for a header; ``context`` separates the kinds of files."""
     return context + hash_bytes(struct.pack("<I", version) + header)
 
 
 def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
-    """Return a header's block of one signature.
+    """Sign a header and return the block of one signature.
 
     Raises:
         SettingsError: ``cryptography`` is not installed.
@@ -64,16 +64,16 @@ def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT)
 
 
 def parse(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the public keys and signatures in a block.
+    """Parse a block into public keys and signatures.
 
     Raises:
-        ValueError: it breaks the grammar, or its keys are not in order, each once.
+        ValueError: it breaks the grammar, or its keys are not unique and sorted.
     """
     lines = [_LINE.fullmatch(line) for line in block.splitlines(keepends=True)]
-    found = [(bytes.fromhex(line[1].decode()), bytes.fromhex(line[2].decode())) for line in lines if line]
-    if len(found) != len(lines) or any(one[0] >= other[0] for one, other in itertools.pairwise(found)):
+    pairs = [(bytes.fromhex(line[1].decode()), bytes.fromhex(line[2].decode())) for line in lines if line]
+    if len(pairs) != len(lines) or any(first[0] >= second[0] for first, second in itertools.pairwise(pairs)):
         raise ValueError("its signatures break the grammar")
-    return found
+    return pairs
 
 
 def judge(
@@ -85,7 +85,7 @@ def judge(
     now_ns: int,
     context: bytes = _CONTEXT,
 ) -> Verdict:
-    """Return what a block of signatures is worth to a reader who trusts ``keys``. One that counts is enough.
+    """Verify a block of signatures against the trusted ``keys``. One valid signature is sufficient.
 
     Raises:
         SettingsError: ``cryptography`` is not installed.
@@ -97,8 +97,8 @@ def judge(
     except ValueError:
         return Verdict("malformed")
     known = list(keys)
-    verdicts = [_judge(one, statement(version, header, context), known, now_ns) for one in signatures]
-    return min(verdicts, key=lambda one: _ORDER.index(one.reason))
+    verdicts = [_judge(signature, statement(version, header, context), known, now_ns) for signature in signatures]
+    return min(verdicts, key=lambda verdict: _ORDER.index(verdict.reason))
 
 
 _ORDER: Final = (None, "bad-signature", "expired-key", "unknown-key")

@@ -1,7 +1,7 @@
-"""Single flight: of all threads and processes that want to build one key, one builds and the others wait.
+"""Single-flight locks for builds: of all threads and processes that need one key, one builds and the others wait.
 
-The lock is the kernel's, on a file that is never removed. It ends with its holder, however that ends, so a waiter
-behind a killed leader becomes the leader.
+The kernel's lock on a permanent file is used. It is released when its holder exits for any reason, so a waiter behind a
+killed leader becomes the leader.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.errors import LockTimeoutError
-from trtcache.store.build_notes import Notes, Who
+from trtcache.store.build_notes import BuildNotes, BuildProcess
 from trtcache.store.file_lock import hold
 
 if TYPE_CHECKING:
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 NOTICE_EVERY_S = 10.0
 
-Told: TypeAlias = Callable[["Who | None", float], object]
-"""Who seems to build, and the seconds of waiting so far. What it raises ends the wait."""
+OnWait: TypeAlias = Callable[["BuildProcess | None", float], object]
+"""Callback for waiters: the process that seems to build, and the seconds waited so far. An exception ends the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a builder came to its lock: after how long, and whose note it found, who died while it held the lock."""
+    """An acquired build lock: the time waited, and the previous holder if it died while it built."""
 
     waited_s: float
-    left_by: Who | None = None
+    left_by: BuildProcess | None = None
 
 
 @contextmanager
 def turn(
     folders: Folders,
     digest: str,
-    who: Who,
+    who: BuildProcess,
     *,
     timeout_s: float | None = None,
-    told: Told | None = None,
+    on_wait: OnWait | None = None,
     notice_every_s: float = NOTICE_EVERY_S,
 ) -> Iterator[Turn]:
-    """Hold the lock of a key's builder, and leave notes about who builds and who waits.
+    """Hold the build lock of a key, and write status files of the builder and the waiters.
 
     Raises:
-        LockTimeoutError: another held it for ``timeout_s`` seconds.
-        OSError: its directory cannot be made, or the file system has no locks.
-        Exception: whatever ``told`` raises.
+        LockTimeoutError: another process held it for ``timeout_s`` seconds.
+        OSError: its directory cannot be created, or the file system has no locks.
+        Exception: any exception of ``on_wait``.
     """
-    notes = Notes(folders)
+    notes = BuildNotes(folders)
     with ExitStack() as stack:
         with ExitStack() as meanwhile:
             noted: list[None] = []
@@ -61,8 +61,8 @@ def turn(
             def notice(waited_s: float) -> None:
                 if not noted:
                     noted.append(meanwhile.enter_context(notes.waiting(digest, who)))
-                if told is not None:
-                    told(notes.builder(digest), waited_s)
+                if on_wait is not None:
+                    on_wait(notes.builder(digest), waited_s)
 
             folder = stack.enter_context(folders.inside("locks", digest[:2], make=True))
             lock = flight(folder / f"{digest}.lock", timeout_s=timeout_s, notice=notice, notice_every_s=notice_every_s)
@@ -79,14 +79,14 @@ def flight(
     notice_every_s: float = NOTICE_EVERY_S,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Iterator[float]:
-    """Hold the lock file ``path`` while the body runs, and give the seconds of waiting for it. Not reentrant.
+    """Hold the lock file ``path`` while the body runs, and yield the seconds waited. Not reentrant.
 
-    ``notice`` is called with the seconds so far when the wait begins, and again and again.
+    ``notice`` is called with the seconds waited when the wait begins, and repeatedly while it lasts.
 
     Raises:
-        LockTimeoutError: another held it for ``timeout_s`` seconds.
-        OSError: the lock file cannot be made, or the file system has no locks.
-        Exception: whatever ``notice`` raises.
+        LockTimeoutError: another process held it for ``timeout_s`` seconds.
+        OSError: the lock file cannot be created, or the file system has no locks.
+        Exception: any exception of ``notice``.
     """
     began_s, step_s = clock_s(), 0.0
     with ExitStack() as stack:

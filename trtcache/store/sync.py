@@ -1,8 +1,8 @@
-"""Bring entries from other stores: what a store lacks, as a plan that can be looked at, and the carrying out of it.
+"""Copy missing entries from other stores: plan the transfer, and execute it.
 
-Entries are files that say what they are, so a transfer is a copy of each one that is missing. The sources are only
-read. What is checked, and how a copy gets its name, is as for a put: a kill leaves whole entries, and the next run
-goes on with the rest. The key in a file's header decides its name, which has to be the one that it has in its source.
+Entry files are self-describing, so a transfer copies each missing file. The sources are only read. Copies are verified
+and renamed as in a put: after a kill only complete entries exist, and the next run continues with the rest. An entry's
+file name is derived from the key in its header, and must match its name in the source.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.filters import Predicate
-    from trtcache.store.format import Admit, Header
-    from trtcache.store.listing import Stored
+    from trtcache.store.format import Admit, EntryHeader
+    from trtcache.store.listing import EntryStat
 
 _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 BATCH: Final = 64
-"""After how many entries rows are written and the limits are looked at. What a kill leaves without rows is listed."""
+"""Entries after which rows are written and the limits are enforced. A listing adds rows that a kill left out."""
 
 Advance: TypeAlias = "Callable[[int], None]"
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """An entry that is to be copied, as the first of its sources describes it; the others are asked if that fails."""
+class TransferItem:
+    """An entry to be copied. The sources are tried in order."""
 
     record: Record
     sources: tuple[DiskStore, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An entry that does not arrive. ``reason`` is a word as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
+class RejectedEntry:
+    """An entry that is not transferred. ``reason`` is as for a miss: ``corrupt:member``, ``untrusted:unsigned``."""
 
     digest: str
     root: str
@@ -57,31 +57,31 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a transfer did. ``pinned`` are the keys that were pinned, ``freed_bytes`` what the limits took."""
+    """Result of a transfer. ``pinned`` are the newly pinned keys, ``freed_bytes`` the bytes pruned for the limits."""
 
     arrived: tuple[Record, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedEntry, ...]
     pinned: tuple[str, ...]
     freed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """What a transfer would copy. Nothing has happened yet.
+    """A planned transfer. Nothing has been copied yet.
 
-    ``there`` is how many entries the target has already, ``pins`` which ones are to be pinned in it.
+    ``there`` is the number of entries that the target already has, ``pins`` are the keys to pin in it.
     """
 
     target: DiskStore
-    parcels: tuple[Parcel, ...]
+    items: tuple[TransferItem, ...]
     there: int
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedEntry, ...]
     pins: frozenset[str]
 
     @property
     def file_bytes(self) -> int:
-        """What the copies take on disk."""
-        return sum(parcel.record.file_bytes for parcel in self.parcels)
+        """Size of the copies on disk."""
+        return sum(item.record.file_bytes for item in self.items)
 
     def execute(
         self,
@@ -90,38 +90,38 @@ class SyncPlan:
         max_entries: int | None = None,
         advance: Advance = lambda _file_bytes: None,
     ) -> SyncResult:
-        """Copy, pin, and keep the target under its limits as a put would. One that is refused stops no other.
+        """Copy and pin the entries, and keep the target under its limits as a put would. Rejected entries are skipped.
 
-        ``advance`` is called with the bytes of each entry as it is done.
+        ``advance`` is called with the bytes of each finished entry.
 
         Raises:
             ReadOnlyError: the target cannot be written.
-            OSError: it is full; what arrived stays, and the next run goes on.
+            OSError: it is full; copied entries stay, and the next run continues.
             StoreError: its entries cannot be listed.
         """
         arrived: list[Record] = []
         refused, freed_bytes = list(self.refused), 0
-        for start in range(0, len(self.parcels), BATCH):
+        for start in range(0, len(self.items), BATCH):
             batch: list[Record] = []
             try:
-                for parcel in self.parcels[start : start + BATCH]:
-                    found = self._bring(parcel)
+                for item in self.items[start : start + BATCH]:
+                    found = self._transfer(item)
                     refused += found if isinstance(found, list) else []
                     batch += [found] if isinstance(found, Record) else []
-                    advance(parcel.record.file_bytes)
+                    advance(item.record.file_bytes)
             finally:
-                self._list(batch)
+                self._write_rows(batch)
             keep = [record.digest for record in batch]
             freed_bytes += prune_after_put(self.target, max_size_bytes, max_entries, keep=keep) if batch else 0
             arrived += batch
         pinned = self._pin_the_rest({record.digest for record in arrived if record.pinned})
-        if self.parcels:
+        if self.items:
             self.target.sweep()
         return SyncResult(tuple(arrived), tuple(refused), pinned, freed_bytes)
 
-    def _bring(self, parcel: Parcel) -> Record | list[Refused]:
-        digest, refused = parcel.record.digest, []
-        for source in parcel.sources:
+    def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
+        digest, refused = item.record.digest, []
+        for source in item.sources:
             try:
                 return self._copy(digest, source)
             except FileNotFoundError:
@@ -129,11 +129,11 @@ class SyncPlan:
             except (OSError, StoreError) as error:
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise
-                refused.append(_refused(digest, source, error))
+                refused.append(_rejection(digest, source, error))
         return refused
 
     def _copy(self, digest: str, source: DiskStore) -> Record:
-        file = _opened(digest, source, self.target)
+        file = _open_entry(digest, source, self.target)
         try:
             with self.target.place(digest) as place:
                 copy_file(file, place, self.target)
@@ -142,9 +142,9 @@ class SyncPlan:
         if digest in self.pins:
             self.target.pin(digest)
         self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
-        return Record.of(file.header, self.target.stored(digest), pinned=digest in self.pins)
+        return Record.of(file.header, self.target.stat(digest), pinned=digest in self.pins)
 
-    def _list(self, batch: Sequence[Record]) -> None:
+    def _write_rows(self, batch: Sequence[Record]) -> None:
         if batch:
             try:
                 write_rows(self.target.index_root, put=batch)
@@ -152,7 +152,7 @@ class SyncPlan:
                 _LOG.warning("%s", error)
 
     def _pin_the_rest(self, pinned: set[str]) -> tuple[str, ...]:
-        missing = {parcel.record.digest for parcel in self.parcels} | self.target.pins()
+        missing = {item.record.digest for item in self.items} | self.target.pins()
         for digest in sorted(self.pins - missing):
             self.target.pin(digest)
             pinned.add(digest)
@@ -162,17 +162,17 @@ class SyncPlan:
 def plan_sync(
     sources: Iterable[DiskStore], target: DiskStore, *, where: Predicate | None = None, pins: bool = False
 ) -> SyncPlan:
-    """Return what ``target`` lacks of the entries of ``sources``, of which the first that has a sound one gives it.
+    """Plan to copy the entries that ``target`` lacks, each from the first of ``sources`` that has an intact one.
 
-    What it has is left as it is, unless it could not serve it: with a damaged header, or signatures that do not count
-    there. ``where`` limits which entries are meant, and ``pins`` pins those that are pinned in their source.
+    Entries of the target are kept, unless they could not be served: with a damaged header or untrusted signatures.
+    ``where`` limits the entries, and ``pins`` pins those that are pinned in their source.
 
     Raises:
         OSError: a directory of entries cannot be read.
-        SettingsError: signatures have to be checked and ``cryptography`` is not installed.
+        SettingsError: signatures have to be verified and ``cryptography`` is not installed.
     """
     stores = tuple(sources)
-    found: dict[str, list[tuple[DiskStore, Stored]]] = {}
+    found: dict[str, list[tuple[DiskStore, EntryStat]]] = {}
     for source in stores:
         for stored in source.scan():
             found.setdefault(stored.digest, []).append((source, stored))
@@ -185,16 +185,16 @@ def plan_sync(
 class _Planning:
     def __init__(self, target: DiskStore, where: Predicate | None, pins: dict[object, frozenset[str]]) -> None:
         self._target, self._where, self._pins = target, where, pins
-        self._parcels: list[Parcel] = []
-        self._refused: list[Refused] = []
+        self._items: list[TransferItem] = []
+        self._rejected: list[RejectedEntry] = []
         self._to_pin: set[str] = set()
         self._there = 0
 
-    def add(self, digest: str, places: list[tuple[DiskStore, Stored]]) -> None:
-        """Decide about one key: it is there, it is to be copied from these stores, or none has a sound one."""
+    def add(self, digest: str, places: list[tuple[DiskStore, EntryStat]]) -> None:
+        """Decide about one key: it is present, it is copied from some of these stores, or none has an intact entry."""
         is_there = _has(self._target, digest)
         records: list[tuple[DiskStore, Record]] = []
-        refused: list[Refused] = []
+        refused: list[RejectedEntry] = []
         for source, stored in places:
             if is_there and self._where is None and digest not in self._pins[source.root]:
                 continue
@@ -204,11 +204,11 @@ class _Planning:
             except FileNotFoundError:
                 continue  # removed since the scan
             except (OSError, StoreError) as error:
-                refused.append(_refused(digest, source, error))
+                refused.append(_rejection(digest, source, error))
         self._decide(digest, records, refused, is_there=is_there)
 
     def _decide(
-        self, digest: str, records: list[tuple[DiskStore, Record]], refused: list[Refused], *, is_there: bool
+        self, digest: str, records: list[tuple[DiskStore, Record]], refused: list[RejectedEntry], *, is_there: bool
     ) -> None:
         meant = [(source, record) for source, record in records if self._where is None or self._where(record)]
         if any(record.pinned for _, record in meant):
@@ -216,14 +216,14 @@ class _Planning:
         if is_there:
             self._there += bool(meant) or self._where is None
         elif meant:
-            self._parcels.append(Parcel(meant[0][1], tuple(source for source, _ in meant)))
+            self._items.append(TransferItem(meant[0][1], tuple(source for source, _ in meant)))
         elif not records:
-            self._refused += refused
+            self._rejected += refused
 
     def plan(self, *, pins: bool) -> SyncPlan:
-        """Return what was decided."""
+        """Return the plan."""
         to_pin = frozenset(self._to_pin) if pins else frozenset()
-        return SyncPlan(self._target, tuple(self._parcels), self._there, tuple(self._refused), to_pin)
+        return SyncPlan(self._target, tuple(self._items), self._there, tuple(self._rejected), to_pin)
 
 
 def _has(target: DiskStore, digest: str) -> bool:
@@ -238,22 +238,14 @@ def _has(target: DiskStore, digest: str) -> bool:
     return file.header.key.digest == digest
 
 
-def _header(digest: str, source: DiskStore, target: DiskStore) -> Header:
-    file = _opened(digest, source, target)
+def _header(digest: str, source: DiskStore, target: DiskStore) -> EntryHeader:
+    file = _open_entry(digest, source, target)
     file.close()
     return file.header
 
 
-def _opened(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
-    """Open an entry of a source that counts there and would count in the target.
-
-    Raises:
-        FileNotFoundError: it is gone.
-        OSError: it cannot be read.
-        CorruptBlobError: it is damaged, or the entry of another key than its name says.
-        FormatVersionError: it is of a later format.
-        UntrustedEntryError: its signatures do not count.
-    """
+def _open_entry(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
+    """Open an entry that is trusted in its source and in the target."""
     path = source.path(digest)
     file = ArtifactFile(path, shared=source.shared, admit=_admission(source, target, str(path)))
     try:
@@ -264,17 +256,17 @@ def _opened(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
     return file
 
 
-def _check_key(header: Header, digest: str, path: str) -> None:
+def _check_key(header: EntryHeader, digest: str, path: str) -> None:
     if header.key.digest != digest:
         raise CorruptBlobError(path, "key", f"it is the entry of key {header.key.digest!r:.80}")
     check_document(header, path)
 
 
 def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
-    """Return what refuses an entry that one of the two stores would not use.
+    """Return a check that rejects an entry that one of the two stores would not use.
 
-    What members of a group wrote needs a signature that counts wherever it goes, but to such a store again: a private
-    one would trust it for ever.
+    Entries written by members of a group need a trusted signature unless the target is such a shared store too: a
+    private store would trust them from then on.
     """
     theirs, ours = source.admission, target.admission
     if source.shared and not theirs.required and not (target.shared and not ours.required):
@@ -288,13 +280,13 @@ def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:
     return admit
 
 
-def _refused(digest: str, source: DiskStore, error: OSError | StoreError) -> Refused:
+def _rejection(digest: str, source: DiskStore, error: OSError | StoreError) -> RejectedEntry:
     root = str(source.root)
     if isinstance(error, UntrustedEntryError):
-        return Refused(digest, root, f"untrusted:{error.reason}", error.signer)
+        return RejectedEntry(digest, root, f"untrusted:{error.reason}", error.signer)
     if isinstance(error, CorruptBlobError):
-        return Refused(digest, root, f"corrupt:{error.reason}", error.why)
+        return RejectedEntry(digest, root, f"corrupt:{error.reason}", error.why)
     if isinstance(error, FormatVersionError):
-        return Refused(digest, root, "format", f"format {error.found}; upgrade trtcache")
+        return RejectedEntry(digest, root, "format", f"format {error.found}; upgrade trtcache")
     why = error.strerror if isinstance(error, OSError) else None
-    return Refused(digest, root, "unreadable", why or str(error))
+    return RejectedEntry(digest, root, "unreadable", why or str(error))

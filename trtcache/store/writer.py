@@ -1,4 +1,4 @@
-"""Write an artifact file: members first, streamed; the header last."""
+"""Write an artifact file: members are streamed first, the header is written last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trtcache.store.format import (
     Codec,
     Content,
     Draft,
-    Header,
+    EntryHeader,
     Member,
     align,
     encode_front,
@@ -39,8 +39,8 @@ CHUNK_BYTES = 1 << 20
 _SAMPLES, _SAMPLE_BYTES = 16, 64 << 10
 
 
-def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Header:
-    """Write ``draft`` to the empty file ``fd`` and return its header. Holds a few MiB, however large a member is.
+def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> EntryHeader:
+    """Write ``draft`` to the empty file ``fd`` and return its header. Uses a few MiB of memory for members of any size.
 
     ``key`` signs the header. Does not flush: the caller calls ``fsync``.
 
@@ -55,19 +55,19 @@ def write_artifact(fd: int, draft: Draft, key: SecretKey | None = None) -> Heade
     end = PRELUDE_BYTES + header_bytes + (LINE_BYTES if key else 0)
     members = []
     for name, content in draft.contents.items():
-        with _opened(content, draft.kind) as source:
+        with _open_content(content, draft.kind) as source:
             member = _write_member(fd, name, source, align(end))
         members.append(member)
         end = member.end
-    os.ftruncate(fd, end)  # a last member without bytes ends the file after its padding
+    os.ftruncate(fd, end)  # an empty last member ends the file after its padding
     header = header_of(draft, tuple(members), end)
     write_at(fd, encode_front(header, header_bytes, partial(sign, key) if key else None), 0)
     return header
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """A member's content, to be read in chunks and as often as needed."""
+class _MemberContent:
+    """A member's content, readable in chunks and repeatedly."""
 
     kind: str
     size_bytes: int
@@ -90,7 +90,7 @@ class _Source:
             yield self.read(offset, CHUNK_BYTES)
 
     def sample(self) -> bytes:
-        """Return all of a small content, and 16 pieces of 64 KiB from all over a large one."""
+        """Return all of a small content, or 16 pieces of 64 KiB spread over a large one."""
         if self.size_bytes <= _SAMPLES * _SAMPLE_BYTES:
             return bytes(self.read(0, self.size_bytes))
         step = self.size_bytes // _SAMPLES
@@ -98,24 +98,24 @@ class _Source:
 
 
 @contextmanager
-def _opened(content: Content, kind: str) -> Iterator[_Source]:
+def _open_content(content: Content, kind: str) -> Iterator[_MemberContent]:
     if not isinstance(content, Path):
         view = memoryview(content)
-        yield _Source(kind, len(view), view)
+        yield _MemberContent(kind, len(view), view)
         return
     try:
         fd = os.open(content, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise BuildError(kind, f"its file {content} cannot be read: {error.strerror}") from error
     try:
-        yield _Source(kind, os.fstat(fd).st_size, fd=fd)
+        yield _MemberContent(kind, os.fstat(fd).st_size, fd=fd)
     finally:
         os.close(fd)
 
 
 @dataclass(slots=True)
 class _Output:
-    """Appends to a file from an offset on, and knows the digest of what it appended."""
+    """Append to a file from an offset on, and hash the appended bytes."""
 
     fd: int
     offset: int
@@ -132,12 +132,12 @@ class _Output:
         return f"b3:{self.hasher.hexdigest()}"
 
 
-def _write_member(fd: int, name: str, source: _Source, offset: int) -> Member:
+def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
     if pays_to_compress(source.sample(), source.size_bytes):
         member = _write_compressed(fd, name, source, offset)
         if pays(member.size_bytes, member.stored_bytes):
             return member
-        os.ftruncate(fd, offset)  # so that nothing of the attempt is left after a shorter member
+        os.ftruncate(fd, offset)  # discard the compressed attempt
     out = _Output(fd, offset)
     for chunk in source.chunks():
         out.write(chunk)
@@ -149,7 +149,7 @@ def pays_to_compress(sample: bytes, size_bytes: int) -> bool:
     return bool(sample) and pays(size_bytes, compressed_size(sample) * size_bytes // len(sample))
 
 
-def _write_compressed(fd: int, name: str, source: _Source, offset: int) -> Member:
+def _write_compressed(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
     out = _Output(fd, offset)
     hasher = blake3()
     frame = compressor(source.size_bytes)

@@ -1,6 +1,6 @@
-"""Zip archives of weights, mapped: the bytes of their members, and whether those are as they were written.
+"""Memory-mapped zip archives of weights: member contents and checksum verification.
 
-torch maps such files, and then compares no checksum.
+torch maps such files without comparing checksums.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALIGNED_BYTES = 64
-"""At multiples of which torch begins the bytes of a member, so that they can be used where they lie."""
+"""Alignment of member contents in torch's archives, so that they can be used in place."""
 
 _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
 _HEADER_BYTES, _ZIP64_BYTES, _EXTRA_BYTES = 30, 20, 4
 
 
-def placed(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """Return a new member's description with a padding that makes its bytes begin where torch begins them."""
+def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Describe a new member with padding that aligns its content as torch does."""
     info = zipfile.ZipInfo(name)
     info.file_size = size_bytes
     position = target.fp.tell() if target.fp else 0
@@ -34,7 +34,7 @@ def placed(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfile.ZipIn
 
 
 def damage(path: Path) -> str:
-    """Return what is damaged in an archive, empty if nothing is; it is read once.
+    """Return what is damaged in an archive, empty if nothing is; the file is read once.
 
     Raises:
         OSError: it cannot be read.
@@ -45,7 +45,7 @@ def damage(path: Path) -> str:
             mapped = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         return f"it is damaged or cut off ({error})"
-    # torch.serialization.set_crc32_options(False) leaves all checksums out.
+    # torch.serialization.set_crc32_options(False) omits all checksums.
     if any(info.CRC for info in members):
         for info in members:
             if why := member_damage(mapped, info, name=info.filename):
@@ -54,7 +54,7 @@ def damage(path: Path) -> str:
 
 
 def member_damage(mapped: memoryview, info: zipfile.ZipInfo, *, name: str) -> str:
-    """Return what is damaged in one member of a mapped archive, called by ``name``; empty if nothing is."""
+    """Return what is damaged in one member of a mapped archive, called ``name``; empty if nothing is."""
     try:
         whole = zlib.crc32(content(mapped, info)) == info.CRC
     except ValueError as error:
@@ -63,28 +63,28 @@ def member_damage(mapped: memoryview, info: zipfile.ZipInfo, *, name: str) -> st
 
 
 def content(mapped: memoryview, info: zipfile.ZipInfo) -> memoryview:
-    """Return a member's bytes, where they lie if they are not compressed.
+    """Return a member's content, without a copy if it is not compressed.
 
     Raises:
-        ValueError: it does not lie within the archive, or cannot be decompressed.
+        ValueError: it is outside of the archive, or cannot be decompressed.
     """
-    found = raw(mapped, info)
+    data = raw(mapped, info)
     if info.flag_bits & _ENCRYPTED:
         raise ValueError(f"{info.filename} is encrypted")
     if info.compress_type == zipfile.ZIP_DEFLATED:
         try:
-            found = memoryview(bytearray(zlib.decompress(found, -zlib.MAX_WBITS, info.file_size)))
+            data = memoryview(bytearray(zlib.decompress(data, -zlib.MAX_WBITS, info.file_size)))
         except zlib.error as error:
             raise ValueError(f"{info.filename} cannot be decompressed: {error}") from error
     elif info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{info.filename} is compressed in a way that is not known")
-    if len(found) != info.file_size:
+        raise ValueError(f"{info.filename} has an unknown compression")
+    if len(data) != info.file_size:
         raise ValueError(f"{info.filename} is cut off")
-    return found
+    return data
 
 
 def raw(mapped: memoryview, info: zipfile.ZipInfo) -> memoryview:
-    """Return a member's bytes as they lie in the archive, fewer than it should have if that ends before."""
+    """Return a member's stored bytes, fewer than declared if the archive is cut off."""
     header = bytes(mapped[info.header_offset : info.header_offset + _LOCAL_HEADER_BYTES])
     names = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
     start = info.header_offset + _LOCAL_HEADER_BYTES + sum(names)

@@ -1,9 +1,9 @@
-"""Digests of weights' values, for artifacts that have the weights in them.
+"""Digests of weight values, for artifacts that contain weights.
 
-A fingerprint is the BLAKE3 digest of a tensor's elements in order, whatever its layout and device. Weights in memory
-are hashed on all cores; those on a GPU pass through a small buffer on the host, never as a whole. A fingerprint is
-remembered for as long as the tensor's storage lives and its version counter stands. What is written past the counter
-(``weight.data[3] = 0``) is found by sums over the elements, which cost a quarter of the digest.
+A fingerprint is the BLAKE3 digest of a tensor's elements in order, independent of layout and device. Weights in host
+memory are hashed on all cores; GPU weights are staged through a small host buffer. A fingerprint is cached for as long
+as the tensor's storage lives and its version counter is unchanged. Writes that bypass the counter (``weight.data[3] =
+0``) are detected by sums over the elements, which cost a quarter of the digest.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from trtcache.errors import CanonicalizationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_ALONE_FROM_BYTES = 8 << 20  # as large as this, one tensor keeps all cores busy by itself
+_ALONE_FROM_BYTES = 8 << 20  # one tensor of this size uses all cores
 _STAGED_BYTES = 32 << 20
 _WORD_BYTES = 8
 _SUM_WORDS = 1 << 12
-_REMEMBERED_FROM_BYTES = 1 << 16  # the digest of less costs no more than looking it up
+_REMEMBERED_FROM_BYTES = 1 << 16  # a smaller tensor's digest costs no more than a lookup
 
 _Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A fingerprint, and what the tensor was like when it was taken."""
+class _CachedDigest:
+    """A fingerprint, and the tensor's version and sums at that time."""
 
     digest: Digest
     version: int
@@ -42,28 +42,28 @@ class _Known:
 
 
 class Fingerprints:
-    """Fingerprints of tensors, remembered while the tensors stay as they are. It keeps no tensor alive."""
+    """Cached fingerprints of tensors. Does not keep tensors alive."""
 
     def __init__(self) -> None:
-        """Start with none."""
-        self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _Known]] = WeakKeyDictionary()
+        """Create an empty cache."""
+        self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _CachedDigest]] = WeakKeyDictionary()
 
     def of(self, tensors: Iterable[torch.Tensor]) -> list[Digest]:
         """Return the fingerprint of each tensor.
 
         Raises:
-            CanonicalizationError: a tensor has no elements to read one by one (sparse, quantized, fake, a subclass).
+            CanonicalizationError: a tensor has no readable elements (sparse, quantized, fake, a subclass).
         """
         wanted = list(tensors)
         known = [self._recall(tensor) for tensor in wanted]
         fresh = iter(fingerprints([tensor for tensor, digest in zip(wanted, known, strict=True) if digest is None]))
-        found = []
+        digests = []
         for tensor, digest in zip(wanted, known, strict=True):
             if digest is None:
                 digest = next(fresh)
                 self._remember(tensor, digest)
-            found.append(digest)
-        return found
+            digests.append(digest)
+        return digests
 
     def _recall(self, tensor: torch.Tensor) -> Digest | None:
         if not _worth_remembering(tensor):
@@ -75,30 +75,30 @@ class Fingerprints:
 
     def _remember(self, tensor: torch.Tensor, digest: Digest) -> None:
         if _worth_remembering(tensor):
-            known = _Known(digest, tensor._version, _sums(tensor))
+            known = _CachedDigest(digest, tensor._version, _sums(tensor))
             self._known.setdefault(tensor.untyped_storage(), {})[_place(tensor)] = known
 
 
 def fingerprints(tensors: Sequence[torch.Tensor]) -> list[Digest]:
-    """Return the fingerprint of each tensor, without remembering it.
+    """Return the fingerprint of each tensor, without caching.
 
     Raises:
-        CanonicalizationError: a tensor has no elements to read one by one.
+        CanonicalizationError: a tensor has no readable elements.
     """
     parts = [_flat(tensor) for tensor in tensors]
     small = [place for place, part in enumerate(parts) if part.device.type == "cpu" and len(part) < _ALONE_FROM_BYTES]
-    found: dict[int, Digest] = {}
+    digests: dict[int, Digest] = {}
     if sum(len(parts[place]) for place in small) >= _ALONE_FROM_BYTES:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            found.update(zip(small, pool.map(_digest, [parts[place] for place in small]), strict=True))
-    return [found[place] if place in found else _digest(part) for place, part in enumerate(parts)]
+            digests.update(zip(small, pool.map(_digest, [parts[place] for place in small]), strict=True))
+    return [digests[place] if place in digests else _digest(part) for place, part in enumerate(parts)]
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements as bytes, on the tensor's own device; copied there if its layout has another order."""
+    """Return the elements as bytes on the tensor's device; copied if they are not contiguous."""
     if not _readable(tensor):
         what = f"a {type(tensor).__name__} with layout {tensor.layout} on {tensor.device}"
-        raise CanonicalizationError("a weight", f"{what} has no bytes to take a fingerprint of")
+        raise CanonicalizationError("a weight", f"{what} has no elements that can be hashed")
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
 
@@ -117,7 +117,7 @@ def _digest(flat: torch.Tensor) -> Digest:
 
 
 def _digest_staged(flat: torch.Tensor) -> Digest:
-    """Hash bytes on a GPU in parts: while one is hashed the next is on its way."""
+    """Hash GPU memory in parts: copy the next part while one is hashed."""
     parts = torch.split(flat, _STAGED_BYTES)
     buffers = [torch.empty(len(parts[0]), dtype=torch.uint8, pin_memory=True) for _ in parts[:2]]
     hasher = blake3(max_threads=len(os.sched_getaffinity(0)))
@@ -145,7 +145,7 @@ def _place(tensor: torch.Tensor) -> _Place:
 
 
 def _sums(tensor: torch.Tensor) -> bytes:
-    """Return a digest of sums over 32 KiB each: on 2 cores they read 25 GB/s where BLAKE3 reads 6.6."""
+    """Hash the sums of 32 KiB blocks: on 2 cores sums read 25 GB/s, and BLAKE3 6.6 GB/s."""
     flat = _flat(tensor)
     words = flat[: len(flat) // _WORD_BYTES * _WORD_BYTES].view(torch.int64)
     whole = words[: len(words) // _SUM_WORDS * _SUM_WORDS].view(-1, _SUM_WORDS).sum(1)

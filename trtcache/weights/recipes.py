@@ -1,9 +1,9 @@
-"""Recipes: how an engine weight is made from the weights of a model.
+"""Recipes: how an engine weight is computed from a model's weights.
 
-A recipe is one weight as it is, or an operator over recipes and numbers. There are few operators, each is exact about
-what it does on every device, and a recipe is kept as JSON: ``{"slot": 0}``, or
-``{"op": "mul", "args": [{"slot": 0}, {"op": "rsqrt", "args": [{"slot": 1}]}]}``. The same weights therefore give the
-same engine weights, bit for bit, whoever evaluates it.
+A recipe is a weight, or an operator applied to recipes and constants. The set of operators is small, each is exactly
+defined on every device, and a recipe is stored as JSON: ``{"slot": 0}``, or ``{"op": "mul", "args": [{"slot": 0},
+{"op": "rsqrt", "args": [{"slot": 1}]}]}``. So the same weights give the same engine weights, bit for bit, in every
+process.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A weight as it is: by the model's name for it while a graph is lowered, by the number of its slot afterwards."""
+class WeightRef:
+    """A reference to a model weight: by name while a graph is lowered, by slot index afterwards."""
 
     weight: str | int
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An operator of ``OPERATORS`` and its arguments: recipes, numbers, shapes and names of dtypes."""
+class Operation:
+    """An operator of ``OPERATORS`` and its arguments: recipes, numbers, shapes and dtype names."""
 
     operator: str
     arguments: tuple[Recipe | Argument, ...]
 
 
-Recipe: TypeAlias = Source | Step
+Recipe: TypeAlias = WeightRef | Operation
 Argument: TypeAlias = int | float | str | tuple[int, ...]
 
 
@@ -57,25 +57,25 @@ OPERATORS: Mapping[str, Callable[..., torch.Tensor]] = {
     "sqrt": torch.sqrt,
     "sub": torch.sub,
 }
-"""What a step can do. An operator that is taken out or that changes needs a new version of the weight map."""
+"""Operators of recipes. Removing or changing one requires a new version of the weight map."""
 
 _BY_ELEMENT = frozenset(OPERATORS) - {"permute", "reshape"}
 _PIECE_ELEMENTS = 1 << 20
 
 
-def step(operator: str, *arguments: Recipe | Argument) -> Step:
-    """Return a step, ``step("mul", weight, 2.0)``."""
-    return Step(operator, arguments)
+def step(operator: str, *arguments: Recipe | Argument) -> Operation:
+    """Build an operation, as in ``step("mul", weight, 2.0)``."""
+    return Operation(operator, arguments)
 
 
 def evaluate(recipe: Recipe, weights: Mapping[str | int, torch.Tensor]) -> torch.Tensor:
-    """Return what a recipe makes of weights, on their own device; a source's tensor is returned as it is.
+    """Evaluate a recipe on the weights' own device; the tensor of a reference is returned as is.
 
-    What a step made is released as soon as the next has used it.
+    Intermediate results are released as soon as they have been used.
     """
-    if isinstance(recipe, Source):
+    if isinstance(recipe, WeightRef):
         return weights[recipe.weight]
-    arguments = (evaluate(one, weights) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+    arguments = (evaluate(arg, weights) if isinstance(arg, (WeightRef, Operation)) else arg for arg in recipe.arguments)
     return OPERATORS[recipe.operator](*arguments)
 
 
@@ -85,28 +85,28 @@ Bring: TypeAlias = "Callable[[str | int, torch.Tensor], torch.Tensor]"
 def pieces(
     recipe: Recipe, weights: Mapping[str | int, torch.Tensor], shape: tuple[int, ...], bring: Bring
 ) -> Iterator[tuple[Any, torch.Tensor]]:
-    """Yield what a recipe makes, and where in a tensor of its shape that is: a few rows of a large one at a time.
+    """Evaluate a recipe piecewise: yield indices and values, a few rows of a large result at a time.
 
-    Rows have the bits that they have in the whole. What is no arithmetic (a reshape) is in one piece.
+    Rows are bit-identical to those of a full evaluation. Recipes that are not elementwise (a reshape) are one piece.
 
     Args:
         recipe: the recipe.
-        weights: what it is made of.
-        shape: of what it makes.
-        bring: brings a weight, or rows of it, to where it is computed with.
+        weights: the model weights.
+        shape: shape of the result.
+        bring: moves a weight, or rows of it, to the compute device.
     """
     rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
-    by_rows = isinstance(recipe, Source) or recipe.operator in _BY_ELEMENT
+    by_rows = isinstance(recipe, WeightRef) or recipe.operator in _BY_ELEMENT
     if not (by_rows and shape and rows < shape[0]):
-        yield ..., evaluate(recipe, _Brought(weights, bring))
+        yield ..., evaluate(recipe, _LazyWeights(weights, bring))
         return
     whole: dict[int, torch.Tensor] = {}
     for start in range(0, shape[0], rows):
         yield slice(start, start + rows), _Rows(weights, shape, slice(start, start + rows), bring, whole).of(recipe)
 
 
-class _Brought(dict[str | int, torch.Tensor]):
-    """Weights that are brought when they are asked for, and not kept."""
+class _LazyWeights(dict[str | int, torch.Tensor]):
+    """Weights that are moved on access and not kept."""
 
     def __init__(self, weights: Mapping[str | int, torch.Tensor], bring: Bring) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class _Brought(dict[str | int, torch.Tensor]):
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Some rows of what recipes make; all of what is one row for all of them or has fewer dimensions."""
+    """Evaluate some rows of recipes; operands that are broadcast over rows are used whole."""
 
     weights: Mapping[str | int, torch.Tensor]
     shape: tuple[int, ...]
@@ -127,47 +127,47 @@ class _Rows:
     whole: dict[int, torch.Tensor]
 
     def of(self, recipe: Recipe) -> torch.Tensor:
-        if isinstance(recipe, Source):
-            return self.bring(recipe.weight, self._cut(self.weights[recipe.weight]))
+        if isinstance(recipe, WeightRef):
+            return self.bring(recipe.weight, self._rows_of(self.weights[recipe.weight]))
         if recipe.operator in _BY_ELEMENT:
-            arguments = (self.of(one) if isinstance(one, (Source, Step)) else one for one in recipe.arguments)
+            arguments = (self.of(one) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments)
             return OPERATORS[recipe.operator](*arguments)
         if id(recipe) not in self.whole:
-            self.whole[id(recipe)] = evaluate(recipe, _Brought(self.weights, self.bring))
-        return self._cut(self.whole[id(recipe)])
+            self.whole[id(recipe)] = evaluate(recipe, _LazyWeights(self.weights, self.bring))
+        return self._rows_of(self.whole[id(recipe)])
 
-    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _rows_of(self, tensor: torch.Tensor) -> torch.Tensor:
         has_rows = tensor.dim() == len(self.shape) and tensor.shape[0] == self.shape[0]
         return tensor[self.part] if has_rows else tensor
 
 
 def sources(recipe: Recipe) -> Iterator[str | int]:
-    """Yield the weights that a recipe uses, in the order in which it names them; some more than once."""
-    if isinstance(recipe, Source):
+    """Yield the weights that a recipe uses, in the order of occurrence, with repetitions."""
+    if isinstance(recipe, WeightRef):
         yield recipe.weight
         return
-    for one in recipe.arguments:
-        if isinstance(one, (Source, Step)):
-            yield from sources(one)
+    for argument in recipe.arguments:
+        if isinstance(argument, (WeightRef, Operation)):
+            yield from sources(argument)
 
 
-def renamed(recipe: Recipe, name: Callable[[str | int], str | int]) -> Recipe:
-    """Return the recipe over other names, asked for in the order of ``sources``."""
-    if isinstance(recipe, Source):
-        return Source(name(recipe.weight))
-    arguments = [renamed(one, name) if isinstance(one, (Source, Step)) else one for one in recipe.arguments]
-    return Step(recipe.operator, tuple(arguments))
+def rename(recipe: Recipe, name: Callable[[str | int], str | int]) -> Recipe:
+    """Return the recipe with renamed weights; ``name`` is called in the order of ``sources``."""
+    if isinstance(recipe, WeightRef):
+        return WeightRef(name(recipe.weight))
+    arguments = [rename(one, name) if isinstance(one, (WeightRef, Operation)) else one for one in recipe.arguments]
+    return Operation(recipe.operator, tuple(arguments))
 
 
 def document(recipe: Recipe) -> dict[str, Json]:
-    """Return a recipe as JSON."""
-    if isinstance(recipe, Source):
+    """Encode a recipe as JSON."""
+    if isinstance(recipe, WeightRef):
         return {"slot": recipe.weight}
     return {"op": recipe.operator, "args": [_argument_document(one) for one in recipe.arguments]}
 
 
 def _argument_document(argument: Recipe | Argument) -> Json:
-    if isinstance(argument, (Source, Step)):
+    if isinstance(argument, (WeightRef, Operation)):
         return document(argument)
     if isinstance(argument, float):
         return {"$float": argument.hex()}
@@ -175,17 +175,17 @@ def _argument_document(argument: Recipe | Argument) -> Json:
 
 
 def parse(written: Json) -> Recipe:
-    """Return the recipe that ``document`` wrote.
+    """Parse a recipe written by ``document``.
 
     Raises:
-        IncompatibleEngineError: it is no recipe, or has an operator or a dtype that this version does not know.
+        IncompatibleEngineError: it is malformed, or has an operator or a dtype that this version does not know.
     """
     match written:
         case {"slot": int(slot), **rest} if not rest:
-            return Source(slot)
+            return WeightRef(slot)
         case {"op": str(operator), "args": list(arguments), **rest} if not rest and operator in OPERATORS:
-            return Step(operator, tuple(map(_parse_argument, arguments)))
-    raise IncompatibleEngineError("weight map", f"{written!r} is no recipe that this version of trtcache can follow")
+            return Operation(operator, tuple(map(_parse_argument, arguments)))
+    raise IncompatibleEngineError("weight map", f"{written!r} is not a recipe that this version of trtcache supports")
 
 
 def _parse_argument(written: Json) -> Recipe | Argument:
@@ -200,12 +200,12 @@ def _parse_argument(written: Json) -> Recipe | Argument:
             return written
         case int():
             return written
-    raise IncompatibleEngineError("weight map", f"{written!r} is no argument of a recipe")
+    raise IncompatibleEngineError("weight map", f"{written!r} is not a valid recipe argument")
 
 
 def text(recipe: Recipe) -> str:
-    """Return a recipe for people: ``mul(slot0, rsqrt(slot1))``."""
-    if isinstance(recipe, Source):
+    """Format a recipe: ``mul(slot0, rsqrt(slot1))``."""
+    if isinstance(recipe, WeightRef):
         return f"slot{recipe.weight}"
-    arguments = (text(one) if isinstance(one, (Source, Step)) else str(one) for one in recipe.arguments)
+    arguments = (text(one) if isinstance(one, (WeightRef, Operation)) else str(one) for one in recipe.arguments)
     return f"{recipe.operator}({', '.join(arguments)})"

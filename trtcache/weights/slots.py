@@ -1,9 +1,9 @@
-"""Slots, engine weights, the weight map, and the check that a set of weights fits.
+"""Slots, engine weights, the weight map, and the check that weights fit.
 
-A *slot* is one parameter or persistent buffer of a lowered program, an *engine weight* one tensor that an engine is
-given at load. Both are numbered by first use from the program's outputs, and engine weights are called by their number
-(``w0``, ``w1``, ...), never after the model's parameters, so a renamed model finds the same engine. The *weight map*
-says by what recipe each engine weight is made from slots. Nearly all are a slot as it is, and then nothing is copied.
+A *slot* is a parameter or persistent buffer of a lowered program, an *engine weight* a tensor passed to an engine at
+load. Both are numbered by first use from the program's outputs, and engine weights are named by number (``w0``, ``w1``,
+...), never after the model's parameters, so a renamed model finds the same engine. The *weight map* holds the recipe of
+each engine weight. Nearly all recipes are a single slot, which needs no copy.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import RefitError
-from trtcache.weights.recipes import Recipe, Source, document, pieces
-from trtcache.weights.source_weights import originals
+from trtcache.weights.recipes import Recipe, WeightRef, document, pieces
+from trtcache.weights.source_weights import weak_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
-    from trtcache.weights.source_weights import Original
+    from trtcache.weights.source_weights import WeakTensor
 
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -29,19 +29,19 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One weight of a model that engine weights are made from.
+    """A model weight that engine weights are computed from.
 
     Attributes:
-        index: place in the order of first use from the outputs.
-        dtype: as torch prints it without its module, ``float32``.
+        index: index in the order of first use from the outputs.
+        dtype: the torch dtype without its module, ``float32``.
         shape: sizes.
-        stride: strides in elements, of the engine weight that is this slot; contiguous if none is.
+        stride: strides in elements of the engine weight that is this slot; contiguous if there is none.
         device: ``cpu`` or ``cuda``, without an index.
-        names: the names of this weight in the model at hand, tied names together, in the order of its state_dict.
-            Not part of the key or the artifact.
+        names: names of this weight in the current model, tied names together, in state_dict order. Not part of the key
+            or the artifact.
         mutated: whether a call changes it; such a slot gets a private copy of the model's tensor.
-        transient: whether no state_dict has it: state that a call changes in a non-persistent buffer, such as a key
-            and value cache. A refit that does not name it leaves it as it is.
+        transient: whether it is missing from the state_dict: a mutated non-persistent buffer, such as a key-value
+            cache. A refit that does not name it leaves it unchanged.
     """
 
     index: int
@@ -54,7 +54,7 @@ class Slot:
     transient: bool = False
 
     def document(self) -> dict[str, Json]:
-        """Return the slot as stored in an artifact: all but the names of the model at hand."""
+        """Return the slot as stored in an artifact: without the names."""
         return {
             "dtype": self.dtype,
             "shape": list(self.shape),
@@ -67,16 +67,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class EngineWeight:
-    """One weight that an engine is given at load.
+    """A weight passed to an engine at load.
 
     Attributes:
-        index: place in the order of first use from the outputs.
-        recipe: how it is made from slots, by their numbers.
-        dtype: as torch prints it without its module.
+        index: index in the order of first use from the outputs.
+        recipe: how it is computed from slots, by index.
+        dtype: the torch dtype without its module.
         shape: sizes.
-        stride: strides in elements; an engine reads memory by them, so a weight in another layout is copied.
+        stride: strides in elements as the engine reads it; a weight with another layout is copied.
         device: ``cpu`` or ``cuda``, without an index.
-        slots: what the recipe uses, in the order in which it names them.
+        slots: slots that the recipe uses, in order of occurrence.
     """
 
     index: int
@@ -89,13 +89,13 @@ class EngineWeight:
 
     @property
     def name(self) -> str:
-        """What the engine calls it."""
+        """The name in the engine."""
         return f"w{self.index}"
 
     @property
     def slot(self) -> Slot | None:
-        """The slot that this weight is, if it is one as it is."""
-        return self.slots[0] if isinstance(self.recipe, Source) else None
+        """The slot that this weight is equal to, if its recipe is a single slot."""
+        return self.slots[0] if isinstance(self.recipe, WeightRef) else None
 
     @property
     def is_mutated(self) -> bool:
@@ -104,11 +104,11 @@ class EngineWeight:
 
     @property
     def label(self) -> str:
-        """What people call it: the model's names for what it is made of."""
+        """The model's names of its slots, for messages."""
         return " + ".join(slot.names[0] if slot.names else f"slot {slot.index}" for slot in self.slots)
 
     def document(self) -> dict[str, Json]:
-        """Return the weight as it stands in the key, without its number and its recipe."""
+        """Return the weight as part of the key, without its index and recipe."""
         if self.slot:
             return self.slot.document()
         return {
@@ -121,88 +121,88 @@ class EngineWeight:
 
 
 def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
-    """Return the weight map of an engine: the name of each of its weights, and the recipe."""
+    """Return the weight map of an engine: the recipe of each weight by name."""
     return {weight.name: document(weight.recipe) for weight in weights}
 
 
-class Fitted(dict[str, torch.Tensor]):
+class EngineWeights(dict[str, torch.Tensor]):
     """Engine weights by name.
 
     Attributes:
-        own: names of those whose memory is nobody else's: copies, and what recipes made.
-        made_of: where the model's weights lie that recipes made engine weights of, by the numbers of their slots.
+        own: names of weights whose memory is not shared with the model: copies, and results of recipes.
+        source_weights: weak references to the model weights used by recipes, by slot index.
     """
 
     def __init__(
         self,
         tensors: Mapping[str, torch.Tensor],
         own: Iterable[str] = (),
-        made_of: Mapping[int, Original] | None = None,
+        source_weights: Mapping[int, WeakTensor] | None = None,
     ) -> None:
-        """Keep them."""
+        """Initialize from tensors by name."""
         super().__init__(tensors)
         self.own = frozenset(own)
-        self.made_of = dict(made_of or {})
+        self.source_weights = dict(source_weights or {})
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """A model's weights that were found to fit, from which engine weights are made one by one.
+class SlotWeights:
+    """Checked model weights, from which engine weights are computed one by one.
 
     Attributes:
-        given: the weight of each slot, by the slot's number.
-        places: where each of them is to be. What lies elsewhere, in a file, is brought there when it is used.
-        kept: names of engine weights that no state_dict has and that were not given: they stay as they are.
+        given: the weight of each slot, by slot index.
+        places: target device of each weight. A weight elsewhere, such as in a file, is moved when it is used.
+        kept: names of transient engine weights that were not given and stay unchanged.
     """
 
     given: Mapping[str | int, torch.Tensor]
     places: Mapping[str | int, torch.device]
     kept: frozenset[str]
 
-    def shared(self, weight: EngineWeight) -> torch.Tensor | None:
-        """Return the model's own tensor if the engine can read it where it lies, else None."""
+    def shared_tensor(self, weight: EngineWeight) -> torch.Tensor | None:
+        """Return the model's own tensor if the engine can use it in place, else None."""
         slot = weight.slot
         if slot is None or slot.mutated or self.given[slot.index].device.type != weight.device:
             return None
         tensor = self.given[slot.index].detach()
-        return tensor if _lies_right(weight, tensor) else None
+        return tensor if _has_layout(weight, tensor) else None
 
     def make(self, weight: EngineWeight) -> torch.Tensor:
-        """Return an engine weight: the model's own tensor where that will do, else a new one.
+        """Compute an engine weight: the model's own tensor if possible, else a new one.
 
-        Beside a new one there are for a moment the rows of it that are being made.
+        While a new one is computed, some of its rows exist twice.
         """
-        if (shared := self.shared(weight)) is not None:
+        if (shared := self.shared_tensor(weight)) is not None:
             return shared
-        made: torch.Tensor | None = None
+        result: torch.Tensor | None = None
         with torch.no_grad():
             for place, piece in self.pieces(weight):
-                if place is ... and not weight.is_mutated and _lies_right(weight, piece):
+                if place is ... and not weight.is_mutated and _has_layout(weight, piece):
                     return piece.detach()
-                made = piece.new_empty_strided(weight.shape, weight.stride) if made is None else made
-                made[place].copy_(piece)
-        assert made is not None  # noqa: S101  # there is a piece of everything
-        return made
+                result = piece.new_empty_strided(weight.shape, weight.stride) if result is None else result
+                result[place].copy_(piece)
+        assert result is not None  # noqa: S101  # there is at least one piece
+        return result
 
     def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
-        """Yield an engine weight that is not shared, and where in it that is, in as many pieces as it needs."""
+        """Compute an engine weight that is not shared, in as many pieces as needed."""
         return pieces(weight.recipe, self.given, weight.shape, self._bring)
 
     def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self.places[index])
 
-    def named(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
-        """Return the weights by all the names that the model has for each, in their places."""
+    def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
+        """Return the weights on their target devices by all their names in the model."""
         placed = {index: tensor.to(self.places[index]) for index, tensor in self.given.items()}
         return {name: placed[slot.index] for slot in slots if slot.index in placed for name in slot.names}
 
-    def made_of(self, weights: Iterable[EngineWeight]) -> dict[int, Original]:
-        """Return where those weights of the model lie that recipes make engine weights of."""
+    def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, WeakTensor]:
+        """Return weak references to the model weights that recipes use."""
         used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
-        return originals({index: self.given[index] for index in used if index in self.given})
+        return weak_tensors({index: self.given[index] for index in used if index in self.given})
 
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
-        """Say whether what ``make`` returned is in no memory of the model's."""
+        """Return whether the result of ``make`` shares no memory with the model."""
         place = tensor.untyped_storage().data_ptr()
         return all(self.given[slot.index].untyped_storage().data_ptr() != place for slot in weight.slots)
 
@@ -214,39 +214,39 @@ def fit(
     known: frozenset[str],
     device: torch.device,
     current: Mapping[str, torch.Tensor] | None = None,
-) -> Fitted:
-    """Return engine weights, by name, made from ``state``: shared where layout and device allow, else copied.
+) -> EngineWeights:
+    """Compute engine weights from ``state``: shared with it where layout and device allow, else copied.
 
-    A weight in another layout (transposed, sliced) is copied into its slot's; a mutated slot always is, and what a
-    recipe makes of several shares nothing with them. Names in ``known`` that no slot uses are passed over.
+    A weight in another layout (transposed, sliced) is copied into the slot's layout; a mutated slot is always copied,
+    and the result of an operation shares no memory with the model. Names in ``known`` that no slot uses are ignored.
 
     Args:
-        weights: what the engine needs.
-        state: the model's names to tensors.
-        known: every name that the compiled model has.
-        device: where the engine runs.
-        current: the engine's weights up to now; transient slots that ``state`` does not name are taken from here.
+        weights: the engine's weights.
+        state: the model's tensors by name.
+        known: all names of the compiled model.
+        device: device of the engine.
+        current: the engine's current weights, used for transient slots that ``state`` does not name.
 
     Raises:
         RefitError: a slot has no tensor, or one of another shape, dtype or device, or tied names differ, or ``state``
-            has names that the compiled model has not. It names them all; nothing has been changed.
+            has names that the compiled model does not have. It lists them all; nothing has been changed.
     """
     weights = tuple(weights)
     sources = check(weights, state, known=known, device=device, keep=current is not None)
-    made: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     own: set[str] = set()
     for weight in weights:
         kept = current[weight.name] if current and weight.name in sources.kept else None
-        made[weight.name] = sources.make(weight) if kept is None else kept.clone()
-        if kept is not None or sources.is_own(weight, made[weight.name]):
+        tensors[weight.name] = sources.make(weight) if kept is None else kept.clone()
+        if kept is not None or sources.is_own(weight, tensors[weight.name]):
             own.add(weight.name)
     if own:
         finish(device)
-    return Fitted(made, own, sources.made_of(weights))
+    return EngineWeights(tensors, own, sources.source_weights(weights))
 
 
 def finish(device: torch.device) -> None:
-    """Wait until what was made is there: a GPU makes it on this thread's stream, and calls may be on any."""
+    """Wait for work on this thread's current CUDA stream; calls may use another stream."""
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
 
@@ -259,47 +259,47 @@ def check(
     device: torch.device,
     keep: bool = False,
     anywhere: bool = False,
-) -> Sources:
-    """Return the weights of a model, checked against what an engine needs; nothing is copied.
+) -> SlotWeights:
+    """Check a model's weights against those of an engine, without copying.
 
     Args:
-        weights: what the engine needs.
-        state: the model's names to tensors.
-        known: every name that the compiled model has.
-        device: where the engine runs.
-        keep: whether the engine's transient slots that ``state`` does not name may stay as they are.
-        anywhere: whether a weight may be on another device, as one that was read from a file is.
+        weights: the engine's weights.
+        state: the model's tensors by name.
+        known: all names of the compiled model.
+        device: device of the engine.
+        keep: whether transient slots that ``state`` does not name keep their current values.
+        anywhere: whether weights may be on another device, as those read from a file are.
 
     Raises:
         RefitError: as ``fit``.
     """
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = frozenset(weight.name for weight in weights if keep and _stays(weight, state))
+    kept = frozenset(weight.name for weight in weights if keep and _keeps_current(weight, state))
     needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
-    given = _checked([slots[index] for index in needed], state, known, None if anywhere else device)
+    given = _check_slots([slots[index] for index in needed], state, known, None if anywhere else device)
     places: dict[str | int, torch.device] = {}
     for index in needed:
         kind = slots[index].device
         places[index] = device if kind == device.type else torch.device(kind)
-    return Sources(given, places, kept)
+    return SlotWeights(given, places, kept)
 
 
-def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Say whether two tensors of one dtype, shape and layout have the same bits."""
-    if one.data_ptr() == other.data_ptr():
+def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether two tensors of one dtype, shape and layout are bit-identical."""
+    if first.data_ptr() == second.data_ptr():
         return True
-    bits = _BITS.get(one.itemsize)
-    if bits is None or one.is_conj() or other.is_conj() or one.is_neg() or other.is_neg():
+    bits = _BITS.get(first.itemsize)
+    if bits is None or first.is_conj() or second.is_conj() or first.is_neg() or second.is_neg():
         return False
-    return torch.equal(one.detach().view(bits), other.detach().view(bits))
+    return torch.equal(first.detach().view(bits), second.detach().view(bits))
 
 
-def _stays(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
+def _keeps_current(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
     return all(slot.transient and not any(name in state for name in slot.names) for slot in weight.slots)
 
 
-def _checked(
+def _check_slots(
     slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
 ) -> dict[str | int, torch.Tensor]:
     missing: list[str] = []
@@ -311,7 +311,7 @@ def _checked(
             missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
             continue
         faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
-        if not faults and (why := _untied(given)):
+        if not faults and (why := _tie_mismatch(given)):
             faults = [f"{given[0][0]} ({why})"]
         mismatched += faults
         tensors[slot.index] = given[0][1]
@@ -338,11 +338,11 @@ def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | 
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor was made under ``FakeTensorMode``; its class is imported by torch.export only."""
+    """Return whether a tensor is a ``FakeTensor``, without importing that class."""
     return type(tensor).__name__ == "FakeTensor"
 
 
-def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
+def _tie_mismatch(given: list[tuple[str, torch.Tensor]]) -> str | None:
     first = given[0][1]
     for name, tensor in given[1:]:
         shared = tensor.data_ptr() == first.data_ptr() and tensor.stride() == first.stride()
@@ -351,16 +351,16 @@ def _untied(given: list[tuple[str, torch.Tensor]]) -> str | None:
     return None
 
 
-def _lies_right(weight: EngineWeight, tensor: torch.Tensor) -> bool:
+def _has_layout(weight: EngineWeight, tensor: torch.Tensor) -> bool:
     plain = not (tensor.is_conj() or tensor.is_neg())
-    return plain and tensor.stride() == weight.stride and aligned(tensor)
+    return plain and tensor.stride() == weight.stride and is_aligned(tensor)
 
 
 def layout(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides in which an engine takes a tensor: its own if it fills its memory once, else contiguous ones.
+    """Return the strides in which an engine takes a tensor: its own if they are dense, else contiguous ones.
 
-    A tensor with gaps (a slice) or with elements that share memory (``expand``) has a layout that another tensor of
-    the same shape cannot be copied into.
+    A tensor with gaps (a slice) or with overlapping elements (``expand``) has strides that another tensor of the same
+    shape cannot be copied into.
     """
     expected = 1
     for size, step in sorted(((n, s) for n, s in zip(shape, stride, strict=True) if n != 1), key=lambda pair: pair[1]):
@@ -379,8 +379,8 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def aligned(tensor: torch.Tensor) -> bool:
-    """Say whether an engine may read the tensor where it lies: CUDA code reads 16 bytes at a time."""
+def is_aligned(tensor: torch.Tensor) -> bool:
+    """Return whether an engine may read the tensor in place: CUDA kernels read 16 bytes at a time."""
     return tensor.device.type == "cpu" or tensor.data_ptr() % 16 == 0
 
 

@@ -1,4 +1,4 @@
-"""The weights of a model that engine weights were made of, as long as somebody else keeps them."""
+"""Weak references to the source weights of engine weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
-    """A tensor's place in memory, which is not kept by it."""
+class WeakTensor:
+    """A weak reference to a tensor: its storage, dtype and geometry."""
 
     storage: StorageWeakRef
     dtype: torch.dtype
@@ -23,13 +23,13 @@ class Original:
     offset: int
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Original:
-        """Note where a tensor lies."""
-        made = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
-        return cls(made, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+    def of(cls, tensor: torch.Tensor) -> WeakTensor:
+        """Create a reference to a tensor."""
+        storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch's
+        return cls(storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
     def tensor(self) -> torch.Tensor | None:
-        """Return the tensor as it is now; None if its memory was given back."""
+        """Return the tensor with its current values, or None if its storage was freed."""
         storage: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self.storage.cdata)
         if storage is None:
             return None
@@ -37,7 +37,7 @@ class Original:
         return empty.set_(storage, self.offset, self.shape, self.stride)
 
 
-def originals(tensors: Mapping[int, torch.Tensor]) -> dict[int, Original]:
-    """Note where tensors lie, by their numbers; one that is only seen through a sign or a conjugation is left out."""
-    plain = {index: one for index, one in tensors.items() if not (one.is_conj() or one.is_neg())}
-    return {index: Original.of(one) for index, one in plain.items() if one.layout == torch.strided}
+def weak_tensors(tensors: Mapping[int, torch.Tensor]) -> dict[int, WeakTensor]:
+    """Create references to tensors by index; skip conjugate, negative and non-strided views."""
+    plain = {index: tensor for index, tensor in tensors.items() if not (tensor.is_conj() or tensor.is_neg())}
+    return {index: WeakTensor.of(tensor) for index, tensor in plain.items() if tensor.layout == torch.strided}

@@ -100,7 +100,7 @@ class Flavour:
         Raises:
             SettingsError: the message names the setting and what to do.
         """
-        for name in settings.tensorrt.given:
+        for name in settings.tensorrt.explicit:
             if name in self.lacks:
                 raise SettingsError(f"settings.tensorrt[{name!r}]", f"{self.title}: {self.lacks[name]}")
 

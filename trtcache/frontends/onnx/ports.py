@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.errors import InputError, ProfileError
 from trtcache.lowering.interface import Interface, Result, TensorInput, TensorOutput
-from trtcache.weights.recipes import Source
+from trtcache.weights.recipes import WeightRef
 from trtcache.weights.slots import EngineWeight, dtype_name
 
 if TYPE_CHECKING:
@@ -271,4 +271,4 @@ def _strides(shape: Sequence[Json]) -> tuple[Json, ...]:
 
 def _whole(slot: Slot) -> EngineWeight:
     """Return the engine weight that a slot is."""
-    return EngineWeight(slot.index, Source(slot.index), slot.dtype, slot.shape, slot.stride, slot.device, (slot,))
+    return EngineWeight(slot.index, WeightRef(slot.index), slot.dtype, slot.shape, slot.stride, slot.device, (slot,))

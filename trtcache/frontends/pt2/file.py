@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.config.stat_fingerprint import FileState
+from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program
@@ -122,26 +122,26 @@ class ProgramFile(Source):
         """The digest of all its bytes, for which it may have to wait."""
         return self._hashing.result()
 
-    def expect(self, whole: Digest | None, seen: FileState | None) -> None:
+    def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
         """Begin to hash the file, unless it is as it was ``seen`` when it had the digest ``whole``."""
         self._known = whole is not None and seen == self._state
         if not self._known:
             self._hashing.begin()
 
-    def seen(self) -> FileState | None:
+    def seen(self) -> StatFingerprint | None:
         """Return by what the file is known as the one of its digest; None if it could change and look the same."""
         state = self._state
-        if not state.settled(self._opened_ns):
+        if not state.is_settled(self._opened_ns):
             now_ns = self._clock_ns()
-            if not state.settled(now_ns) or Digest.of(self._bytes) != self.whole:
+            if not state.is_settled(now_ns) or Digest.of(self._bytes) != self.whole:
                 return None
-        return state if FileState.of(self._file.fileno()) == state else None
+        return state if StatFingerprint.of(self._file.fileno()) == state else None
 
     def _open(self, stack: ExitStack) -> None:
         try:
             self._opened_ns = self._clock_ns()
             self._file = stack.enter_context(self.path.open("rb", buffering=0))
-            self._before, self._state = _state(self._file.fileno()), FileState.of(self._file.fileno())
+            self._before, self._state = _state(self._file.fileno()), StatFingerprint.of(self._file.fileno())
             self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
         except FileNotFoundError as error:
             hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"

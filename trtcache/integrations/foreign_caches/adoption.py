@@ -190,7 +190,7 @@ def _provenance(tool: str, find: Find) -> dict[str, str]:
 
 
 def _index_and_prune(store: DiskStore, digest: str, max_size_bytes: int | None, max_entries: int | None) -> None:
-    record = Record.of(store.header(digest), store.stored(digest), pinned=digest in store.pins())
+    record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
     try:
         write_rows(store.index_root, put=[record])
     except StoreError as error:
