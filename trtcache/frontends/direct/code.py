@@ -109,7 +109,7 @@ class Uses:
     Attributes:
         names: globals and attributes that it looks up.
         globals: globals that it reads or sets.
-        imports: modules that it imports, with how many levels above.
+        imports: modules that it imports, with how many levels above, and the names that it takes from each.
         texts: what could be a name in its texts.
         compares: whether it compares by ``is`` what could be texts or numbers.
         order: a set of texts that it makes and could go through; empty if none.
@@ -119,7 +119,7 @@ class Uses:
 
     names: frozenset[str]
     globals: frozenset[str]
-    imports: tuple[tuple[str, int], ...]
+    imports: tuple[tuple[str, int, tuple[str, ...]], ...]
     texts: frozenset[str]
     compares: bool
     order: str
@@ -134,7 +134,9 @@ def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
     compares = bool(names & {"is_", "is_not"}) or any(_compares(steps, place, space) for place in range(len(steps)))
     own = frozenset(step.argval for step in steps if step.opname in _OF_GLOBALS)
     imports = tuple(
-        (str(step.argval), _level(steps, place)) for place, step in enumerate(steps) if step.opname == "IMPORT_NAME"
+        (str(step.argval), _level(steps, place), _names_taken(steps, place))
+        for place, step in enumerate(steps)
+        if step.opname == "IMPORT_NAME"
     )
     return Uses(
         frozenset(names),
@@ -193,6 +195,11 @@ def _chains(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
 def _level(steps: list[dis.Instruction], place: int) -> int:
     before = steps[place - 2]  # the level, then the names
     return before.argval if type(before.argval) is int else 0
+
+
+def _names_taken(steps: list[dis.Instruction], place: int) -> tuple[str, ...]:
+    names = steps[place - 1].argval
+    return names if isinstance(names, tuple) else ()
 
 
 def imported(name: str, level: int, space: Mapping[str, Any]) -> str:

@@ -40,10 +40,13 @@ FORMAT = 5
 MOST = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
-_OF_MODULES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__", "__doc__"})
+_OF_MODULES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"})
 _OF_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
 """Sets in which a library looks up whether it has registered a class for torch's pytrees; those are described."""
+
+_ORDERS = frozenset({"vars", "__dict__", "globals", "locals"})
+"""What shows the attributes of a module in their order."""
 
 _LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize", "re.", "codecs")
 
@@ -152,8 +155,12 @@ class Globals:
             if type(known) is BuiltinFunctionType and asks(known):
                 raise UnstableError(f"{name}, a function that asks the process or the machine").below(f"global {name}")
         if is_build_module(module):  # what others have put there is described by itself: it need not be loaded yet
-            if type(value) is ModuleType:
-                self.walk.value(value)
+            if isinstance(value, ModuleType):
+                label = str(vars(value).get("__name__"))
+                if sys.modules.get(label) is value:
+                    self.walk.spaces.setdefault(label, value)
+                else:
+                    self.walk.value(value)
             return
         self.reads[module, name] = None
         unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
@@ -180,7 +187,13 @@ class Globals:
         for label in imports:
             if label in sys.modules:
                 self.walk.value(sys.modules[label])
+        if self.walk.has_look_up:
+            self.names.add(ALL)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
+        if self.names & _ORDERS:
+            for label, module in list(self.walk.spaces.items()):
+                if not is_build_module(label) and not is_installed(label):
+                    self.written.setdefault(label, {})["order of attributes"] = list(vars(module))
         self._note_caches()
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
@@ -188,7 +201,7 @@ class Globals:
         while waiting := [label for label in self.walk.spaces if label not in done]:
             for label in waiting:
                 done.add(label)
-                space, is_build = vars(self.walk.spaces[label]), is_build_module(label)
+                space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
                 if is_build:
                     self.builds.setdefault(f"{label}:", set())
                 if is_last and is_build:
@@ -198,7 +211,7 @@ class Globals:
                 for name in list(space) if is_all else sorted(names & space.keys()):
                     if name in _OF_MODULES or (is_build and name in _OF_SYS):
                         continue
-                    if type(space[name]) is ModuleType and sys.modules.get(f"{label}.{name}") is space[name]:
+                    if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
                         self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
                     else:
                         self.read(label, name, is_loose=name not in self.names)
@@ -260,6 +273,7 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
     reads, imports = [[module, name] for module, name in met.reads], [*seen.imported]
     met.finish(imports)
     seen.refuse_exempt()
+    seen.refuse_missing_imports()
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
     names = met.names.union(*met.builds.values())
@@ -307,15 +321,27 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
         names: names that the model's code looks up.
         walk: describes what others have put there.
     """
-    space = vars(sys.modules[label.removesuffix(":")])
+    space = attributes_of(sys.modules[label.removesuffix(":")])
     if label[-1] != ":":
         return digest_of(scan({name: space[name] for name in looked_up if name in space}, walk))
     walk.is_tolerant = True
+    names = {*names}
+    rest: list[Json] = []
+    if ALL in names:  # names can be composed at run time: what others have exchanged counts under any name
+        rest = scan({name: value for name, value in space.items() if name not in names and name[:1] != "_"}, walk)
     found = [(name, space[name]) for name in names if name in space and name not in _OF_MODULES | _OF_SYS]
     # A cache such as re._cache differs in each process; code that names one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
-    found = sorted((pair for pair in found if type(pair[1]) is not ModuleType), key=itemgetter(0))
-    return digest_of([[name, walk.value(value)] for name, value in found])
+    found = sorted((pair for pair in found if not isinstance(pair[1], ModuleType)), key=itemgetter(0))
+    return digest_of([*([name, walk.value(value)] for name, value in found), *rest])
+
+
+def attributes_of(module: ModuleType) -> Mapping[str, Any]:
+    """Return the attributes of a module; those of torch's ``PropModule`` are in the module that it wraps."""
+    wrapped = vars(module).get("m")
+    if type(module) is not ModuleType and isinstance(wrapped, ModuleType):
+        return {**vars(wrapped), **vars(module)}
+    return vars(module)
 
 
 def refuse_regions(program: ExportedProgram) -> None:

@@ -105,6 +105,7 @@ class Recording:
         self.imported: dict[str, None] = {}
         self.why_not: str = ""
         self._exempt_reads = ""
+        self._taken: set[tuple[str, str]] = set()
         self._kinds: dict[int, tuple[CodeType, str]] = {}
         self._quiet: set[int] = set()  # code of torch, which _kinds keeps alive
         self._profile = self._profiler()
@@ -129,6 +130,17 @@ class Recording:
         """
         if self._exempt_reads and self.globals.walk.has_exempt:
             raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
+
+    def refuse_missing_imports(self) -> None:
+        """Refuse ``from package import name`` of what is not there: a file of that name could be added.
+
+        Raises:
+            ValueError: there is one.
+        """
+        for full, name in self._taken:
+            module = sys.modules.get(full)
+            if module is not None and name != "*" and name not in vars(module) and f"{full}.{name}" not in sys.modules:
+                raise ValueError(f"it tries to import {name} from {full}, which is not there and could be added")
 
     def note_methods(self) -> None:
         """Look at methods that torch calls outside of a module's call, where nothing is recorded, as if they had run.
@@ -155,8 +167,10 @@ class Recording:
         use = uses(code, {**space, **free} if free else space)
         self.ran[id(code)] = code
         self._refuse_use(code, use, space)
-        for name, level in use.imports:
+        for name, level, taken in use.imports:
             full = imported(name, level, space)
+            if not origin.is_build_module(full):
+                self._taken.update((full, part) for part in taken)
             for end in (full, *(f"{full}.{one}" for one in use.names)):
                 if end in sys.modules and not origin.is_build_module(end):
                     self.imported[end] = None

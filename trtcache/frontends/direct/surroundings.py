@@ -40,6 +40,7 @@ _ASKED = (
     *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
     *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._is_fwd_grad_enabled"),
     *("_C._is_view_replay_enabled", "distributed.is_available", "distributed.is_initialized"),
+    *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export"),
 )
 _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
 _CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name

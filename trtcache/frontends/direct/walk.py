@@ -48,7 +48,7 @@ from trtcache.frontends.direct.outside import asks
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from trtcache.digests import Json
 
@@ -147,6 +147,7 @@ class Walk:
         unstable: attributes of installed classes that have no stable value, by name.
         has_exempt: whether an attribute was left out because it cannot matter.
         has_logger: whether a logger was met.
+        has_look_up: whether ``getattr`` or the like was met as an object, so that names can be composed.
         is_tolerant: whether an object without a description is written by its type alone.
     """
 
@@ -164,6 +165,7 @@ class Walk:
         self.is_tolerant = False
         self.has_exempt = False
         self.has_logger = False
+        self.has_look_up = False
         self.state: dict[str, torch.Tensor] = {}
         self.spaces: dict[str, ModuleType] = {}
         self.classes: dict[type, None] = {}
@@ -564,17 +566,32 @@ def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  
         elif issubclass(kind, type):
             if module_owner(value.__module__) == MODEL:
                 written.append([name, walk.value(value)])
-            elif value.__name__ != name:
-                written.append([name, f"{value.__module__}.{value.__qualname__}"])
+            else:
+                if value.__name__ != name:
+                    written.append([name, f"{value.__module__}.{value.__qualname__}"])
+                if not owner and (patched := list(_patches(value, walk))):
+                    written.append([name, patched])
         elif kind in {tuple, list, dict}:
             if owner and name[:2] != "__":
                 written.append([name, walk.value(value)])
-        elif kind is ModuleType:
+        elif issubclass(kind, ModuleType):
             if value.__name__.rpartition(".")[2] != name:
                 written.append([name, value.__name__])
-        elif not issubclass(kind, ModuleType) and (kind in _PARTIALS or module_owner(kind.__module__) == MODEL):
+        elif kind in _PARTIALS or module_owner(kind.__module__) == MODEL:
             written.append([name, walk.value(value)])
+        elif name[:1] != "_":
+            written.append([name, kind.__module__, kind.__qualname__])
     return written
+
+
+def _patches(cls: type, walk: Walk) -> Iterator[Json]:
+    """Yield the methods of a build's class that somebody else's file defines."""
+    for name, value in list(vars(cls).items()):
+        kind = type(value)
+        if kind is FunctionType or kind in _WRAPPED:
+            for part in _functions(value):
+                if type(part) is FunctionType and file_owner(part.__code__.co_filename) == MODEL:
+                    yield [name, walk.value(part)]
 
 
 _BUILTIN = frozenset({None, "builtins"})
@@ -712,7 +729,12 @@ def _dict(self: Walk, value: Any) -> Json:
     return [type(value).__name__, *more, self.pairs(list(value.items()))]
 
 
+_LOOK_UPS = (getattr, hasattr, setattr, vars)
+
+
 def _builtin(self: Walk, value: Any) -> Json:
+    if value in _LOOK_UPS:
+        self.has_look_up = True
     if asks(value):
         raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
     owner, module = value.__self__, value.__module__
