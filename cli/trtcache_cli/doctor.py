@@ -24,7 +24,7 @@ _COLOURS = {"ok": "green", "missing": "yellow", "bad": "red"}
 
 @click.command(epilog=examples("trtcache doctor", "trtcache doctor --quick --json", "trtcache doctor /mnt/engines"))
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
-@click.option("--quick", is_flag=True, help="Do not build a tiny package in a child process (about 20 s).")
+@click.option("--quick", is_flag=True, help="Skip what runs torch in child processes (about 30 s).")
 @session_options
 @pass_session
 def doctor(session: Session, path: Path | None, quick: bool) -> int:
@@ -57,7 +57,11 @@ def examine(config: Config, *, quick: bool) -> Iterator[Check]:
     yield from map(probes.layer, config.lower)
     yield from probes.signatures(config.root, config.trust)
     yield probes.temporary_directory()
-    if not quick and probes.distribution_version(probes.DISTRIBUTIONS["torch"]) and compiler.status == "ok":
+    has_torch = probes.distribution_version(probes.DISTRIBUTIONS["torch"]) is not None
+    if not quick and has_torch:
+        note("trying key aliases and direct mode in a child process; --quick skips this")
+        yield from probes.fast_paths(direct=config.direct)
+    if not quick and has_torch and compiler.status == "ok":
         note("building a tiny package in a child process; --quick skips this")
         yield probes.tiny_package()
 

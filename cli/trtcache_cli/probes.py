@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -247,6 +248,40 @@ def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TR
         return Check(name, "bad", f"the child {died}", advice)
     last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
     return Check(name, "bad" if done.returncode else "ok", last or f"exit code {done.returncode}")
+
+
+def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _TRY_S) -> list[Check]:
+    """Try key aliases and direct mode in a child process: a compile of an unchanged model skips lowering by them.
+
+    Args:
+        command: what to run instead, for tests.
+        direct: the mode that is configured.
+        timeout_s: seconds after which the child is killed.
+    """
+    names = {
+        "key aliases": "an unchanged program is not lowered again",
+        "direct mode": "nor is an unchanged module exported",
+    }
+    try:
+        done = subprocess.run(  # noqa: S603  # this Python, this package
+            command or [sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths"],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=True,
+        )
+        reasons = {name: str(json.loads(done.stdout)[name]) for name in names}
+    except subprocess.CalledProcessError as error:
+        reasons = dict.fromkeys(names, str(error.stderr).strip().rpartition("\n")[2] or str(error))
+    except (subprocess.TimeoutExpired, ValueError, LookupError) as error:
+        reasons = dict.fromkeys(names, f"the child did not answer: {error}")
+    checks = []
+    for name, effect in names.items():
+        advice = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
+        found = f"{effect}{'' if name != 'direct mode' or direct == 'on' else f' (TRTCACHE_DIRECT={direct})'}"
+        why = reasons[name]
+        checks.append(Check(name, "bad", why, advice) if why else Check(name, "ok", found))
+    return checks
 
 
 def death(code: int) -> tuple[str, str]:

@@ -186,3 +186,38 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
     checks = {check["name"]: check for check in done.json["checks"]}
     assert (done.code, checks["tiny package"]["status"]) == (0, "ok")
     assert "built, loaded and run" in checks["tiny package"]["found"]
+    assert checks["key aliases"]["found"] == "an unchanged program is not lowered again"
+    assert checks["direct mode"]["found"] == "nor is an unchanged module exported (TRTCACHE_DIRECT=off)"
+
+
+@pytest.mark.parametrize(
+    ("code", "aliases", "direct"),
+    [
+        ("pass", "", ""),
+        (
+            "alias.code_digest = lambda: 1 / 0",
+            "ZeroDivisionError: division by zero",
+            "ZeroDivisionError: division by zero",
+        ),
+        ("alias.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
+        ("walk.Walk.model = fail", "", "our own code is gone"),
+    ],
+)
+def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direct: str) -> None:
+    """Key aliases and direct mode, each broken on purpose in the child process that tries them."""
+    pytest.importorskip("torch")
+    lines = (
+        "import json, sys",
+        "from trtcache.keys import alias",
+        "from trtcache.frontends.direct import walk",
+        "def fail(*_): raise OSError('our own code is gone')",
+        code,
+        "from trtcache_cli.fast_paths import try_fast_paths",
+        "print(json.dumps(try_fast_paths()))",
+    )
+    checks = {
+        check.name: check for check in probes.fast_paths([sys.executable, "-W", "ignore", "-c", "\n".join(lines)])
+    }
+    for name, why in (("key aliases", aliases), ("direct mode", direct)):
+        assert checks[name].status == ("bad" if why else "ok"), checks[name]
+        assert why in checks[name].found
