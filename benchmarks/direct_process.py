@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel
 from benchmarks.timing import Samples, timed
 from trtcache.frontends.direct.manifest import Globals, check, digest_of, write_manifest
 from trtcache.frontends.direct.mode import Examples, describe
-from trtcache.frontends.direct.recording import recorded
+from trtcache.frontends.direct.recording import record_export
 from trtcache_cli.demo_embedder import load_embedder, tokenize
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     call: Examples = (inputs, {}, None)
     walk, _ = describe(model, call)
     began_s = time.perf_counter()
-    with recorded(Globals(walk.fork())) as seen:
+    with record_export(Globals(walk.fork())) as seen:
         program = export(model, inputs, {}, None)
     recorded_s = time.perf_counter() - began_s
 

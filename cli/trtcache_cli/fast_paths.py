@@ -11,16 +11,13 @@ import logging
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from trtcache.cache import Cache
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.config.environment import Config
+from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.resolve import resolve
 from trtcache.frontends.source import CompileOptions
-
-if TYPE_CHECKING:
-    from trtcache.frontends.exported import ModuleSource
 
 _MODULE = "trtcache_doctor_model"
 _MODEL = '''"""A model as users write them: its class is in a file of its own."""
@@ -59,7 +56,8 @@ def try_fast_paths() -> dict[str, str]:
         cache, options = Cache(config=Config(Path(folder) / "cache")), CompileOptions("aot_inductor")
 
         def source() -> ModuleSource:
-            found: Any = resolve(model, (torch.ones(2, 4),), name="doctor", direct="on", cache=cache)
+            found = resolve(model, (torch.ones(2, 4),), name="doctor", direct="on", cache=cache)
+            assert isinstance(found, ModuleSource)  # noqa: S101  # that is what a module is
             return found
 
         first = source()
@@ -72,7 +70,7 @@ def try_fast_paths() -> dict[str, str]:
         again = AliasLookup.of(exported, options, cache)
         if not lookup.is_stored or again is None or again.key != lookup.key:
             return {"key aliases": messages.last or "it is not stored", "direct mode": "it needs key aliases"}
-        first.exported(exported, has_alias=True)
+        first.remember(exported, has_alias=True)
         second = source()
         known = second.fingerprint()
         assert second.attempt is not None  # noqa: S101  # it is on

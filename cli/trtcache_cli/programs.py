@@ -9,7 +9,7 @@ from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.torchscript.program import converted, example_arguments, is_script_file, load_script
+from trtcache.frontends.torchscript.program import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | P
     if not is_script_file(path):
         return path, read_shapes(shapes)
     script = load_script(path)
-    return converted(script, example_arguments(script, read_examples(shapes)), None, None), {}
+    return convert_script(script, example_arguments(script, read_examples(shapes)), None, None), {}
 
 
 def program_in(path: Path, shapes: Sequence[str]) -> ExportedProgram:
@@ -101,7 +101,7 @@ def find_key(
     """
     try:
         program, inputs = open_program(path, shapes)
-        key, graph = looking.described(program, backend=backend, target=target, inputs=inputs, name=path.stem)
+        key, graph = looking.key_and_graph(program, backend=backend, target=target, inputs=inputs, name=path.stem)
     except CanonicalizationError as error:
         return None, None, str(error)
     return key, graph, ""

@@ -48,7 +48,7 @@ def put_program(root: Path) -> Callable[[Path], str]:
 
     def put(path: Path) -> str:
         program = torch.export.load(path)
-        key, _ = looking.described(program, name=path.stem)
+        key, _ = looking.key_and_graph(program, name=path.stem)
         keep = registry.find("auto", "cpu").capabilities.keep
         lowered = lower(torch.export.load(path), keep=keep)
         graph = graph_document(lowered, graph_records(lowered)[0])

@@ -123,4 +123,4 @@ def test_a_file_that_was_just_written_is_hashed_again_before_it_counts_as_known(
     times = iter([changed_ns, changed_ns + 1, changed_ns, changed_ns + 3_000_000_000])
     for expected in (False, True):
         with ProgramFile(path, clock_ns=lambda: next(times)) as file:
-            assert (file.seen() is not None) is expected
+            assert (file.stat_fingerprint() is not None) is expected

@@ -22,7 +22,7 @@ from trtcache.frontends.direct.code import _singly
 from trtcache.frontends.direct.manifest import FORMAT, Globals, read
 from trtcache.frontends.direct.mode import describe
 from trtcache.frontends.direct.outside import is_asking_of_torch
-from trtcache.frontends.direct.recording import recorded
+from trtcache.frontends.direct.recording import record_export
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
 
@@ -235,7 +235,7 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     """Another thread finds its manifest meanwhile, and what it reads of the environment is not the model's."""
     model = Does(torch.neg)
     walk, parts = describe(model, ((X,), {}, None))
-    with recorded(Globals(walk)) as seen:
+    with record_export(Globals(walk)) as seen:
         assert describe(model, ((X,), {}, None))[1] == parts
         reader = threading.Thread(target=lambda: [os.environ.get("TRTCACHE_TEST_OTHER"), len(os.environ)])
         reader.start()

@@ -61,7 +61,7 @@ def test_every_setting_of_tensorrt_is_in_the_key() -> None:
 
 def test_every_part_of_a_key_is_documented() -> None:
     """docs/keys.md has a row for each part of the document, and for nothing else."""
-    key, _ = looking.described(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)))
+    key, _ = looking.key_and_graph(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)))
     text = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
     section = text.partition("## The parts")[2].partition("## The graph")[0]
     parts = key.document["parts"]

@@ -239,7 +239,7 @@ class AliasLookup:
         try:
             if not isinstance(key, CacheKey):
                 raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
-            alias = KeyAlias.of(request.program, key, self._source.whole, seen=self._seen())
+            alias = KeyAlias.of(request.program, key, self._source.whole, seen=self._stat_fingerprint())
             self._source.check_alias(alias, request)
             data = alias.write()
         except ValueError as error:
@@ -253,9 +253,9 @@ class AliasLookup:
         took_s = request.took_s - self._source.export_s
         self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=request.program.name)
 
-    def _seen(self) -> Any:
+    def _stat_fingerprint(self) -> Any:
         """Return the stat fingerprint of the source's file; None on a file system whose clock is another machine's."""
-        seen = self._source.seen()
+        seen = self._source.stat_fingerprint()
         return seen if seen and is_local(Path(self._source.label)) else None
 
     def _reject(self, kept: Entry, why: str) -> None:

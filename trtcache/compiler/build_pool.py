@@ -64,8 +64,8 @@ class Pool:
         """
         if not _write(request, folder):
             return None
-        process = self._taken()
-        answer = _asked(process, folder)
+        process = self._take_process()
+        answer = _send(process, folder)
         if answer is None and self._ended:
             raise BuildError(request.backend.name, "it was interrupted")
         if answer is None:
@@ -83,7 +83,7 @@ class Pool:
         members = {name: (folder / name).read_bytes() for name in answer["members"]}
         return Artifact(Path(answer["engine"]), members)
 
-    def _taken(self) -> subprocess.Popen[str]:
+    def _take_process(self) -> subprocess.Popen[str]:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -100,7 +100,7 @@ class Pool:
             return process
 
 
-def _asked(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None:
+def _send(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None:
     assert process.stdin is not None  # noqa: S101  # both are pipes
     assert process.stdout is not None  # noqa: S101
     try:

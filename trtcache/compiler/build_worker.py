@@ -29,14 +29,14 @@ def _answer(folder: Path) -> dict[str, Any]:
     from trtcache.errors import TrtcacheError
 
     try:
-        return _built(folder)
+        return _build(folder)
     except TrtcacheError as error:
         return {"error": getattr(error, "why", str(error))}
     except ValueError as error:
         return {"unlike": str(error)}
 
 
-def _built(folder: Path) -> dict[str, Any]:
+def _build(folder: Path) -> dict[str, Any]:
     import torch
 
     from trtcache.backends import registry

@@ -78,7 +78,7 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
     # 4. Direct mode: a manifest leads the next process from the module to the exported program's alias.
     if exported is not source:
-        source.exported(exported, has_alias=compilation.lookup is not None and compilation.lookup.is_stored)
+        source.remember(exported, has_alias=compilation.lookup is not None and compilation.lookup.is_stored)
         source.annotate(module.report, is_hit=False)
     return module
 

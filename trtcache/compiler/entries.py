@@ -68,7 +68,7 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
     holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
         # Case 1: there is an entry of these weights alone, and none that takes others.
-        alone = None if holder(request.key.digest) else request.frozen()
+        alone = None if holder(request.key.digest) else request.freeze()
         key = alone.key if alone is not None else None
         entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
         if entry is not None:
@@ -78,7 +78,7 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
         return _get_or_build(request, cache, folder, worker)
     except FrozenWeightsError as error:
         # Case 3: the builder cannot make such an engine.
-        alone = request.frozen()
+        alone = request.freeze()
         if alone is None:
             raise
         log.warning("%s is built for these weights alone: %s", request.program.name, error.why)

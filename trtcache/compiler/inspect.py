@@ -107,7 +107,7 @@ def outline(
     return make_outline(request.program, request.division, request.backend.name, keys)
 
 
-def described(
+def key_and_graph(
     model: torch.export.ExportedProgram | str | os.PathLike[str],
     *,
     backend: str = "auto",

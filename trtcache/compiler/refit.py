@@ -130,14 +130,14 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
             with target.open(aligned_member(info.filename, info.file_size, target), "w") as member:
                 if names:
                     changes = {name: (metas[name]["tensor_meta"], values[name]) for name in names}
-                    member.write(_exchanged(source.read(info), changes))
+                    member.write(_exchange_weights(source.read(info), changes))
                     continue
                 with source.open(info) as content:
                     while chunk := content.read(_CHUNK_BYTES):
                         member.write(chunk)
 
 
-def _exchanged(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
+def _exchange_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
     """Return the bytes of a member with other weights in it, which may be parts of it.
 
     Raises:

@@ -86,7 +86,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         if first.startswith(mark) and first[LENGTH_BYTES:] != b"{":
             raise WeightsFileError(str(path), f"{what}; {_TAKEN}")
     if path.suffix == ".json":
-        return _indexed(path)
+        return _read_index(path)
     return _safetensors(path)
 
 
@@ -149,7 +149,7 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
     return flat.view(dtype).reshape(shape)
 
 
-def _indexed(path: Path) -> dict[str, torch.Tensor]:
+def _read_index(path: Path) -> dict[str, torch.Tensor]:
     """Return the weights of the files that an index names (``model.safetensors.index.json``)."""
     if path.stat().st_size > _INDEX_LIMIT_BYTES:
         raise WeightsFileError(str(path), f"it is too large for an index of files; {_TAKEN}")

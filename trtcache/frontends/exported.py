@@ -248,7 +248,7 @@ class ModuleSource(Source):
             device_type=self.device_type,
         )
 
-    def exported(self, program: Source, *, has_alias: bool) -> None:
+    def remember(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if an alias leads on from the program."""
         if self.attempt is not None and isinstance(program, ExportedSource):
             self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)

@@ -104,7 +104,7 @@ class EngineRequest(ABC):
             RefitError: one is on another device.
         """
 
-    def frozen(self) -> EngineRequest | None:
+    def freeze(self) -> EngineRequest | None:
         """Return the request for an engine of these weights alone; None where there can be none."""
         return None
 
@@ -161,7 +161,7 @@ class Request(EngineRequest):
         state, weights = self.program.state, self.program.interface.weights
         return fit(weights, state, known=frozenset(state), device=self.program.device)
 
-    def frozen(self) -> Request | None:
+    def freeze(self) -> Request | None:
         """Return the request for an engine of these weights alone; None if the settings forbid it or it has no key."""
         tensorrt = self.settings.tensorrt
         if not self.backend.capabilities.bakes_weights or tensorrt.refit is not None or tensorrt.strip:

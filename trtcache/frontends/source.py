@@ -205,7 +205,7 @@ class Source(ABC):
         """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
         del key, interface, entry
 
-    def seen(self) -> StatFingerprint | None:
+    def stat_fingerprint(self) -> StatFingerprint | None:
         """Return the stat fingerprint of its file, if a file with it is certain to have the digest ``whole``."""
         return None
 
@@ -239,7 +239,7 @@ class Source(ABC):
         del options
         return self
 
-    def exported(self, program: Source, *, has_alias: bool) -> None:
+    def remember(self, program: Source, *, has_alias: bool) -> None:
         """Remember what ``export`` returned, for the next process.
 
         Args:

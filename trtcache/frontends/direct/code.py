@@ -202,7 +202,7 @@ def _names_taken(steps: list[dis.Instruction], place: int) -> tuple[str, ...]:
     return names if isinstance(names, tuple) else ()
 
 
-def imported(name: str, level: int, space: Mapping[str, Any]) -> str:
+def full_name(name: str, level: int, space: Mapping[str, Any]) -> str:
     """Return the full name of a module that an import statement names, in code with these globals."""
     if not level:
         return name

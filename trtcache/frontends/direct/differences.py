@@ -15,23 +15,23 @@ def in_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return the first differences between the parts of two direct keys; empty where there are none."""
     found: list[str] = []
     for name in sorted({*before, *after}, key=["surroundings", "inputs", "dynamic_shapes", "layers", "model"].index):
-        found += _labelled(name, before.get(name), after.get(name))
+        found += _label_parts(name, before.get(name), after.get(name))
     more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return "; ".join(found[:_MOST]) + more
 
 
 def between(label: str, before: Any, after: Any) -> str:
     """Return the first differences of two descriptions of one thing."""
-    found = [f"{label}{path}: {_shown(one)} -> {_shown(other)}" for path, one, other in _differences(before, after)]
+    found = [f"{label}{path}: {_format(one)} -> {_format(other)}" for path, one, other in _differences(before, after)]
     return "; ".join(found[:_MOST])
 
 
-def _labelled(name: str, before: Any, after: Any) -> list[str]:
+def _label_parts(name: str, before: Any, after: Any) -> list[str]:
     said = []
     for path, one, other in _differences(before, after):
         steps = path.strip(".").split(".", 1)
         label = f"attribute {path.strip('.').replace('..', '.')}" if name == "model" else f"{name} {'.'.join(steps)}"
-        said.append(f"{label}: {_shown(one)} -> {_shown(other)}")
+        said.append(f"{label}: {_format(one)} -> {_format(other)}")
     return said
 
 
@@ -54,7 +54,7 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
 
 def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
     if before and all(_is_pair(one) for one in (*before, *after)):
-        yield from _differences(dict(_named(before)), dict(_named(after)), path)
+        yield from _differences(dict(_name_part(before)), dict(_name_part(after)), path)
     elif len(before) == len(after) and before and (before[0] == after[0] or type(before[0]) is type(after[0]) is list):
         for place, (one, other) in enumerate(zip(before, after, strict=True)):
             step = "" if isinstance(one, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
@@ -67,11 +67,11 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
-def _named(pairs: list[Any]) -> Iterator[tuple[str, Any]]:
+def _name_part(pairs: list[Any]) -> Iterator[tuple[str, Any]]:
     yield from pairs
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"float"}:
         return repr(float.fromhex(value["float"]))
     if isinstance(value, list) and value[:1] == ["function"]:

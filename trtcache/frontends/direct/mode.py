@@ -68,20 +68,20 @@ def _dynamic(walk: Walk, shapes: Any) -> Json:
     """Describe sizes that vary: a ``Dim`` by its name and range, which torch keeps in symbols of sympy."""
     seen: dict[int, int] = {}
 
-    def described(leaf: Any) -> Json:
+    def describe_leaf(leaf: Any) -> Json:
         kind = type(leaf)
         if kind is torch.export.Dim:
             number = seen.setdefault(id(leaf), len(seen))
             return ["Dim", leaf.__name__, str(leaf.min), str(leaf.max), number]
         if kind.__module__ == "torch.export.dynamic_shapes" and hasattr(leaf, "root"):  # 2 * Dim("half")
-            return ["derived", leaf.__name__, described(leaf.root), str(leaf.min), str(leaf.max)]
+            return ["derived", leaf.__name__, describe_leaf(leaf.root), str(leaf.min), str(leaf.max)]
         if kind in {dict, list, tuple}:
             values = leaf.items() if kind is dict else enumerate(leaf)
-            return [kind.__name__, *([described(key), described(value)] for key, value in values)]
+            return [kind.__name__, *([describe_leaf(key), describe_leaf(value)] for key, value in values)]
         return walk.value(leaf)
 
     try:
-        return described(shapes)
+        return describe_leaf(shapes)
     except UnstableError as error:
         raise error.below("dynamic_shapes") from None
 
@@ -254,14 +254,14 @@ class Attempt:
             return
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
-        from trtcache.frontends.direct.recording import recorded
+        from trtcache.frontends.direct.recording import record_export
         from trtcache.lowering.tracing_lock import ALONE
 
         seen: Recording | None = None
         with ALONE, ExitStack() as around:
             try:
                 self._attributes = _containers(self._model)
-                seen = around.enter_context(recorded(Globals(self._walk.fork())))
+                seen = around.enter_context(record_export(Globals(self._walk.fork())))
             except Exception as error:  # a cache of a function can hold anything
                 log.debug("the export of %s cannot be recorded", self._name, exc_info=True)
                 self.outcome = f"off: the export cannot be recorded ({type(error).__name__}: {error})"

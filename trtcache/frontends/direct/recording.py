@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trtcache.frontends.direct import origin
-from trtcache.frontends.direct.code import UNSEEN, imported, uses
+from trtcache.frontends.direct.code import UNSEEN, full_name, uses
 from trtcache.frontends.direct.outside import asks, is_asking, is_asking_of_torch
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
@@ -168,7 +168,7 @@ class Recording:
         self.ran[id(code)] = code
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:
-            full = imported(name, level, space)
+            full = full_name(name, level, space)
             if not origin.is_build_module(full):
                 self._taken.update((full, part) for part in taken)
             for end in (full, *(f"{full}.{one}" for one in use.names)):
@@ -363,7 +363,7 @@ def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> s
 
 
 @contextmanager
-def recorded(met: Globals) -> Iterator[Recording]:
+def record_export(met: Globals) -> Iterator[Recording]:
     """Record what runs meanwhile in this thread; the caller holds the lock of those who trace.
 
     Raises:
@@ -393,7 +393,7 @@ def _draws(seen: Recording) -> tuple[object, ...]:
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None]:
     before = vars(owner)[name]
     setattr(owner, name, made(before))
     try:
@@ -406,18 +406,18 @@ def _replaced(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[Non
 def _around_modules(seen: Recording) -> Iterator[None]:
     """Profile all that modules do when they are called."""
 
-    def made(call: Any) -> Any:
-        def called(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def wrap(call: Any) -> Any:
+        def call_and_profile(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
         if origin.file_is_build(call.__code__.co_filename):  # what another thread that describes its model takes it for
-            called.__code__ = called.__code__.replace(
+            call_and_profile.__code__ = call_and_profile.__code__.replace(
                 co_qualname=call.__code__.co_qualname, co_firstlineno=call.__code__.co_firstlineno
             )
-        return called
+        return call_and_profile
 
-    with _replaced(torch.nn.Module, "_call_impl", made):
+    with _replace(torch.nn.Module, "_call_impl", wrap):
         yield
 
 
@@ -431,14 +431,14 @@ def _around_operators(seen: Recording) -> Iterator[None]:
         yield
         return
 
-    def made(dispatch: Any) -> Any:
-        def dispatched(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def wrap(dispatch: Any) -> Any:
+        def dispatch_unprofiled(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             with seen.outside():
                 return dispatch(self, func, types, args, kwargs)
 
-        return dispatched
+        return dispatch_unprofiled
 
-    with _replaced(mode, "__torch_dispatch__", made):
+    with _replace(mode, "__torch_dispatch__", wrap):
         yield
 
 
@@ -446,28 +446,28 @@ def _around_operators(seen: Recording) -> Iterator[None]:
 def _environment(seen: Recording) -> Iterator[None]:
     """Note which environment variables the model asks for, and what they are."""
 
-    def made(get: Any) -> Any:
-        def asked(self: Any, name: Any) -> Any:
+    def wrap_get(get: Any) -> Any:
+        def get_and_note(self: Any, name: Any) -> Any:
             if isinstance(name, (str, bytes)) and seen.is_here and _by_model(sys._getframe(1)):
                 seen.environment[os.fsdecode(name)] = _value(get, os.fsdecode(name))  # bytes are os.environb's
             return get(self, name)
 
-        return asked
+        return get_and_note
 
     def all_of(iterate: Any) -> Any:
-        def asked(self: Any) -> Any:
+        def iterate_and_refuse(self: Any) -> Any:
             if seen.is_here and _by_model(sys._getframe(1)):
                 seen.refuse("the whole environment is read")
             return iterate(self)
 
-        return asked
+        return iterate_and_refuse
 
     kind = os._Environ
     if type(os.environ) is not kind:
         seen.refuse("os.environ is another object than Python's")
         yield
         return
-    with _replaced(kind, "__getitem__", made), _replaced(kind, "__iter__", all_of), _replaced(kind, "__len__", all_of):
+    with _replace(kind, "__getitem__", wrap_get), _replace(kind, "__iter__", all_of), _replace(kind, "__len__", all_of):
         yield
 
 

@@ -56,7 +56,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     """
     _refuse_modes()
     said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
-    said |= {name: str(_called(name)) for name in _ASKED}
+    said |= {name: str(_call(name)) for name in _ASKED}
     said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
     said["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     said["autocast"] = list(_autocast())
@@ -72,7 +72,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     said["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
     said["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
     modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
-    configured = {name: [*_configured(module, walk)] for name, module in sorted(modules)}
+    configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
     said["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: one for name, one in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
     said["hooks"] = walk.value([one for _, one in sorted(hooks.items()) if isinstance(one, dict) and one])
@@ -113,7 +113,7 @@ def _at(path: str) -> object:
     return "ieee" if value == "none" and path.endswith("fp32_precision") else value  # nobody has set it
 
 
-def _called(path: str) -> object:
+def _call(path: str) -> object:
     function: Any = _at(path)
     try:
         return function() if callable(function) else None
@@ -142,7 +142,7 @@ def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
     return walk.pairs(own)
 
 
-def _configured(module: Any, walk: Walk) -> Iterator[Json]:
+def _find_overrides(module: Any, walk: Walk) -> Iterator[Json]:
     """Yield the options of a configuration of torch that this process has set."""
     from trtcache.backends.aot_inductor.ambient import overrides
 

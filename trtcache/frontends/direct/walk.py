@@ -330,7 +330,7 @@ class Walk:
             function = vars(function)["__wrapped__"]  # torch.fx.wrap's wrapper, which is there while torch traces
         code, space = function.__code__, function.__globals__
         if file_is_build(code.co_filename):
-            inner = unwrapped(function)
+            inner = unwrap(function)
             name, qualname = str(inner.__globals__.get("__name__")), inner.__code__.co_qualname
             if lookup(name, qualname) in (function, inner) and is_build_module(name):
                 return ["function", name, qualname, *_shallow(inner, self)]
@@ -474,7 +474,7 @@ class Walk:
                 elif type(value) in _SETS and _owns(kind, name):
                     written[f".{name}"] = [*sorted(map(str, value))]
                 else:
-                    written[f".{name}"] = self.value(_ranked(space, value) if name in _HOOKS else value)
+                    written[f".{name}"] = self.value(_rank(space, value) if name in _HOOKS else value)
             except UnstableError as error:
                 raise error.below(name) from None
         for name, tensor in module._parameters.items():
@@ -508,11 +508,11 @@ class Walk:
 # What others have changed in torch, NumPy and Python.
 
 
-def unwrapped(function: FunctionType) -> FunctionType:
+def unwrap(function: FunctionType) -> FunctionType:
     """Return what torch._dynamo wraps: importing it exchanges some functions of torch."""
     inner = vars(function).get("__wrapped__")
     is_dynamo = function.__code__.co_filename.startswith(_DYNAMO)
-    return unwrapped(inner) if is_dynamo and type(inner) is FunctionType else function
+    return unwrap(inner) if is_dynamo and type(inner) is FunctionType else function
 
 
 def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
@@ -557,7 +557,7 @@ def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  
                 if type(part) is not FunctionType or file_owner(part.__code__.co_filename) == MODEL:
                     written.append([name, walk.value(part)])
                     continue
-                part = unwrapped(part)
+                part = unwrap(part)
                 if not owner or part.__code__.co_qualname != f"{owner}.{name}" or part.__defaults__:
                     written.append([name, [part.__code__.co_qualname, *_shallow(part, walk)]])
         elif kind in PLAIN or kind is float:
@@ -649,7 +649,7 @@ def _exempt(cls: type) -> frozenset[str]:
     return EXEMPT["model"] if "PreTrainedModel" in names else frozenset()
 
 
-def _ranked(space: Mapping[str, Any], hooks: Any) -> Any:
+def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
     """Return hooks by their places among the module's: torch numbers all that a process makes, of whatever module."""
     if not isinstance(hooks, dict):
         return hooks
@@ -761,7 +761,7 @@ _COPIED = frozenset(
 )
 
 
-def _cached(self: Walk, value: Any) -> Json:
+def _cached_function(self: Walk, value: Any) -> Json:
     inner = value.__wrapped__
     if type(inner) is not FunctionType or not file_is_build(inner.__code__.co_filename):
         self.caches.append(value)
@@ -867,7 +867,7 @@ def _refuse(_: Walk, value: Any) -> Json:
     raise UnstableError(f"type {kind.__module__}.{kind.__qualname__}")
 
 
-def _shown(_: Walk, value: Any) -> Json:
+def _show(_: Walk, value: Any) -> Json:
     return [type(value).__name__, repr(value)]
 
 
@@ -919,7 +919,7 @@ WRITERS: dict[type, Writer] = {
         lambda self, value: [type(value).__name__, *self.items(value.__reduce__()[1])],
     ),
     types.SimpleNamespace: lambda self, value: ["namespace", self.pairs(vars(value).items())],
-    functools._lru_cache_wrapper: _cached,
+    functools._lru_cache_wrapper: _cached_function,
     type(collections.namedtuple("_", "a").a): lambda _, value: ["item", *map(str, value.__reduce__()[1])],  # type: ignore[attr-defined]
     **dict.fromkeys(
         (*_WRAPPED, functools.partial, types.MethodType, types.CellType, types.MappingProxyType), _referents
@@ -935,7 +935,7 @@ WRITERS: dict[type, Writer] = {
     weakref.ref: _weak,
     re.Pattern: lambda self, value: ["pattern", self.value(value.pattern), value.flags],
     **dict.fromkeys(TENSORS, Walk.tensor),
-    **dict.fromkeys(_SHOWN_TYPES, _shown),
+    **dict.fromkeys(_SHOWN_TYPES, _show),
     **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
     **dict.fromkeys(_TORCH, lambda _, value: ["torch", type(value).__name__, str(value)]),
     **dict.fromkeys((torch._ops._OpNamespace, torch._ops._Ops), lambda _, value: ["torch", str(value.__name__)]),
@@ -968,7 +968,7 @@ def _find_writer(kind: type) -> Writer:
     if writer is None and module.partition(".")[0] == "numpy":
         writer = _numpy_writer(kind)
     if writer is None and (module, kind.__name__) == ("pydantic_core._pydantic_core", "PydanticUndefinedType"):
-        writer = _shown  # the only object of its type
+        writer = _show  # the only object of its type
     if writer is None:
         writer = Walk.instance if layout(kind) is not None else _refuse
     WRITERS[kind] = writer

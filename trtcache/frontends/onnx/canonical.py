@@ -128,12 +128,12 @@ def needed_nodes(graph: Any) -> list[int]:
         at = waiting.pop()
         if at not in found:
             found.add(at)
-            waiting += [makers[name] for name in _taken(graph.node[at]) if name in makers]
+            waiting += [makers[name] for name in _take(graph.node[at]) if name in makers]
     return sorted(found)
 
 
-def _taken(node: Any) -> list[str]:
+def _take(node: Any) -> list[str]:
     """Return the names that a node uses, those that graphs inside it use too."""
     inside = graphs_in(node)
-    names = [name for graph in inside for one in graph.node for name in _taken(one)]
+    names = [name for graph in inside for one in graph.node for name in _take(one)]
     return [*node.input, *names, *(one.name for graph in inside for one in graph.output)]

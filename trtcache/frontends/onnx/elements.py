@@ -109,9 +109,9 @@ class Elements:
         content = self.bytes_of(tensor)
         if content is not None and TYPES[tensor.data_type].bits >= 8:
             return Digest.of(content)
-        return Digest.of(self.unpacked(tensor, content))
+        return Digest.of(self.unpack(tensor, content))
 
-    def unpacked(self, tensor: Any, content: memoryview | None = None) -> bytes:
+    def unpack(self, tensor: Any, content: memoryview | None = None) -> bytes:
         """Return one element after another, of numbers of four bits too; ``content`` is external data.
 
         Raises:

@@ -247,10 +247,10 @@ class Operators:
         if len(self._calling) >= _MOST_CALLS:
             raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
         if name not in self._called:
-            self._called[name] = self._walked(name)
+            self._called[name] = self._walk_attribute(name)
         return self._called[name]
 
-    def _walked(self, name: tuple[str, str, str]) -> _Function:
+    def _walk_attribute(self, name: tuple[str, str, str]) -> _Function:
         from trtcache.frontends.onnx.walk import Walk
 
         proto, calling = self._functions[name], (*self._calling, name)

@@ -133,7 +133,7 @@ def _sizes(port: Port, given: Any, kind: str) -> Sizes:
         if len(fixed) < len(port.shape):
             raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
         return Sizes(fixed, fixed, fixed)
-    sizes = _given(port, given)
+    sizes = _bounds_given(port, given)
     for shape in (sizes.least, sizes.usual, sizes.most):
         fits = len(shape) == len(port.shape) and all(
             not isinstance(declared, int) or declared == size for declared, size in zip(port.shape, shape, strict=True)
@@ -151,7 +151,7 @@ def is_input(given: object) -> TypeGuard[Input]:
     return type(given).__module__ == "trtcache.lowering.input_spec"
 
 
-def _given(port: Port, given: Any) -> Sizes:
+def _bounds_given(port: Port, given: Any) -> Sizes:
     """Return the sizes that an argument stands for."""
     if isinstance(given, Sizes):
         return given

@@ -37,7 +37,7 @@ class Schemas:
         """Return an operator as it is in a version of its domain, or None if ONNX does not have it."""
         key = (domain, operator, version)
         if key not in self._known:
-            self._known[key] = _found(*key)
+            self._known[key] = _find_schema(*key)
         return self._known[key]
 
 
@@ -46,7 +46,7 @@ def domain_of(written: str) -> str:
     return "" if written == "ai.onnx" else written
 
 
-def _found(domain: str, operator: str, version: int) -> Schema | None:
+def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
     from onnx import AttributeProto, defs
 
     try:

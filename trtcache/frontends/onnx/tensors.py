@@ -35,7 +35,7 @@ def flat_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
     """
     content = file.elements.bytes_of(tensor)
     if content is None:
-        content = memoryview(file.elements.unpacked(tensor))
+        content = memoryview(file.elements.unpack(tensor))
     if not len(content):
         return torch.empty(0, dtype=torch.uint8)
     with warnings.catch_warnings():

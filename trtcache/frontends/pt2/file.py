@@ -128,7 +128,7 @@ class ProgramFile(Source):
         if not self._known:
             self._hashing.begin()
 
-    def seen(self) -> StatFingerprint | None:
+    def stat_fingerprint(self) -> StatFingerprint | None:
         """Return by what the file is known as the one of its digest; None if it could change and look the same."""
         state = self._state
         if not state.is_settled(self._opened_ns):

@@ -63,7 +63,7 @@ class Script:
         """
         given = self._signature.bind(*args, **kwargs)
         given.apply_defaults()
-        instance = _copied(self._module)
+        instance = _copy_value(self._module)
         for name, tensor in live.items():
             _set(instance, name, tensor)
         own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
@@ -180,11 +180,11 @@ def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _copied(module: Any) -> Any:
+def _copy_value(module: Any) -> Any:
     """Return a copy of a module and of its parts, with the same tensors."""
     made = copy.copy(module)
     for name, part in torch._C.ModuleDict(module).items():
-        made.setattr(name, _copied(part))
+        made.setattr(name, _copy_value(part))
     return made
 
 

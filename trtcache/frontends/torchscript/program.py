@@ -163,7 +163,7 @@ class ScriptSource(Source):
 
     def program(self) -> torch.export.ExportedProgram:
         """Convert the module to an exported program."""
-        return converted(self._script, *self._examples)
+        return convert_script(self._script, *self._examples)
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
         """Convert the module and lower the program."""
@@ -174,7 +174,7 @@ class ScriptSource(Source):
         return self.export(options).request(options)
 
 
-def converted(
+def convert_script(
     model: torch.jit.ScriptModule, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, dynamic_shapes: object
 ) -> torch.export.ExportedProgram:
     """Return a module as a program of the sizes of these example inputs; its weights are the module's own.
@@ -208,7 +208,7 @@ def converted(
         except TypeError as error:
             raise SettingsError("args", f"{name}: {error}") from error
         except (RuntimeError, torch.jit.Error) as error:
-            raise ExportError(name, _explained(error)) from error
+            raise ExportError(name, _explain(error)) from error
         program = export(Scripted(script), *given, None)
     _refuse_second_uses(program, name)
     return program
@@ -228,7 +228,7 @@ def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> Non
                 raise ExportError(name, f"{of_weights[where]} is also used as a constant; give the torch.nn.Module")
 
 
-def _explained(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """Return where TorchScript's interpreter was, what went wrong, and what to do."""
     lines = str(error).splitlines() or [type(error).__name__]
     marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
