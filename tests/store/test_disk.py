@@ -352,7 +352,7 @@ def test_a_header_is_read_alone(store: DiskStore, key: CacheKey) -> None:
 
 
 def test_unknown_entries_are_named(store: DiskStore, key: CacheKey) -> None:
-    """EntryHeader, check and stored say that there is no such entry; removing it frees nothing."""
+    """Header, check and stat raise for an unknown entry; removing it frees nothing."""
     calls: list[Callable[[str], Any]] = [store.header, store.check, store.stat, store.resolve]
     for call in calls:
         with pytest.raises(UnknownKeyError):
@@ -432,7 +432,7 @@ def test_a_sweep_takes_what_writers_left_behind(store: DiskStore, key: CacheKey)
 
 
 def test_a_readonly_store_serves_hits_and_writes_nothing(store: DiskStore, key: CacheKey) -> None:
-    """StoreRoot for reading, a store serves hits, refuses every change, and not one time or file changes."""
+    """Opened read-only, a store serves hits, refuses every change, and not one time or file changes."""
     store.put(key, {"artifact": b"engine", "large": os.urandom(2 << 20)}, kind="test")
     damaged = CacheKey.of("test", {"n": 2})
     path = store.put(damaged, CONTENTS, kind="test").path
