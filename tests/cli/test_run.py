@@ -1,4 +1,4 @@
-"""``trtcache run``: the program is as it is without it, but for torch_tensorrt."""
+"""``trtcache run``: the program behaves as without it, except for torch_tensorrt."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_command_is_run_as_it_is(program: Callable[..., Result], folder: Path)
 
 
 def test_programs_that_it_starts_use_the_cache_too(program: Callable[..., Result], folder: Path) -> None:
-    """A child process has the hook, says nothing if it did nothing, and is unchanged if it wants to be."""
+    """A child process has the hook, prints nothing if it did nothing, and can opt out."""
     (folder / "start.py").write_text(
         "import subprocess, sys\n"
         f"code = {_HAS_HOOK!r}\n"

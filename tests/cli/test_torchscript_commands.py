@@ -74,7 +74,7 @@ def test_a_torchscript_file_is_built_found_and_shown(
 def test_each_argument_of_a_torchscript_file_needs_its_shape(
     run: Callable[..., Result], file: Path, interpreter: str, command: str
 ) -> None:
-    """With exit code 2; one that is misspelt, or would vary, is told too."""
+    """With exit code 2; a misspelt or dynamic one is reported too."""
     for shapes, message in (
         ((), "argument x: a TorchScript file has no sizes; say x=SIZES"),
         (("--shape", "y=3x4"), "argument y: unknown; known: "),
