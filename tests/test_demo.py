@@ -120,4 +120,4 @@ def test_a_step_that_fails_says_its_last_words(tmp_path: Path) -> None:
 def test_a_step_that_dies_names_the_signal(tmp_path: Path) -> None:
     """A child killed by a signal is distinguished from one that failed."""
     done = subprocess.run([sys.executable, "-c", "import os; os.abort()"], capture_output=True, text=True, check=False)
-    assert "died of SIGABRT" in str(demo.failure("build", done))
+    assert "was killed by SIGABRT" in str(demo.failure("build", done))

@@ -28,7 +28,7 @@ def test_an_engine_is_built_once_and_then_found(
 ) -> None:
     """The first command builds, the second finds it by the file's memo, and compile finds it too."""
     first = run("build", file, "--backend", interpreter)
-    assert (first.code, first.err) == (0, "building affine.pt2, unless it is there\n")
+    assert (first.code, first.err) == (0, "building affine.pt2, unless it is cached\n")
     assert ["outcome", "built (absent), lowered"] in first.rows
     second = run("build", file, "--backend", interpreter, "--json").json
     assert (second["outcome"], second["route"], second["reason"], second["output"]) == ("hit", "memo", "", None)

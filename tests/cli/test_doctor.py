@@ -36,7 +36,7 @@ def test_a_quick_look_finds_what_is_here(run: Callable[..., Result], put: Callab
 
 def test_a_terminal_gets_advice_below(terminal: Callable[..., Result]) -> None:
     """What is missing comes with what to do."""
-    assert "to be made by the first build" in terminal("doctor", "--quick").out
+    assert "created by the first build" in terminal("doctor", "--quick").out
 
 
 def test_a_quick_look_imports_no_torch(program: Callable[..., Result]) -> None:
@@ -80,7 +80,7 @@ def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, m
     assert told == [
         [["missing", "required, and no key is trusted: every entry is a miss"]],
         [["ok", "required, of ci"]],
-        [["missing", "off: whoever can write there can make you run his code"]],
+        [["missing", "off: every user who can write there can make you run their code"]],
     ]
     assert "shared" in next(row[2] for row in run("doctor", "--quick").rows if row[0] == "permissions")
 
@@ -164,8 +164,8 @@ CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
         ("print('warming up'); print('built')", "ok", "built", ""),
         ("raise SystemExit('no compiler')", "bad", "no compiler", ""),
         ("raise SystemExit(3)", "bad", "exit code 3", ""),
-        (CRASH, "bad", "the child died of SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
-        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child died of SIGTERM", ""),
+        (CRASH, "bad", "the child was killed by SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
+        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child was killed by SIGTERM", ""),
         ("import time; time.sleep(60)", "bad", "not done after 1 s", "disk"),
     ],
 )

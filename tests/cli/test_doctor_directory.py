@@ -39,7 +39,7 @@ def test_a_local_directory_promises_everything(run: Callable[..., Result], tmp_p
     checks = {check["name"]: check for check in done.json["checks"]}
     assert (done.code, done.json["ok"]) == (0, True), done.out
     assert {check["status"] for check in done.json["checks"]} == {"ok"}
-    assert checks["locks between processes"]["found"] == "20 of 20 tries excluded"
+    assert checks["locks between processes"]["found"] == "20 of 20 attempts excluded"
     assert checks["shared building"]["found"].startswith("yes: one process builds")
     assert checks["index"]["found"] == "in the store"
     assert list(tmp_path.iterdir()) == []
@@ -96,7 +96,7 @@ def test_a_full_directory_is_bad(run: Callable[..., Result], tmp_path: Path) -> 
         (small / "last").touch()
         done = run("doctor", small)
     assert (done.code, done.rows[1][:2]) == (1, ["space", "bad"])
-    assert done.rows[-1][:3] == ["measuring", "bad", "not possible: No space left on device"]
+    assert done.rows[-1][:3] == ["measuring", "bad", "failed: No space left on device"]
 
 
 def test_a_path_that_is_not_a_directory_is_reported(run: Callable[..., Result], tmp_path: Path) -> None:

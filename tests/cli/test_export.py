@@ -69,7 +69,7 @@ def test_what_is_impossible_is_refused(
 
 def test_the_program_itself_and_other_files_are_refused(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:
     """The output must not be the program, its directory must exist, and an ONNX file is rejected."""
-    assert "name another file" in run("export", file, "-o", file).err
+    assert "choose another file" in run("export", file, "-o", file).err
     assert "there is no directory" in run("export", file, "-o", tmp_path / "no" / "out.pt2").err
     (tmp_path / "net.onnx").touch()
     done = run("export", tmp_path / "net.onnx", "-o", tmp_path / "out.pt2")

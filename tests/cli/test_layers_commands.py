@@ -83,7 +83,7 @@ def test_hits_from_below_are_counted_apart(
         assert cache.get(CacheKey.of("test", {"n": number})) is not None
     found = run("stats", "--json").json
     assert (found["hits"], found["hits_below"]) == (3, 2)
-    assert "from below" in terminal("stats").out
+    assert "from lower layers" in terminal("stats").out
     assert layers.events.logs() == []
 
 

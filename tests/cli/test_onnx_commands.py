@@ -45,8 +45,8 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
         ("x", "'x' is not INPUT=SIZES"),
         ("=1x4", "'=1x4' is not INPUT=SIZES"),
         ("x=1:y", "has '1:y' instead of a size, min:max or min:opt:max"),
-        ("x=1:2:3:4", "where a size"),
-        ("x=8:4x4", "sizes '8:4' that do not rise"),
+        ("x=1:2:3:4", "instead of a size"),
+        ("x=8:4x4", "sizes '8:4' that are not ascending"),
     ],
 )
 def test_a_malformed_shape_is_reported(run: Callable[..., Result], tmp_path: Path, shape: str, why: str) -> None:
@@ -69,7 +69,7 @@ def test_missing_and_duplicate_shapes_are_reported(run: Callable[..., Result], t
         )
     )
     assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
-    assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
+    assert "input 'x' has a range of sizes: (N, 4); give it as trtcache.Input" in none.err
     assert "or by --shape" in none.err
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err

@@ -45,7 +45,7 @@ def test_without_a_terminal_it_needs_a_yes(
     digest = put(1)
     refused = run("prune", "--max-size", 0)
     assert (refused.code, left(store)) == (2, {digest})
-    assert "give -y" in refused.err
+    assert "use -y" in refused.err
     assert run("prune", "--max-size", 0, "-y").code == 0
     assert left(store) == set()
 

@@ -42,7 +42,7 @@ def test_every_step_sees_what_it_should(subject: Subject) -> None:
     found = {step: attempt(step, subject) for step in STEPS if step != "environment"}
     assert {step: one.status for step, one in found.items()} == dict.fromkeys(found, OK), found
     assert "hit: found, verified" in found["hit"].saw
-    assert "back bit for bit" in found["refit"].saw
+    assert "restored bit for bit" in found["refit"].saw
     assert "corrupt:" in found["damage"].saw
     assert "toolchain.torch: 0.0.0 -> " in found["version"].saw
     assert found["version"].saw.endswith("put aside (key)")
@@ -71,7 +71,7 @@ def test_a_step_out_of_turn_is_a_failure(subject: Subject) -> None:
     assert (missing.status, "no entry for" in missing.saw) == (FAILED, True)
     assert str(subject.root.parent) not in missing.saw
     assert attempt("build", subject).status == OK
-    assert "the cache was empty, and yet: hit" in attempt("build", subject).saw
+    assert "the cache was empty, but the outcome is hit" in attempt("build", subject).saw
 
 
 def test_a_defect_is_a_failure_too(subject: Subject) -> None:
@@ -94,7 +94,7 @@ SAYING = "import json, sys; print('noise'); print(json.dumps({'end': {'step': 'h
 @pytest.mark.parametrize(
     ("code", "limit_s", "why"),
     [
-        ("import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "died of SIGSEGV; two"),
+        ("import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "was killed by SIGSEGV; two"),
         ("sys.stdout.flush(); sys.exit('the last words')", 60.0, "the last words"),
         ("sys.stdout.flush(); sys.stdin.read(); import time; time.sleep(60)", 1.0, "no answer after 1.0 s"),
     ],

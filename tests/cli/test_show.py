@@ -48,7 +48,7 @@ def test_an_unknown_or_ambiguous_key_exits_with_5(run: Callable[..., Result], pu
     first = next(digest[0] for digest in digests if sum(other[0] == digest[0] for other in digests) > 1)
     ambiguous, unknown = run("show", first), run("show", "f" * 64)
     assert (ambiguous.code, unknown.code) == (5, 5)
-    assert "give more of it" in ambiguous.err
+    assert "use a longer prefix" in ambiguous.err
     assert "'trtcache ls --all' lists them" in unknown.err
 
 

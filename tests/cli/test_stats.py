@@ -113,7 +113,7 @@ def test_waits_takeovers_and_quarantines_are_counted(run: Callable[..., Result],
     assert (found["waits"], found["waited_s"], found["takeovers"]) == (2, 42.0, 1)
     assert (found["quarantines"], found["saved_s"]) == ({"member": 1}, 0)
     pairs = dict(run("stats").rows)
-    assert pairs["waits"] == "2 for other builders, 42.0 s in all"
+    assert pairs["waits"] == "2 for other builders, 42.0 s in total"
     assert (pairs["takeovers"], pairs["quarantines"]) == ("1 from builders that died", "1")
 
 

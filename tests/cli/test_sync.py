@@ -36,7 +36,7 @@ def test_what_is_missing_is_copied_and_printed(run: Callable[..., Result], sourc
     assert files_of(root) == files_of(source.root)
     again = run("sync", source.root, root)
     assert (again.code, again.out) == (0, "")
-    assert "0 entries of 0 B copied, 3 there already" in again.err
+    assert "0 entries of 0 B copied, 3 already present" in again.err
 
 
 def test_a_look_makes_no_store(run: Callable[..., Result], source: DiskStore, root: Path) -> None:
@@ -66,7 +66,7 @@ def test_json_tells_all(run: Callable[..., Result], source: DiskStore, root: Pat
                 "key": second,
                 "source": str(source.root),
                 "reason": "corrupt:magic",
-                "why": "it does not begin as an artifact file does",
+                "why": "it does not start with the signature of an artifact file",
             }
         ],
         "pinned": [first],
@@ -102,7 +102,7 @@ def test_the_destination_may_be_the_cache_that_is_named(
     ("words", "code", "said"),
     [
         (["{source}"], 2, "at least two directories"),
-        (["{source}", "{source}"], 2, "both where entries come from and where they go"),
+        (["{source}", "{source}"], 2, "both a source and the destination"),
         (["{source}/missing", "{root}"], 3, "the directory does not exist"),
         (["{source}/entries", "{root}"], 3, "it has no trtcache-store.json"),
         (["{source}", "{source}/entries"], 3, "is not a trtcache store"),
@@ -134,7 +134,7 @@ def test_a_person_sees_a_bar_and_a_table(terminal: Callable[..., Result], source
     done = terminal("sync", fill(source.root.with_name("many"), 45).root, root)
     assert done.code == 0
     assert "copying" in done.out
-    assert "... and 5 more before" in done.out
+    assert "... and 5 more above" in done.out
     assert "45 entries of" in done.out
 
 

@@ -34,7 +34,7 @@ def test_a_new_key_signs_and_counts(run: Callable[..., Result], own_settings: Pa
     assert str(SecretKey.read(secret).public) == public
     assert run("trust", "ls").rows == [["ci-main", public.partition(":")[2], "", "signs"]]
     again = run("trust", "keygen", "ci-main")
-    assert (again.code, "there is a key" in again.err) == (2, True)
+    assert (again.code, "already contains a key" in again.err) == (2, True)
     assert SecretKey.read(secret).seed.hex() not in (own_settings / "trtcache.toml").read_text()
     settings = run("config", "--json").json
     assert settings["TRTCACHE_SIGNING_KEY"] == {"value": str(secret), "origin": "trtcache.toml"}
@@ -57,7 +57,7 @@ def test_keys_come_and_go(run: Callable[..., Result]) -> None:
     assert row == {"name": "other", "key": "ab" * 32, "until": "2027-01-31", "signs": False}
     assert run("trust", "add", PUBLIC).code == 0  # without a last day again
     taken = run("trust", "add", f"other:{'00' * 32}")
-    assert (taken.code, "another key called 'other'" in taken.err) == (2, True)
+    assert (taken.code, "another key is named 'other'" in taken.err) == (2, True)
     assert run("trust", "rm", "other", "--json").json == {"removed": ["other"]}
     assert [row[0] for row in run("trust", "ls").rows] == ["third"]
     gone = run("trust", "rm", "thrid")
@@ -68,7 +68,7 @@ def test_a_key_that_cannot_be_used_is_not_made(run: Callable[..., Result], own_s
     """Its name belongs to another key: no secret is written, and once that key is removed the name is free."""
     run("trust", "add", PUBLIC)
     refused = run("trust", "keygen", "other")
-    assert (refused.code, "another key called 'other'" in refused.err) == (2, True)
+    assert (refused.code, "another key is named 'other'" in refused.err) == (2, True)
     assert not (own_settings / "keys").exists()
     run("trust", "rm", "other")
     assert run("trust", "keygen", "other").code == 0

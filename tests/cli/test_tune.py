@@ -67,7 +67,7 @@ def test_tune_measures_each_cell_and_names_the_best(
     assert 0 < found["best_latency"]["median_s"] <= found["best_latency"]["p95_s"]
     if cores() > 1:
         assert "has no way for it" in found["why_not"]
-        assert "runners do not run side by side" in done.err
+        assert "runners are not concurrent" in done.err
 
 
 def test_tune_takes_torchscript_with_the_shapes_of_its_arguments(
@@ -99,10 +99,10 @@ class Scaled(torch.nn.Module):
         (("--shape", "x=4x5"), 2, "argument x: expected a size of 4, got 4x5"),
         (("--shape", "x=9x4"), 2, "expected a size of 2 to 8, got 9"),
         (("--shape", "x=4x4", "--shape", "ids=5"), 2, "argument ids: expected the size 4 that another argument has"),
-        (("--shape", "x=2:4x4"), 2, "has sizes that vary"),
-        (("--threads", "1,two"), 2, "'1,two' is not numbers from 1"),
-        (("--runners", "1000"), 2, "no cell is left: 1000 threads are more than"),
-        (("--output", "plot.jpg"), 2, "plot.jpg ends in none of .png"),
+        (("--shape", "x=2:4x4"), 2, "has a range of sizes"),
+        (("--threads", "1,two"), 2, "'1,two' is not a comma-separated list"),
+        (("--runners", "1000"), 2, "all cells are skipped: 1000 threads are more than"),
+        (("--output", "plot.jpg"), 2, "the suffix of plot.jpg is not one of .png"),
         (("--output", "/nowhere/at/plot.png"), 2, "there is no directory /nowhere/at"),
         (("--seconds", "0"), 2, "--seconds"),
     ],

@@ -65,7 +65,7 @@ def test_a_program_that_would_hit_says_so(
     """The file's key is the key of its entry."""
     path = saved(sequence())
     digest = put_program(path)
-    assert run("why", path).err == f"hit: {digest[:16]} is there\n"
+    assert run("why", path).err == f"hit: {digest[:16]} is cached\n"
     assert run("why", path, "--json").json == {
         "key": digest,
         "outcome": "hit",
