@@ -56,7 +56,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
         results = [run_step(step, device, root) for step in _STEPS]
     wrong = problems(results)
     if session.as_json:
-        steps = [asdict(one) for one in results]
+        steps = [asdict(result) for result in results]
         print_json({"ok": not wrong, "problems": wrong, "cache_dir": str(root), "kept": root.exists(), "steps": steps})
     else:
         _print(results)
@@ -136,5 +136,5 @@ def _print(results: list[StepResult]) -> None:
         f"New weights took {format_duration(refit.compile_s)}, without a build.\n\n"
         f"Nearest sentences, by the engine from the cache:"
     )
-    for one, other, similarity in hit.pairs:
-        click.echo(f"  {similarity:.3f}  {one}\n         {other}")
+    for sentence, other, similarity in hit.pairs:
+        click.echo(f"  {similarity:.3f}  {sentence}\n         {other}")
