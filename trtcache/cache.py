@@ -20,12 +20,12 @@ from trtcache.config.folders import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.store.build_turn import hold_build_lock
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.pending_build import PendingBuild
+from trtcache.store.single_flight import hold_build_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

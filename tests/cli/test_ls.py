@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crowd import crowded
 
-from trtcache.store.kinds import COMPANIONS, is_companion
+from trtcache.store.labels import COMPANIONS, is_companion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -94,7 +94,11 @@ SAYING = "import json, sys; print('noise'); print(json.dumps({'end': {'step': 'h
 @pytest.mark.parametrize(
     ("code", "limit_s", "why"),
     [
-        ("import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "was killed by SIGSEGV; two"),
+        (
+            "import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)",
+            60.0,
+            "was killed by SIGSEGV; two",
+        ),
         ("sys.stdout.flush(); sys.exit('the last words')", 60.0, "the last words"),
         ("sys.stdout.flush(); sys.stdin.read(); import time; time.sleep(60)", 1.0, "no answer after 1.0 s"),
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.store.event_totals import retire
+from trtcache.store.counters import retire
 from trtcache.store.events import Event, EventLog, read_from
 from trtcache.store.folders import Folders
 

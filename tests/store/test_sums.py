@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.store.catalog import counters, counters_since
-from trtcache.store.counters import EventCount
+from trtcache.store.counters import KEPT, EventCount, read_sums, retire
 from trtcache.store.disk import DiskStore
-from trtcache.store.event_totals import KEPT, read_sums, retire
 from trtcache.store.events import EventLog, log_name
 from trtcache.store.folders import Folders
 from trtcache.store.rows import INDEX_NAME
