@@ -130,22 +130,17 @@ class WaitReporter:
         whom = str(who) if who else "another process"
         text = f"waiting for {whom}, {waited_s:.0f} s"
         if waited_s >= self._next_s:
-            _logger.info("%s (%s)%s", text, self._what(who), "" if self._next_s else self._limit())
+            program = f", by {who.program}" if who and who.program else ""
+            what = f"{self._key.kind} {self._key.digest[:16]}{program}"
+            limit = ""
+            if not self._next_s and self._busy.timeout_s is not None:
+                # The first message says what happens after the timeout.
+                then = "runs without an engine" if self._busy.policy == "eager" else "builds for itself"
+                limit = f"; after {self._busy.timeout_s:.0f} s {self._busy.rank or 'it'} {then}"
+            _logger.info("%s (%s)%s", text, what, limit)
             self._next_s = waited_s + NOTICE_EVERY_S * 0.99
         if self._watcher is not None and self._watcher(Step(text, 0, 0)) is False:
             raise BuildCancelledError(self._key.kind, f"while it waited for {whom}")
-
-    def _what(self, who: BuildProcess | None) -> str:
-        program = f", by {who.program}" if who and who.program else ""
-        return f"{self._key.kind} {self._key.digest[:16]}{program}"
-
-    def _limit(self) -> str:
-        timeout_s = self._busy.timeout_s
-        if timeout_s is None:
-            return ""
-        then = "runs without an engine" if self._busy.policy == "eager" else "builds for itself"
-        rank = f"{self._busy.rank} " if self._busy.rank else ""
-        return f"; after {timeout_s:.0f} s {rank or 'it '}{then}"
 
 
 @contextmanager
