@@ -129,9 +129,9 @@ def _print(results: list[StepResult]) -> None:
     """Print the table, the speedup, and the most similar sentences."""
     print_aligned(HEADER, rows(results))
     build, hit, refit = results
-    aside = "" if not hit.export_s else "Without export: "
+    prefix = "" if not hit.export_s else "Without export: "
     click.echo(
-        f"{aside}{format_duration(build.total_s - (build.export_s if aside else 0))} -> "
+        f"{prefix}{format_duration(build.total_s - (build.export_s if prefix else 0))} -> "
         f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
         f"New weights took {format_duration(refit.compile_s)}, without a build.\n\n"
         f"Nearest sentences, by the engine from the cache:"
