@@ -45,7 +45,7 @@ def test_every_step_sees_what_it_should(subject: Subject) -> None:
     assert "restored bit for bit" in found["refit"].saw
     assert "corrupt:" in found["damage"].saw
     assert "toolchain.torch: 0.0.0 -> " in found["version"].saw
-    assert found["version"].saw.endswith("put aside (key)")
+    assert found["version"].saw.endswith("quarantined (key)")
 
 
 @dataclass(frozen=True, slots=True)
