@@ -1,4 +1,4 @@
-"""From a program's file to its first output: by a memo, the long way, and as torch does it.
+"""From a program's file to its first output: by a key alias, by lowering, and with torch's loader.
 
 Every figure is from a new process; the ways take turns, so that a slower minute of the machine is everybody's.
 """
@@ -43,7 +43,7 @@ FILE_WAYS = {
 
 FILE_PARTS = {
     "file_s": "file: open, map, digest of the program",
-    "memo_s": "memo: find, read, verify",
+    "memo_s": "key alias: find, read, verify",
     "fetch_s": "fetch: find, read, verify",
     "load_s": "load, weights put in",
     "rest_s": "everything else in `compile`",
@@ -65,14 +65,14 @@ def section(figures: Figures) -> str:
     parts = [(label, span(figures[f"memo.{part}"])) for part, label in FILE_PARTS.items()]
     by_memo = all(figures["memo.is_memo_count"]["values"])
     kept = [
-        Promise("a file to its first output, by a memo", seconds(total_s), "at most 60 ms", total_s <= 0.060),
+        Promise("a file to its first output, by a key alias", seconds(total_s), "at most 60 ms", total_s <= 0.060),
         Promise("neither exported nor lowered", "every time" if by_memo else "not always", "every time", by_memo),
     ]
     return "\n".join(
         [
             _FILE.format(megabytes=round(median(figures, "file_bytes") / 1e6)),
             table(("way", "to the first output"), ways),
-            "Where the memo's way spends it:\n",
+            "Time of a hit by a key alias:\n",
             table(("part", "time"), parts),
             promised(*kept),
         ]

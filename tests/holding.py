@@ -1,4 +1,4 @@
-"""Another process that builds: it holds the lock of a key until it is told to end, or killed.
+"""A second process that builds: it holds the lock of a key until it is stopped or killed.
 
 Run as ``python -m tests.holding ROOT DIGEST``.
 """

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(root: Path) -> Config:
-    """What an empty environment says, with the root of this test."""
+    """The configuration of an empty environment, with the root of this test."""
     return replace(Config.from_environ({}), root=root)
 
 
@@ -61,7 +61,7 @@ def entry_file(cache: Cache) -> Path:
 
 
 def test_a_second_request_is_a_hit(config: Config) -> None:
-    """The build is called once; another cache object finds what it made, and both are counted."""
+    """The build is called once; another cache object finds the entry, and both are counted."""
     built = fetch(Cache(config=config), name="bert", provenance={"model": "b"})
     entry = Cache(config=config).get_or_build(PARTS, never, kind="test")
     assert (built.outcome, built.reason, built.read()) == ("built", "absent", b"engine")
@@ -73,7 +73,7 @@ def test_a_second_request_is_a_hit(config: Config) -> None:
 
 @pytest.mark.parametrize("form", ["bytes", "path", "mapping"])
 def test_builders_return_bytes_a_path_or_members(config: Config, tmp_path: Path, form: str) -> None:
-    """Whatever form a build returns, the entry has its bytes, also after the builder's file is gone."""
+    """For every form of result, the entry has its bytes, also after the builder's file is deleted."""
     file = tmp_path / "engine.plan"
     file.write_bytes(os.urandom(2 << 20))
     content = file.read_bytes()
@@ -117,7 +117,7 @@ def test_a_failing_build_raises_and_frees_its_key(config: Config) -> None:
 
 
 def test_a_build_without_its_file_raises(config: Config, tmp_path: Path) -> None:
-    """A builder that returns the path of nothing is told so."""
+    """A builder that returns the path of a missing file gets an error."""
     with pytest.raises(BuildError, match="building test failed: member 'artifact' is the path"):
         fetch(Cache(config=config), tmp_path / "gone")
 
@@ -133,7 +133,7 @@ def test_a_part_without_a_value_raises(config: Config) -> None:
     [(0, "magic"), (24, "size"), (40, "header"), (70, "header"), (4000, "padding"), (4096, "member"), (-1, "member")],
 )
 def test_damage_is_built_again_with_its_reason(config: Config, offset: int, reason: str) -> None:
-    """A damaged entry is built again, the reason is told and counted, and the new entry is right."""
+    """A damaged entry is rebuilt, the reason is reported and counted, and the new entry is correct."""
     cache = Cache(config=config)
     content = b"engine " * 100
     fetch(cache, content)
@@ -162,7 +162,7 @@ def test_a_collision_is_counted_and_the_entry_that_is_there_stays(config: Config
 
 
 def test_a_rejected_entry_is_built_again(config: Config) -> None:
-    """What a loader could not use is put aside, counted, and built again with that reason."""
+    """An entry that failed to load is quarantined, counted, and rebuilt with that reason."""
     cache = Cache(config=config)
     fetch(cache)
     cache.reject(fetch(cache), "load")
@@ -174,7 +174,7 @@ def test_a_rejected_entry_is_built_again(config: Config) -> None:
 
 
 def test_a_rejected_entry_of_a_readonly_store_is_not_returned_again(config: Config) -> None:
-    """Where a bad entry cannot be moved away it is passed over, so that no caller goes in circles."""
+    """A bad entry that cannot be moved is skipped, so that callers do not loop."""
     fetch(Cache(config=config))
     reading = Cache(config=replace(config, readonly=True))
     reading.reject(fetch(reading, never), "load")
@@ -269,7 +269,7 @@ def test_a_wrong_description_is_an_error_before_the_build(
     assert where in caught.value.where
 
 
-def test_a_build_that_asks_for_itself_is_an_error(config: Config) -> None:
+def test_a_build_that_requests_its_own_entry_is_an_error(config: Config) -> None:
     """It would wait for itself for ever, through another cache object too; the key is free after that."""
     with pytest.raises(BuildError, match="requested its own entry"):
         Cache(config=config).get_or_build(PARTS, lambda: fetch(Cache(config=config)).read(), kind="test")
@@ -284,7 +284,7 @@ def test_a_build_may_ask_for_another(config: Config) -> None:
 
 
 def test_readonly_serves_hits_and_keeps_builds_in_memory(config: Config) -> None:
-    """TRTCACHE_READONLY=1 hits, builds what is missing, and leaves the directory as it is."""
+    """TRTCACHE_READONLY=1 hits, builds missing entries in memory, and does not modify the directory."""
     fetch(Cache(config=config))
     reading = Cache(config=replace(config, readonly=True))
     before = sorted(config.root.rglob("*"))
@@ -309,7 +309,7 @@ def test_an_unusable_default_root_is_a_warning(root: Path, caplog: pytest.LogCap
 
 
 def test_an_unusable_root_that_is_named_is_an_error(root: Path) -> None:
-    """A directory that the caller asked for must be usable."""
+    """A directory passed by the caller must be usable."""
     root.mkdir()
     (root / "thesis.tex").touch()
     with pytest.raises(NotAStoreError, match="it has no trtcache-store"):
@@ -526,8 +526,8 @@ def test_stale_temporary_files_go_with_the_next_put(config: Config) -> None:
     assert not left.exists()
 
 
-def test_a_hit_of_the_whole_door_imports_no_database(config: Config) -> None:
-    """A process that hits loads neither SQLAlchemy nor torch, and building is not needed."""
+def test_a_hit_of_the_cache_api_imports_no_database(config: Config) -> None:
+    """A process that hits loads neither SQLAlchemy nor torch, and the build modules are not needed."""
     fetch(Cache(config=config))
     code = (
         "import sys; before = set(sys.modules); import trtcache\n"

@@ -51,7 +51,7 @@ def test_a_build_then_a_hit_then_a_refit(tmp_path: Path) -> None:
 
 
 def test_a_run_as_promised_has_no_problems() -> None:
-    """A build, a hit and a refit that are right give no problem."""
+    """A correct build, hit and refit give no problem."""
     assert demo_result.problems([BUILD, HIT, REFIT]) == []
 
 
@@ -70,7 +70,7 @@ def test_a_second_build_is_a_problem() -> None:
 
 
 def test_a_refit_without_effect_is_a_problem() -> None:
-    """A refit that leaves the output as it was is reported."""
+    """A refit that does not change the output is reported."""
     (problem,) = demo_result.problems([BUILD, HIT, replace(REFIT, change=0.0)])
     assert "still that of the old weights" in problem
 
@@ -89,7 +89,7 @@ def test_the_table_compares_each_step_with_the_build() -> None:
 def test_what_is_missing_is_named_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the demo's packages the error says what to type, and the exit code is 6."""
+    """Without the demo's packages the error has the install command, and the exit code is 6."""
     monkeypatch.setattr(demo, "NEEDED", {name + "_absent": remedy for name, remedy in demo.NEEDED.items()})
     with pytest.raises(SystemExit) as left:
         main(["demo"])
@@ -100,7 +100,7 @@ def test_what_is_missing_is_named_with_its_remedy(
 
 
 def test_a_directory_that_is_no_store_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--cache-dir`` with somebody's files in it is an error before anything is built."""
+    """A ``--cache-dir`` with other files in it is an error before anything is built."""
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(SystemExit) as left:
         main(["demo", "--cache-dir", str(tmp_path)])
@@ -118,6 +118,6 @@ def test_a_step_that_fails_says_its_last_words(tmp_path: Path) -> None:
 
 
 def test_a_step_that_dies_names_the_signal(tmp_path: Path) -> None:
-    """A child that a signal ended is told from one that failed."""
+    """A child killed by a signal is distinguished from one that failed."""
     done = subprocess.run([sys.executable, "-c", "import os; os.abort()"], capture_output=True, text=True, check=False)
-    assert "died of SIGABRT" in str(demo.failure("build", done))
+    assert "was killed by SIGABRT" in str(demo.failure("build", done))

@@ -32,7 +32,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 def decode(raw: bytes) -> Any:
-    """Return the document that ``encode`` made ``raw`` of: the proof that no two have the same bytes."""
+    """Decode the result of ``encode``, which proves that the encoding is injective."""
     value, rest = _decode(raw)
     assert rest == b""
     return value
@@ -66,7 +66,7 @@ def typed(value: Any) -> Any:
 
 @given(DOCUMENTS)
 def test_the_encoding_can_be_undone(document: Any) -> None:
-    """From the bytes comes back the document, so different documents have different bytes."""
+    """Decoding returns the document, so different documents have different bytes."""
     assert typed(decode(encode(document))) == typed(document)
 
 
@@ -138,13 +138,13 @@ def test_enums_are_their_names() -> None:
     ],
 )
 def test_what_has_no_stable_form_is_named(value: object, message: str) -> None:
-    """The message leads to the part that cannot be hashed and says what to give instead."""
+    """The message names the part that cannot be hashed and a remedy."""
     with pytest.raises(CanonicalizationError, match=message):
         canonical(value)
 
 
 def test_keys_name_their_part() -> None:
-    """A key of an impossible part says which one."""
+    """The error for an invalid part names it."""
     with pytest.raises(CanonicalizationError, match=r"parts\['weights'\]"):
         CacheKey.of("k", {"weights": object()})
 

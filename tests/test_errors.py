@@ -45,7 +45,7 @@ def test_every_error_has_a_message_and_an_exit_code(cls: type[errors.TrtcacheErr
 
 
 def test_long_lists_are_cut() -> None:
-    """A message that names weights or keys names a few and says how many more there are."""
+    """A message about weights or keys lists a few and the number of the others."""
     assert "w5, and 3 more" in str(errors.RefitError(missing=tuple(f"w{index}" for index in range(9))))
     matches = tuple("ab" + str(index) * 62 for index in range(6))
     assert "6 entries have keys that start with 'ab' (ab00000000, " in str(errors.AmbiguousKeyError("ab", matches))

@@ -1,4 +1,4 @@
-"""The README is true: its Python runs as it stands, and what it says of variables and files is so."""
+"""The README is correct: its Python runs, and its statements about variables and files hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: what is taken, what is pinned, what is misspelt."""
+"""Settings: accepted, pinned and misspelt values."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_a_level_beyond_this_machine_is_refused_with_what_it_lacks(monkeypatch: 
 
 @pytest.mark.parametrize("name", ["x86-64-v5", "haswell", "sm_90"])
 def test_an_unknown_target_lists_the_known_ones(name: str) -> None:
-    """A name that is no level is an error with the levels in it."""
+    """An unknown level is an error that lists the levels."""
     with pytest.raises(SettingsError, match=r"known: native, x86-64"):
         resolve_target(name, device="cpu")
 
@@ -62,7 +62,7 @@ def test_every_field_is_in_the_document() -> None:
 
 
 def test_a_machine_that_tells_no_flags_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no /proc/cpuinfo, the target names no instruction sets rather than failing."""
+    """Without /proc/cpuinfo, the target has no instruction sets."""
     host_flags.cache_clear()
     monkeypatch.setattr(module.Path, "open", _missing)
     found = host_flags()

@@ -38,7 +38,7 @@ def test_the_command_prints_what_the_document_shows(monkeypatch: pytest.MonkeyPa
     ((_, *shown),) = console("docs/threads.md")["trtcache threads"]
     printed = [shape(" ".join(line)) for line in _fields()]
     assert [
-        re.sub(r"<number>|cores (?=calls)|OMP_NUM_THREADS (?=threads)", "", shape(line)).split() for line in shown
+        re.sub(r"<number>|cores (?=concurrent)|OMP_NUM_THREADS (?=intra-op)", "", shape(line)).split() for line in shown
     ] == [re.sub(r"<number>", "", line).split() for line in printed]
 
 

@@ -20,12 +20,12 @@ from trtcache.config.folders import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.store.build_turn import hold_build_lock
 from trtcache.store.disk import COLLISION, DiskStore, Miss
 from trtcache.store.entry import Entry
 from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.pending_build import PendingBuild
+from trtcache.store.single_flight import hold_build_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -362,7 +362,9 @@ class Cache:
             )
         except (OSError, StoreError) as error:
             _logger.warning("entry %s was built but not stored: %s", entry.key.digest[:16], error)
-            store.events.append("put_failed", reason=_word(error), kind=entry.kind, key=entry.key.digest)
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number) if number else type(error).__name__
+            store.events.append("put_failed", reason=reason, kind=entry.kind, key=entry.key.digest)
             return entry
         self._rejected.pop(entry.key.digest, None)
         return replace(stored, reason=entry.reason)
@@ -378,9 +380,3 @@ class Cache:
             prune_after_put(store, self.config.max_size_bytes, self.config.max_entries, keep=[digest])
         except (OSError, StoreError) as error:
             _logger.warning("the index of %s was not updated: %s", store.root, error)
-
-
-def _word(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else type(error).__name__
-    return type(error).__name__

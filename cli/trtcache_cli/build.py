@@ -183,20 +183,20 @@ def _document(report: Report, output: Path | None) -> dict[str, Any]:
         "seconds": report.compile_s,
         "output": str(output) if output else None,
     }
-    engines = [_engine(one) for one in report.partitions]
+    engines = [_engine(partition) for partition in report.partitions]
     if not report.left:
         return {**document, **engines[0]}
     return {**document, "engines": engines, "in_torch": [asdict(one) for one in report.left]}
 
 
-def _engine(one: PartitionReport) -> dict[str, Any]:
+def _engine(partition: PartitionReport) -> dict[str, Any]:
     return {
-        "key": one.key.digest if one.key else None,
-        "outcome": one.outcome,
-        "reason": one.reason,
-        "why": one.why,
-        "build_s": one.build_s,
-        "path": one.path,
+        "key": partition.key.digest if partition.key else None,
+        "outcome": partition.outcome,
+        "reason": partition.reason,
+        "why": partition.why,
+        "build_s": partition.build_s,
+        "path": partition.path,
     }
 
 
@@ -206,18 +206,18 @@ def _pairs(report: Report, output: Path | None) -> list[tuple[str, str]]:
     return [
         ("name", report.name),
         ("engine", f"{report.backend} for {report.target}"),
-        *(pair for one in report.partitions for pair in _engine_pairs(one, report.route)),
+        *(pair for partition in report.partitions for pair in _engine_pairs(partition, report.route)),
         *(("in torch", words) for words in summarize_left(report.left)),
         ("in all", format_duration(report.compile_s)),
         *([("output", str(output))] if output else []),
     ]
 
 
-def _engine_pairs(one: PartitionReport, route: str) -> list[tuple[str, str]]:
-    outcome = f"{one.outcome} ({one.reason})" if one.reason else one.outcome
+def _engine_pairs(partition: PartitionReport, route: str) -> list[tuple[str, str]]:
+    outcome = f"{partition.outcome} ({partition.reason})" if partition.reason else partition.outcome
     return [
-        ("key", one.key.digest if one.key else "none"),
+        ("key", partition.key.digest if partition.key else "none"),
         ("outcome", f"{outcome}, {route}"),
-        ("build", format_duration(one.build_s) + (" saved" if one.outcome == "hit" else "")),
-        ("entry", one.path or "not stored"),
+        ("build", format_duration(partition.build_s) + (" saved" if partition.outcome == "hit" else "")),
+        ("entry", partition.path or "not stored"),
     ]

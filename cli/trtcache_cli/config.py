@@ -37,9 +37,9 @@ def config(session: Session) -> None:
     """Show each TRTCACHE variable, its value and where the value comes from."""
     settings = settings_of(session.config(), os.environ, named=session.cache_dir is not None)
     if session.as_json:
-        print_json({one.variable: {"value": one.value, "origin": one.origin} for one in settings})
+        print_json({setting.variable: {"value": setting.value, "origin": setting.origin} for setting in settings})
         return
-    rows = [(one.variable, _text(one), one.origin) for one in settings]
+    rows = [(setting.variable, _text(setting), setting.origin) for setting in settings]
     if on_terminal():
         print_aligned(("VARIABLE", "VALUE", "FROM", "MEANING"), [(*row, VARIABLES[row[0]]) for row in rows])
     else:

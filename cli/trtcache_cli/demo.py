@@ -56,7 +56,7 @@ def demo(session: Session, device: str, keep: bool) -> int:
         results = [run_step(step, device, root) for step in _STEPS]
     wrong = problems(results)
     if session.as_json:
-        steps = [asdict(one) for one in results]
+        steps = [asdict(result) for result in results]
         print_json({"ok": not wrong, "problems": wrong, "cache_dir": str(root), "kept": root.exists(), "steps": steps})
     else:
         _print(results)
@@ -129,12 +129,12 @@ def _print(results: list[StepResult]) -> None:
     """Print the table, the speedup, and the most similar sentences."""
     print_aligned(HEADER, rows(results))
     build, hit, refit = results
-    aside = "" if not hit.export_s else "Without export: "
+    prefix = "" if not hit.export_s else "Without export: "
     click.echo(
-        f"{aside}{format_duration(build.total_s - (build.export_s if aside else 0))} -> "
+        f"{prefix}{format_duration(build.total_s - (build.export_s if prefix else 0))} -> "
         f"{format_duration(hit.total_s - hit.export_s)} to the first output.\n"
         f"New weights took {format_duration(refit.compile_s)}, without a build.\n\n"
         f"Nearest sentences, by the engine from the cache:"
     )
-    for one, other, similarity in hit.pairs:
-        click.echo(f"  {similarity:.3f}  {one}\n         {other}")
+    for sentence, other, similarity in hit.pairs:
+        click.echo(f"  {similarity:.3f}  {sentence}\n         {other}")

@@ -74,8 +74,8 @@ def tokenize(sentences: tuple[str, ...] = SENTENCES, device: str = "cpu") -> tup
     tokenizer.enable_truncation(TOKENS)
     tokenizer.enable_padding(length=TOKENS)
     encoded = tokenizer.encode_batch(list(sentences))
-    ids = torch.tensor([one.ids for one in encoded], device=device)
-    return ids, torch.tensor([one.attention_mask for one in encoded], device=device)
+    ids = torch.tensor([encoding.ids for encoding in encoded], device=device)
+    return ids, torch.tensor([encoding.attention_mask for encoding in encoded], device=device)
 
 
 def changed_embedder(embedder: SentenceEmbedder, seed: int = 0) -> SentenceEmbedder:

@@ -57,14 +57,14 @@ class StepResult:
 def problems(results: Sequence[StepResult]) -> list[str]:
     """Return a sentence for each failed check."""
     found = [
-        f"{one.step}: the output is off by {one.largest_difference:.1e}, and {TOLERANCE:.0e} is allowed"
-        for one in results
-        if not one.largest_difference < TOLERANCE  # NaN is a problem
+        f"{result.step}: the output is off by {result.largest_difference:.1e}, and {TOLERANCE:.0e} is allowed"
+        for result in results
+        if not result.largest_difference < TOLERANCE  # NaN is a problem
     ]
-    for one in results:
-        if one.step == "hit" and one.outcome != "hit":
-            found.append(f"the second process did not hit: {one.outcome}")
-        if one.step == "refit" and not one.change > NOTICEABLE:
+    for result in results:
+        if result.step == "hit" and result.outcome != "hit":
+            found.append(f"the second process did not hit: {result.outcome}")
+        if result.step == "refit" and not result.change > NOTICEABLE:
             found.append("refit: the output is still that of the old weights")
     return found
 
@@ -74,15 +74,15 @@ def rows(results: Sequence[StepResult]) -> list[tuple[str, ...]]:
     first = results[0]
     return [
         (
-            one.step,
-            one.outcome,
-            format_duration(one.compile_s),
-            format_duration(one.export_s) if one.export_s else "-",
-            format_duration(one.build_s) if one.build_s else "-",
-            format_duration(one.own_s),
-            format_duration(one.first_s),
-            f"{first.total_s / one.total_s:.1f}x",
-            f"{one.largest_difference:.1e}",
+            result.step,
+            result.outcome,
+            format_duration(result.compile_s),
+            format_duration(result.export_s) if result.export_s else "-",
+            format_duration(result.build_s) if result.build_s else "-",
+            format_duration(result.own_s),
+            format_duration(result.first_s),
+            f"{first.total_s / result.total_s:.1f}x",
+            f"{result.largest_difference:.1e}",
         )
-        for one in results
+        for result in results
     ]

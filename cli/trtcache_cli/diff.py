@@ -20,10 +20,10 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 def diff(session: Session, first: str, second: str) -> None:
     """Explain how the second entry differs from the first: causes first, without their consequences."""
     store = session.store()
-    one, other = (store.header(store.resolve(key)) for key in (first, second))
-    found = explain(one.key.document, other.key.document, stored_graphs(store, one, other))
+    before, after = (store.header(store.resolve(key)) for key in (first, second))
+    found = explain(before.key.document, after.key.document, stored_graphs(store, before, after))
     if session.as_json:
-        keys = {"first": one.key.digest, "second": other.key.digest}
+        keys = {"first": before.key.digest, "second": after.key.digest}
         print_json({**keys, "differences": [difference.as_json() for difference in found]})
     elif found:
         print_differences(found)

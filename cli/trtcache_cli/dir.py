@@ -16,6 +16,6 @@ def print_dir(session: Session) -> None:
     config = session.config()
     root = config.root
     if session.as_json:
-        print_json({"root": str(root), "exists": root.is_dir(), "lower": [str(one) for one in config.lower]})
+        print_json({"root": str(root), "exists": root.is_dir(), "lower": list(map(str, config.lower))})
     else:
         click.echo(str(root))

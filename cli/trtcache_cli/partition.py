@@ -81,7 +81,7 @@ def _lines(outline: Outline, nodes: bool) -> Iterator[str]:
     engines = "one engine" if outline.engines == 1 else f"{outline.engines} engines"
     what = f"{engines}, {torch_parts} in torch" if torch_parts else engines
     yield f"{outline.name}: {what}, for {outline.backend}"
-    why = {one.node: one.why for one in outline.left}
+    why = {node.node: node.why for node in outline.left}
     for number, part in enumerate(outline.parts):
         yield from _part(number, part, why, nodes)
 

@@ -59,31 +59,31 @@ def confirm(question: str, *, yes: bool) -> None:
 def _print_plan(plan: PrunePlan) -> None:
     rows = [
         (
-            one.record.digest[:SHORT],
-            one.record.kind,
-            one.record.name or "-",
-            format_size(one.record.file_bytes),
-            format_duration(one.record.build_s),
-            one.reason,
+            eviction.record.digest[:SHORT],
+            eviction.record.kind,
+            eviction.record.name or "-",
+            format_size(eviction.record.file_bytes),
+            format_duration(eviction.record.build_s),
+            eviction.reason,
         )
-        for one in plan.evict
+        for eviction in plan.evict
     ]
     if not on_terminal():
-        print_tsv((one.record.digest, *row[1:]) for one, row in zip(plan.evict, rows, strict=True))
+        print_tsv((eviction.record.digest, *row[1:]) for eviction, row in zip(plan.evict, rows, strict=True))
     elif rows:
         print_aligned(_HEADER, rows[:_TERMINAL_ROWS])
         if len(rows) > _TERMINAL_ROWS:
             note(f"... and {len(rows) - _TERMINAL_ROWS:,} more")
     kept = f"{entries(len(plan.kept))} of {format_size(plan.bytes_after)} stay"
-    kinds = f" ({counts_in_words(one.record for one in plan.evict)})" if rows else ""
+    kinds = f" ({counts_in_words(eviction.record for eviction in plan.evict)})" if rows else ""
     note(f"{entries(len(rows))} of {format_size(plan.freed_bytes)} to remove{kinds}; {kept}")
 
 
 def _document(plan: PrunePlan, freed_bytes: int, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
-        "evict": [{**one.record.as_json(), "reason": one.reason} for one in plan.evict],
-        "kinds": sums_as_json(one.record for one in plan.evict),
+        "evict": [{**eviction.record.as_json(), "reason": eviction.reason} for eviction in plan.evict],
+        "kinds": sums_as_json(eviction.record for eviction in plan.evict),
         "kept": len(plan.kept),
         "bytes_before": plan.bytes_before,
         "bytes_after": plan.bytes_after,

@@ -78,10 +78,10 @@ def selftest(backend: str, device: str | None, steps: tuple[str, ...], keep: Pat
             results.append(result)
             if not as_json and not on_terminal():
                 print_tsv([result.row])
-    ok = all(one.status != FAILED for one in results)
+    ok = all(result.status != FAILED for result in results)
     text = report(backend, results)
     if as_json:
-        written = [one.document() for one in results]
+        written = [result.document() for result in results]
         head = {"ok": ok, "backend": backend, "device": device, "facts": facts_of(results)}
         print_json({**head, "steps": written, "report": text})
         return 0 if ok else 1

@@ -67,13 +67,13 @@ class StepResult:
 
 def facts_of(results: Iterable[StepResult]) -> dict[str, str]:
     """Return the facts of ``environment``."""
-    return {name: value for one in results for name, value in one.facts.items()}
+    return {name: value for result in results for name, value in result.facts.items()}
 
 
 def summary(results: Sequence[StepResult]) -> str:
     """Return the number of steps for each status, in one line."""
-    counts = [(sum(one.status == status for one in results), status) for status in (OK, FAILED, NOT_RUN)]
-    took = format_duration(sum(one.seconds for one in results))
+    counts = [(sum(result.status == status for result in results), status) for status in (OK, FAILED, NOT_RUN)]
+    took = format_duration(sum(result.seconds for result in results))
     return f"{', '.join(f'{count} {status}' for count, status in counts if count)}, in {took}"
 
 
@@ -81,7 +81,7 @@ def report(backend: str, results: Sequence[StepResult]) -> str:
     """Format the results as Markdown for an issue."""
     lines = [f"### trtcache selftest: {backend}", "", summary(results), ""]
     lines += ["| step | result | seconds | what it did | what it saw |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(map(_cell, one.row))} |" for one in results]
+    lines += [f"| {' | '.join(map(_cell, result.row))} |" for result in results]
     lines += ["", *(f"- {name}: {value}" for name, value in facts_of(results).items())]
     return "\n".join(lines) + "\n"
 

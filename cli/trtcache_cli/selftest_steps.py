@@ -202,10 +202,10 @@ def _off_by(module: CompiledModule, subject: Subject, seed: int, rows: int) -> f
     return off
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    if one.shape != other.shape:
-        raise FailedError(f"the output has shape {tuple(other.shape)}, and eager's has {tuple(one.shape)}")
-    return float((one.double() - other.double()).abs().max())
+def _difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
+    if expected.shape != actual.shape:
+        raise FailedError(f"the output has shape {tuple(actual.shape)}, and eager's has {tuple(expected.shape)}")
+    return float((expected.double() - actual.double()).abs().max())
 
 
 def _expect(found: bool, otherwise: str) -> None:

@@ -127,7 +127,8 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
                 "copied_bytes": sum(record.file_bytes for record in arrived),
                 "there": plan.there,
                 "refused": [
-                    {"key": one.digest, "source": one.root, "reason": one.reason, "why": one.why} for one in refused
+                    {"key": rejected.digest, "source": rejected.root, "reason": rejected.reason, "why": rejected.why}
+                    for rejected in refused
                 ],
                 "pinned": list(pinned),
                 "freed_bytes": 0 if result is None else result.freed_bytes,
@@ -135,7 +136,7 @@ def _report(session: Session, plan: SyncPlan, result: SyncResult | None) -> None
         )
         return
     rows = [_row(record, "copied" if result else "to copy") for record in arrived]
-    rows += [(one.digest, one.reason, "-", one.why or "-", "-") for one in refused]
+    rows += [(rejected.digest, rejected.reason, "-", rejected.why or "-", "-") for rejected in refused]
     _print(rows)
     _remark(plan, arrived, len(refused), pinned, result)
 

@@ -49,17 +49,17 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     """
     stores = (session.writable_store("repair"),) if repair else session.layers().stores
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
-    each = [(store, [one for one in store.scan() if not wanted or one.digest in wanted]) for store in stores]
+    each = [(store, [stored for stored in store.scan() if not wanted or stored.digest in wanted]) for store in stores]
     findings, untrusted = [], []
     with bytes_bar("verifying", sum(stored.file_bytes for _, files in each for stored in files)) as advance:
         for store, files in each:
             damaged = check(store, files, advance)
-            untrusted += _find_untrusted(store, files, {one.digest for one in damaged})
+            untrusted += _find_untrusted(store, files, {finding.digest for finding in damaged})
             findings += damaged
     if repair:
         _repair(stores[0], findings)
     _report(session, [stored for _, files in each for stored in files], findings, untrusted, repaired=repair)
-    left = [one for one in findings if not repair or one.reason == UNREADABLE]
+    left = [finding for finding in findings if not repair or finding.reason == UNREADABLE]
     return DAMAGED if left else 0
 
 
@@ -116,18 +116,21 @@ def _report(
 ) -> None:
     checked_bytes = sum(stored.file_bytes for stored in files)
     if session.as_json:
-        damaged = [{"key": one.digest, "reason": one.reason, "why": one.why, "layer": one.layer} for one in findings]
+        damaged = [
+            {"key": finding.digest, "reason": finding.reason, "why": finding.why, "layer": finding.layer}
+            for finding in findings
+        ]
         others = [
-            {"key": one.digest, "reason": one.reason, "signer": one.why or None, "layer": one.layer}
-            for one in untrusted
+            {"key": finding.digest, "reason": finding.reason, "signer": finding.why or None, "layer": finding.layer}
+            for finding in untrusted
         ]
         sums = {"checked": len(files), "checked_bytes": checked_bytes, "repaired": repaired}
         print_json({**sums, "damaged": damaged, "untrusted": others})
         return
-    print_tsv((one.digest, one.reason, one.why) for one in [*findings, *untrusted])
+    print_tsv((finding.digest, finding.reason, finding.why) for finding in [*findings, *untrusted])
     done = "; quarantined, and the index rebuilt" if repaired else ""
     others_too = f", {len(untrusted):,} not trusted" if untrusted else ""
-    unread = sum(one.reason == UNREADABLE for one in findings)
+    unread = sum(finding.reason == UNREADABLE for finding in findings)
     unread_too = f", {unread:,} unreadable" if unread else ""
     entries = f"{len(files):,} {'entry' if len(files) == 1 else 'entries'}, {format_size(checked_bytes)}"
     note(f"{entries}: {len(findings) - unread:,} damaged{unread_too}{others_too}{done}")

@@ -100,7 +100,10 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
 def _as_json(found: Nearest | None) -> dict[str, Any]:
     if found is None:
         return {"nearest": None, "differences": []}
-    return {"nearest": found.header.key.digest, "differences": [one.as_json() for one in found.differences]}
+    return {
+        "nearest": found.header.key.digest,
+        "differences": [difference.as_json() for difference in found.differences],
+    }
 
 
 def _headline(document: dict[str, Any], found: Nearest | None) -> str:

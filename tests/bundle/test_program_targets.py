@@ -226,7 +226,7 @@ def test_a_way_that_is_unknown_is_refused(
     monkeypatch.setattr(exporting, "retargeted", None)
     with pytest.raises(SettingsError, match="embed, sidecar, reference"):
         trtcache.export(compiled, tmp_path / "program.pt2", engines="pigeon", target="x86-64-v2")
-    with pytest.raises(FileNotFoundError, match="its folder is not there"):
+    with pytest.raises(FileNotFoundError, match="its directory does not exist"):
         trtcache.export(compiled, tmp_path / "missing" / "program.pt2", target="x86-64-v2")
 
 
@@ -246,7 +246,7 @@ def test_an_export_that_fails_leaves_the_files_of_before(
         with pytest.raises(type(error)) as caught:
             trtcache.export(compiled, tmp_path / f"{name}.pt2", engines="sidecar")
         if isinstance(error, OSError):
-            assert f"make room in {tmp_path}" in str(caught.value)
+            assert f"free space in {tmp_path}" in str(caught.value)
             assert f"{name}.pt2" in str(caught.value)
     assert {one.name: one.stat().st_ino for one in tmp_path.iterdir()} == before
 

@@ -96,7 +96,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
 
 @pytest.fixture
 def program() -> Callable[..., Result]:
-    """Run a command as a program whose output is a pipe."""
+    """Run a command with a pipe as its output."""
 
     def program(*args: object, **changed: str) -> Result:
         command = [sys.executable, "-m", "trtcache_cli", *map(str, args)]

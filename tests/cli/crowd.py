@@ -1,4 +1,4 @@
-"""A store with many real entries, made fast: each file is written as a put writes it, but none is flushed."""
+"""A store with many real entries, created fast: each file is written as in a put, but not flushed."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def test_engines_are_adopted_and_listed(run: Callable[..., Result], tmp_path: Pa
     assert done.code == 0
     states = [row[5] for row in done.rows]
     assert (len(states), states.count("adopted")) == (12, 4)
-    assert "4 of 12 things are engines that can be adopted: 4 adopted, 0 there already" in done.err
+    assert "4 of 12 files are engines that can be adopted: 4 adopted, 0 already present" in done.err
     listed = run("ls", "--json", "--filter", "kind=adopted").json
     assert listed["total"] == 4
-    assert "0 adopted, 4 there already" in run("adopt", "onnxruntime", cache).err
+    assert "0 adopted, 4 already present" in run("adopt", "onnxruntime", cache).err
     shown = run("show", listed["entries"][0]["key"], "--json").json
     assert shown["provenance"]["adopted_from"] == "onnxruntime"
     assert run("verify").code == 0
@@ -74,7 +74,7 @@ def test_a_person_sees_a_table(terminal: Callable[..., Result], tmp_path: Path) 
     assert "FILE" in done.out
     assert "a" * 16 + "..." in done.out
     assert "sm_89" in done.out
-    assert "2 of 6 things" in done.out
+    assert "2 of 6 files" in done.out
 
 
 @pytest.mark.parametrize(

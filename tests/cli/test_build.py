@@ -28,7 +28,7 @@ def test_an_engine_is_built_once_and_then_found(
 ) -> None:
     """The first command builds, the second finds it by the file's memo, and compile finds it too."""
     first = run("build", file, "--backend", interpreter)
-    assert (first.code, first.err) == (0, "building affine.pt2, unless it is there\n")
+    assert (first.code, first.err) == (0, "building affine.pt2, unless it is cached\n")
     assert ["outcome", "built (absent), lowered"] in first.rows
     second = run("build", file, "--backend", interpreter, "--json").json
     assert (second["outcome"], second["route"], second["reason"], second["output"]) == ("hit", "memo", "", None)
@@ -41,7 +41,7 @@ def test_an_engine_is_built_once_and_then_found(
 def test_the_engine_is_written_to_a_file(
     run: Callable[..., Result], file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where there is no cache, and where it was there already; the name is the caller's."""
+    """Also without a cache, and on a hit; the name is the caller's."""
     output = tmp_path / "engine"
     for disabled in ("1", "0", "0"):
         monkeypatch.setenv("TRTCACHE_DISABLE", disabled)
@@ -55,7 +55,7 @@ def test_the_engine_is_written_to_a_file(
 def test_the_default_engine_is_a_package_without_weights(
     run: Callable[..., Result], file: Path, tmp_path: Path
 ) -> None:
-    """It is what AOTInductor makes, for the level that was asked for."""
+    """It is AOTInductor's output, for the requested level."""
     output = tmp_path / "engine.pt2"
     done = run("build", file, "-o", output, "--target", "x86-64-v2", "--json")
     assert done.json["backend"] == "aot_inductor"
@@ -77,16 +77,16 @@ def test_the_default_engine_is_a_package_without_weights(
         (("--output", "/nowhere/at/all"), 2, "there is no directory /nowhere/at"),
     ],
 )
-def test_what_is_misspelt_is_told_from_what_was_meant(
+def test_a_misspelt_option_value_names_the_nearest(
     run: Callable[..., Result], file: Path, args: tuple[str, ...], code: int, message: str
 ) -> None:
-    """One line, the documented exit code, and the name that was meant."""
+    """One line, the documented exit code, and the nearest name."""
     done = run("build", file, *args)
     assert done.code == code
     assert message in done.err.splitlines()[-1]
 
 
-def test_a_misspelt_command_is_told_from_what_was_meant(run: Callable[..., Result]) -> None:
+def test_a_misspelt_command_names_the_nearest(run: Callable[..., Result]) -> None:
     """The nearest command is named."""
     done = run("biuld", "model.pt2")
     assert done.code == 2
@@ -126,7 +126,7 @@ def test_the_program_is_not_written_over(run: Callable[..., Result], file: Path,
 def test_a_forbidden_build_exits_with_7(
     run: Callable[..., Result], file: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With TRTCACHE_FORBID_BUILD the command only says whether the engine is there."""
+    """With TRTCACHE_FORBID_BUILD the command only reports whether the engine is cached."""
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
     assert run("build", file, "--backend", interpreter).code == 7
 

@@ -36,11 +36,11 @@ def test_a_quick_look_finds_what_is_here(run: Callable[..., Result], put: Callab
 
 def test_a_terminal_gets_advice_below(terminal: Callable[..., Result]) -> None:
     """What is missing comes with what to do."""
-    assert "to be made by the first build" in terminal("doctor", "--quick").out
+    assert "created by the first build" in terminal("doctor", "--quick").out
 
 
 def test_a_quick_look_imports_no_torch(program: Callable[..., Result]) -> None:
-    """What is installed is read from metadata."""
+    """Installed packages are read from metadata."""
     err = program("doctor", "--quick", PYTHONPROFILEIMPORTTIME="1").err
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
     assert not imported & {"torch", "tensorrt", "sqlalchemy"}
@@ -57,7 +57,7 @@ def test_a_bad_store_is_a_failure(run: Callable[..., Result], root: Path) -> Non
 
 
 def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) -> None:
-    """It works, and the advice says what it costs."""
+    """It works, and the advice describes the cost."""
     put(1)
     root.chmod(0o755)
     found = {check.name: check for check in probes.store(root, readonly=False)}
@@ -65,10 +65,8 @@ def test_a_readable_store_is_not_private(put: Callable[..., str], root: Path) ->
     assert f"chmod 700 {root}" in found["permissions"].advice
 
 
-def test_whose_signatures_count_is_told(
-    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a shared store: nobody's, somebody's, or none are asked for; a key that cannot be read has to be put right."""
+def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a shared store: no key, some keys, or signatures not required; an unreadable key is a problem."""
     root = tmp_path / "shared"
     share(root, os.getgid())
     told = []
@@ -82,12 +80,12 @@ def test_whose_signatures_count_is_told(
     assert told == [
         [["missing", "required, and no key is trusted: every entry is a miss"]],
         [["ok", "required, of ci"]],
-        [["missing", "off: whoever can write there can make you run his code"]],
+        [["missing", "off: every user who can write there can make you run their code"]],
     ]
     assert "shared" in next(row[2] for row in run("doctor", "--quick").rows if row[0] == "permissions")
 
 
-def test_a_read_only_store_is_told_as_such(put: Callable[..., str], root: Path) -> None:
+def test_a_read_only_store_is_reported(put: Callable[..., str], root: Path) -> None:
     """By the variable or by permissions."""
     put(1)
     assert "read-only" in probes.store(root, readonly=True)[0].found
@@ -113,8 +111,8 @@ def test_rtx_builds_without_a_gpu() -> None:
         assert rtx.found.startswith(found)
 
 
-def test_a_missing_compiler_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With what it means, for the one that CXX names too."""
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With its consequences, also for the one in CXX."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert probes.compiler().status == "missing"
     monkeypatch.setenv("CXX", "special-c++")
@@ -146,8 +144,8 @@ def test_a_temporary_directory_where_nothing_runs_is_bad(monkeypatch: pytest.Mon
     assert "TMPDIR" in found.advice
 
 
-def test_a_layer_is_looked_at(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there is sound, one that is missing is told, and one that is something else is bad."""
+def test_a_layer_is_checked(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A valid layer is ok, a missing one is reported, and a directory that is not a store is bad."""
     (tmp_path / "photos" / "summer").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     monkeypatch.delenv("TRTCACHE_DIR")
@@ -166,8 +164,8 @@ CRASH = f"import os, signal; os.kill(os.getpid(), signal.{signal.SIGSEGV.name})"
         ("print('warming up'); print('built')", "ok", "built", ""),
         ("raise SystemExit('no compiler')", "bad", "no compiler", ""),
         ("raise SystemExit(3)", "bad", "exit code 3", ""),
-        (CRASH, "bad", "the child died of SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
-        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child died of SIGTERM", ""),
+        (CRASH, "bad", "the child was killed by SIGSEGV", "LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"),
+        (CRASH.replace("SIGSEGV", "SIGTERM"), "bad", "the child was killed by SIGTERM", ""),
         ("import time; time.sleep(60)", "bad", "not done after 1 s", "disk"),
     ],
 )

@@ -34,19 +34,19 @@ SOUND = Measured(
 
 
 def test_a_local_directory_promises_everything(run: Callable[..., Result], tmp_path: Path) -> None:
-    """Nothing that was made to measure is left, and the exit code is 0."""
+    """No test file is left, and the exit code is 0."""
     done = run("doctor", tmp_path, "--json")
     checks = {check["name"]: check for check in done.json["checks"]}
     assert (done.code, done.json["ok"]) == (0, True), done.out
     assert {check["status"] for check in done.json["checks"]} == {"ok"}
-    assert checks["locks between processes"]["found"] == "20 of 20 tries excluded"
+    assert checks["locks between processes"]["found"] == "20 of 20 attempts excluded"
     assert checks["shared building"]["found"].startswith("yes: one process builds")
     assert checks["index"]["found"] == "in the store"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_locks_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this process's locks keep nobody out, the other process is seen to get them."""
+    """If this process's locks exclude no other process, that is detected."""
     monkeypatch.setattr("fcntl.flock", lambda _fd, _how: None)
     seen = measure(tmp_path)
     assert (seen.excluded, seen.locks) == (0, False)
@@ -65,8 +65,8 @@ def test_locks_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.param({"seen_s": None, "ahead_s": 90.0, "links": False}, set(), id="slow"),
     ],
 )
-def test_what_was_seen_decides_what_is_promised(tmp_path: Path, changed: dict[str, float], bad: set[str]) -> None:
-    """What is bad makes the exit code 1; what is only slow or off is told."""
+def test_measurements_decide_the_guarantees(tmp_path: Path, changed: dict[str, float], bad: set[str]) -> None:
+    """Bad results make the exit code 1; slow or inexact ones are only reported."""
     seen = replace(SOUND, **changed)
     checks = [*promises.findings(seen), *promises.promises(seen, local=True, path=tmp_path)]
     assert {check.name for check in checks if check.status == "bad"} == bad
@@ -82,7 +82,7 @@ def test_a_network_file_system_gets_an_index_for_each_host(tmp_path: Path) -> No
 
 
 def test_a_read_only_directory_serves_hits(run: Callable[..., Result], tmp_path: Path) -> None:
-    """There is nothing to measure where nothing can be written, and that is no failure."""
+    """There is nothing to measure in a read-only directory, which is not a failure."""
     (tmp_path / "lower").mkdir()
     with read_only(tmp_path / "lower", tmp_path / "volume") as volume:
         done = run("doctor", volume, "--json")
@@ -96,11 +96,11 @@ def test_a_full_directory_is_bad(run: Callable[..., Result], tmp_path: Path) -> 
         (small / "last").touch()
         done = run("doctor", small)
     assert (done.code, done.rows[1][:2]) == (1, ["space", "bad"])
-    assert done.rows[-1][:3] == ["measuring", "bad", "not possible: No space left on device"]
+    assert done.rows[-1][:3] == ["measuring", "bad", "failed: No space left on device"]
 
 
-def test_what_is_no_directory_is_told(run: Callable[..., Result], tmp_path: Path) -> None:
-    """With the code of a store that cannot be used."""
+def test_a_path_that_is_not_a_directory_is_reported(run: Callable[..., Result], tmp_path: Path) -> None:
+    """With the exit code of an unusable store."""
     done = run("doctor", tmp_path / "gone")
     assert done.code == 3
     assert "No such file or directory" in done.err

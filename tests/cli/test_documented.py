@@ -39,7 +39,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_command_that_is_shown_is_known(name: str) -> None:
-    """A command that nobody compares cannot be put into a document."""
+    """A command that is not compared must not be in a document."""
     assert set(console(name)) == set(SHOWN[name])
 
 

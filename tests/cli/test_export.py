@@ -37,10 +37,10 @@ def test_a_program_is_written_for_several_targets(
         torch.testing.assert_close(one, other)
 
 
-def test_files_beside_it_and_the_signer_are_told(
+def test_sidecar_files_and_the_signer_are_printed(
     run: Callable[..., Result], file: Path, tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For people: a line for each file, and whose signature it has."""
+    """As text: a line for each file, and the signer."""
     SecretKey.generate("ci").write(tmp_path / "ci.key")
     monkeypatch.setenv("TRTCACHE_SIGNING_KEY", str(tmp_path / "ci.key"))
     done = run("export", file, "-o", tmp_path / "out.pt2", "--backend", interpreter, "--engines", "sidecar")
@@ -68,8 +68,8 @@ def test_what_is_impossible_is_refused(
 
 
 def test_the_program_itself_and_other_files_are_refused(run: Callable[..., Result], file: Path, tmp_path: Path) -> None:
-    """The output is not the program, its directory is there, and an ONNX file is one as it is."""
-    assert "name another file" in run("export", file, "-o", file).err
+    """The output must not be the program, its directory must exist, and an ONNX file is rejected."""
+    assert "choose another file" in run("export", file, "-o", file).err
     assert "there is no directory" in run("export", file, "-o", tmp_path / "no" / "out.pt2").err
     (tmp_path / "net.onnx").touch()
     done = run("export", tmp_path / "net.onnx", "-o", tmp_path / "out.pt2")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_init_makes_a_private_store(run: Callable[..., Result], root: Path, tmp_path: Path) -> None:
-    """By default where the cache is, or at the path that is given; twice is no error."""
+    """In the default cache directory, or at the given path; twice is not an error."""
     assert run("init").out == f"{root}\n"
     assert run("init", "--json", tmp_path / "other").json == {"root": str(tmp_path / "other"), "shared": False}
     assert run("init").code == 0
@@ -23,7 +23,7 @@ def test_init_makes_a_private_store(run: Callable[..., Result], root: Path, tmp_
 
 
 def test_init_makes_a_shared_store(run: Callable[..., Result], tmp_path: Path) -> None:
-    """It is setgid, and a remark says what entries need there."""
+    """It is setgid, and a message explains trust."""
     done = run("init", "--shared", "--group", os.getgid(), tmp_path / "shared")
     assert (done.code, done.out) == (0, f"{tmp_path / 'shared'}\n")
     assert "trtcache trust" in done.err
@@ -38,6 +38,6 @@ def test_init_says_what_is_missing(run: Callable[..., Result], root: Path) -> No
 
 
 @pytest.mark.parametrize("group", ["4294967295", "99999999999999999999", "-1", "\u0663", ""])
-def test_what_is_no_number_of_a_group_is_refused(run: Callable[..., Result], tmp_path: Path, group: str) -> None:
-    """The number that leaves a group as it is, too large ones and other digits: nothing is made."""
+def test_an_invalid_group_id_is_refused(run: Callable[..., Result], tmp_path: Path, group: str) -> None:
+    """The ID that means "unchanged", too large ones and other digits: nothing is created."""
     assert (run("init", "--shared", "--group", group, tmp_path / "new").code, list(tmp_path.iterdir())) == (2, [])

@@ -1,4 +1,4 @@
-"""Commands with layers: where an entry lies, and that only the upper store is changed."""
+"""Commands with layers: the location of entries, and changes in the upper store only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def layers(root: Path, put: Callable[..., str], tmp_path: Path, monkeypatch: pyt
 def test_entries_are_listed_with_their_layer(
     run: Callable[..., Result], terminal: Callable[..., Result], root: Path, layers: DiskStore
 ) -> None:
-    """Each key once, with the store that serves it; one directory on the command line is that one alone."""
+    """Each key once, with the store that serves it; a directory on the command line is used alone."""
     assert {one["key"]: one["layer"] for one in run("ls", "--json").json["entries"]} == {
         BOTH: str(root),
         BELOW: str(layers.root),
@@ -83,11 +83,11 @@ def test_hits_from_below_are_counted_apart(
         assert cache.get(CacheKey.of("test", {"n": number})) is not None
     found = run("stats", "--json").json
     assert (found["hits"], found["hits_below"]) == (3, 2)
-    assert "from below" in terminal("stats").out
+    assert "from lower layers" in terminal("stats").out
     assert layers.events.logs() == []
 
 
 def test_a_program_with_a_directory_of_its_own_has_no_layers(layers: DiskStore) -> None:
-    """``trtcache run --cache-dir`` says where its cache is, and the environment's path does not come in between."""
+    """``trtcache run --cache-dir`` replaces the environment's path."""
     environ = environment(os.environ, layers.root)
     assert (environ["TRTCACHE_DIR"], environ.get("TRTCACHE_PATH")) == (str(layers.root), None)

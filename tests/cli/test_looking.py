@@ -1,4 +1,4 @@
-"""Commands that only look: they make no store, obey nobody's escape sequences, and fail in one line."""
+"""Read-only commands: they create no store, escape control characters, and fail in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ESCAPED = "a\\x1b[2J\\tb\\nc\\r\\x07\\u202ed"
 @pytest.mark.parametrize("command", ["ls", "stats", "verify", "prune --dry-run", "clean --dry-run", "clean"])
 @pytest.mark.parametrize("there", [False, True])
 def test_looking_makes_no_store(run: Callable[..., Result], root: Path, command: str, there: bool) -> None:
-    """A directory that is empty stays empty, and one that is missing stays missing."""
+    """An empty directory stays empty, and a missing one stays missing."""
     if there:
         root.mkdir(mode=0o700)
     assert run(*command.split()).code == 0
@@ -35,7 +35,7 @@ def test_looking_makes_no_store(run: Callable[..., Result], root: Path, command:
 
 @pytest.mark.parametrize("command", ["show ffff", "why ffff", "diff ffff ffff"])
 def test_looking_for_a_key_makes_no_store(run: Callable[..., Result], root: Path, command: str) -> None:
-    """An empty directory holds no entry, and stays empty."""
+    """An empty directory has no entry, and stays empty."""
     root.mkdir(mode=0o700)
     assert run(*command.split()).code == 5
     assert list(root.iterdir()) == []
@@ -64,16 +64,16 @@ def test_names_cannot_command_a_terminal(
         assert "\x1b[2J" not in shown
 
 
-def test_no_difference_is_said(run: Callable[..., Result], put: Callable[..., str]) -> None:
-    """An entry does not differ from itself: nothing on standard output, and a remark."""
+def test_no_difference_is_reported(run: Callable[..., Result], put: Callable[..., str]) -> None:
+    """An entry equals itself: nothing on standard output, and a message."""
     digest = put(1)
     same = run("diff", digest, digest)
     assert (same.code, same.out, same.err) == (0, "", "no difference\n")
 
 
 @pytest.mark.parametrize("command", ["ls", "dir --json", "stats"])
-def test_a_closed_standard_output_is_no_defect(put: Callable[..., str], command: str) -> None:
-    """A process that was started without one runs to its end."""
+def test_a_closed_standard_output_is_handled(put: Callable[..., str], command: str) -> None:
+    """A process that was started without one succeeds."""
     put(1)
     line = f"{sys.executable} -m trtcache_cli {command} >&-"
     done = subprocess.run(["/bin/sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
@@ -90,7 +90,7 @@ def test_a_full_standard_output_is_one_line(put: Callable[..., str]) -> None:
 
 
 def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The traceback is for those who ask for it."""
+    """The traceback is printed on request."""
     monkeypatch.setattr(ls, "load_records", lambda _store: 1 // 0)
     failed = run("ls")
     assert failed.code == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crowd import crowded
 
-from trtcache.store.kinds import COMPANIONS, is_companion
+from trtcache.store.labels import COMPANIONS, is_companion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def test_the_order_can_be_chosen(run: Callable[..., Result], store: DiskStore, s
 
 
 def test_a_terminal_gets_a_table(terminal: Callable[..., Result], put: Callable[..., str]) -> None:
-    """With a header, short keys, and sizes as people write them."""
+    """With a header, short keys, and readable sizes."""
     digest = put(3, name="[bold]")
     out = terminal("ls").out
     assert "KEY" in out

@@ -20,7 +20,7 @@ KEY = "cd" * 32
 
 
 def test_what_is_being_built_is_shown(run: Callable[..., Result], store: DiskStore) -> None:
-    """By whom, since when, and who waits: as JSON, and as fields by tabs."""
+    """The builder, the start, and the waiters: as JSON, and as tab-separated fields."""
     here = f"{os.uname().nodename}:"
     with holder(store.root, KEY) as process, store.notes.waiting(KEY, BuildProcess.here(kind="test")):
         (found,) = run("ls", "--building", "--json").json["building"]
@@ -41,7 +41,7 @@ def test_a_terminal_gets_a_table_of_builds(terminal: Callable[..., Result], stor
 
 
 def test_a_builder_without_a_note_is_unknown(run: Callable[..., Result], store: DiskStore) -> None:
-    """Its lock alone is no entry of the list, and with somebody waiting it is."""
+    """Its lock alone is not listed, but with a waiter it is."""
     with holder(store.root, KEY):
         (store.root / "locks" / "building" / KEY).write_bytes(b"no note")
         with store.notes.waiting(KEY, BuildProcess.here()):
@@ -52,7 +52,7 @@ def test_a_builder_without_a_note_is_unknown(run: Callable[..., Result], store: 
 
 
 def test_looking_changes_nothing(run: Callable[..., Result], root: Path) -> None:
-    """Where there is no store none is made."""
+    """A missing store is not created."""
     assert run("ls", "--building").out == ""
     assert run("ls", "--building", "--json").json == {"building": []}
     assert not root.exists()

@@ -28,7 +28,7 @@ WRITTEN_HERE = [name for name in COMMANDS if name != "demo"]
 
 @pytest.mark.parametrize("name", WRITTEN_HERE)
 def test_every_command_has_help_with_examples(run: Callable[..., Result], name: str) -> None:
-    """-h and --help are the same, and the first sentence says what it does."""
+    """-h and --help are equal, and the first sentence is the command's description."""
     done = run(name, "-h")
     assert done.code == 0
     assert done.out == run(name, "--help").out
@@ -152,7 +152,7 @@ def test_a_defect_is_one_line(run: Callable[..., Result], monkeypatch: pytest.Mo
 
 
 def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
-    """Ctrl-C says nothing more than the shell does."""
+    """Ctrl-C prints nothing."""
     put(1)
     program = """
 import os, signal, trtcache.store.catalog, trtcache_cli.main
@@ -164,7 +164,7 @@ trtcache_cli.main.main()
     assert (done.returncode, done.stderr.strip()) == (130, "")
 
 
-def test_a_reader_that_has_enough_is_no_error(put: Callable[..., str], root: Path) -> None:
+def test_a_broken_pipe_is_not_an_error(put: Callable[..., str], root: Path) -> None:
     """A broken pipe is quiet."""
     from crowd import crowded
 

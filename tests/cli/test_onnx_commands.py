@@ -1,4 +1,4 @@
-"""``trtcache build``, ``why`` and ``show`` of ONNX files, for people who have no torch model at all."""
+"""``trtcache build``, ``why`` and ``show`` of ONNX files, without a torch model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOR = ("--backend", "tensorrt_rtx", "--target", "sm_89")
 
 
 def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Result], tmp_path: Path) -> None:
-    """The plan is in a file; the second command parses nothing; a retrained file is told apart; ls and show know it."""
+    """The plan is in a file; the second command parses nothing; a retrained file differs; ls and show list it."""
     path = saved(tmp_path / "small.onnx", small())
     first = run("build", path, *FOR, "--shape", "x=1:4:8x4", "-o", tmp_path / "small.plan")
     assert first.code == 0, first.err
@@ -44,20 +44,20 @@ def test_a_plan_of_an_onnx_file_is_built_once_and_written(run: Callable[..., Res
     [
         ("x", "'x' is not INPUT=SIZES"),
         ("=1x4", "'=1x4' is not INPUT=SIZES"),
-        ("x=1:y", "has '1:y' where a size, least:most or least:usual:most belongs"),
-        ("x=1:2:3:4", "where a size"),
-        ("x=8:4x4", "sizes '8:4' that do not rise"),
+        ("x=1:y", "has '1:y' instead of a size, min:max or min:opt:max"),
+        ("x=1:2:3:4", "instead of a size"),
+        ("x=8:4x4", "sizes '8:4' that are not ascending"),
     ],
 )
-def test_a_shape_of_another_form_is_told(run: Callable[..., Result], tmp_path: Path, shape: str, why: str) -> None:
-    """With exit code 2, as other options."""
+def test_a_malformed_shape_is_reported(run: Callable[..., Result], tmp_path: Path, shape: str, why: str) -> None:
+    """With exit code 2, like other options."""
     done = run("build", saved(tmp_path / "small.onnx", small()), *FOR, "--shape", shape)
     assert done.code == 2
     assert why in done.err
 
 
-def test_shapes_that_are_missing_or_given_twice_are_told(run: Callable[..., Result], tmp_path: Path) -> None:
-    """The file says which; a name that it does not have is told too; of a program there are none to give."""
+def test_missing_and_duplicate_shapes_are_reported(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The message names the input; an unknown name is reported too; a program accepts none."""
     path = saved(tmp_path / "small.onnx", small())
     none, twice, unknown, outside = (
         run("build", path, *FOR, *more)
@@ -69,7 +69,7 @@ def test_shapes_that_are_missing_or_given_twice_are_told(run: Callable[..., Resu
         )
     )
     assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
-    assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
+    assert "input 'x' has a range of sizes: (N, 4); give it as trtcache.Input" in none.err
     assert "or by --shape" in none.err
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err

@@ -30,7 +30,7 @@ def test_a_dry_run_prints_the_plan_and_removes_nothing(
     assert left(store) == set(digests)
 
 
-def test_kinds_that_go_are_told(run: Callable[..., Result], put: Callable[..., str]) -> None:
+def test_evicted_kinds_are_printed(run: Callable[..., Result], put: Callable[..., str]) -> None:
     """In the plan's last line and in JSON."""
     put(1), put(2, kind="memo"), put(3, kind="memo")
     assert "3 entries of 12.4 kB to remove (2 memo, 1 test); " in run("prune", "--max-size", 0, "--dry-run").err
@@ -41,17 +41,17 @@ def test_kinds_that_go_are_told(run: Callable[..., Result], put: Callable[..., s
 def test_without_a_terminal_it_needs_a_yes(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:
-    """A script that forgot -y is told so and exits with 2."""
+    """A script without -y gets an error and exits with 2."""
     digest = put(1)
     refused = run("prune", "--max-size", 0)
     assert (refused.code, left(store)) == (2, {digest})
-    assert "give -y" in refused.err
+    assert "use -y" in refused.err
     assert run("prune", "--max-size", 0, "-y").code == 0
     assert left(store) == set()
 
 
 def test_a_terminal_is_asked(terminal: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
-    """A no keeps everything, a yes does what was shown."""
+    """Declining keeps everything, confirming executes the plan."""
     digest = put(1)
     refused = terminal("prune", "--max-size", 0, answer="n\n")
     assert "Remove 1 entry" in refused.out
@@ -102,7 +102,7 @@ def test_the_limit_of_the_environment_is_the_default(
     "args", [("--max-size", "much"), ("--older-than", "1 parsec"), ("--filter", "siez>1"), ("--unused-for",)]
 )
 def test_wrong_options_exit_with_2(run: Callable[..., Result], put: Callable[..., str], args: tuple[str, ...]) -> None:
-    """One line says what is wrong, and nothing is removed."""
+    """One line has the reason, and nothing is removed."""
     put(1)
     done = run("prune", "-y", *args)
     assert done.code == 2

@@ -142,7 +142,7 @@ def test_weights_are_checked_for_an_entry(
 def test_an_entry_that_no_file_led_to_has_no_names(
     run: Callable[..., Result], save: Callable[..., Path], interpreter: str
 ) -> None:
-    """The error says what to give instead."""
+    """The error names the alternative."""
     module = trtcache.compile(Network(0), (image("cpu"),), backend=interpreter)
     key = module.report.partitions[0].key
     assert key is not None
@@ -155,7 +155,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
 def test_a_plan_with_its_weights_in_it_takes_no_others(
     run: Callable[..., Result], file: Path, save: Callable[..., Path]
 ) -> None:
-    """The error says to build another."""
+    """The error advises another build."""
     pytest.importorskip("tensorrt_rtx")
     key = run("build", file, "--backend", "tensorrt_rtx", "--target", "sm_89", "--json").json["key"]
     done = run("refit", key, "-w", save(1))
@@ -163,16 +163,16 @@ def test_a_plan_with_its_weights_in_it_takes_no_others(
     assert "are in the plan; build the program with the new weights instead" in done.err
 
 
-def test_what_cannot_be_read_is_told(
+def test_unreadable_files_are_reported(
     run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Neither a damaged program, nor a damaged file of weights, nor a missing folder is a traceback."""
+    """A damaged program, a damaged file of weights and a missing directory give an error without a traceback."""
     (tmp_path / "damaged.safetensors").write_bytes(b"nothing of the kind")
     with zipfile.ZipFile(file) as whole, zipfile.ZipFile(tmp_path / "less.pt2", "w") as less:
         for name in whole.namelist():
             less.writestr(name, b"[]" if name.endswith("model_weights_config.json") else whole.read(name))
     for args, code, message in (
-        ((file, "-w", tmp_path / "damaged.safetensors"), 1, "no weights can be read from it"),
+        ((file, "-w", tmp_path / "damaged.safetensors"), 1, "cannot read weights"),
         ((file, "-w", tmp_path / "gone"), 1, "No such file"),
         ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are not in a form that is known"),
         ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "cannot be exported"),

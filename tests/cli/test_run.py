@@ -1,4 +1,4 @@
-"""``trtcache run``: the program is as it is without it, but for torch_tensorrt."""
+"""``trtcache run``: the program behaves as without it, except for torch_tensorrt."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_command_is_run_as_it_is(program: Callable[..., Result], folder: Path)
 
 
 def test_programs_that_it_starts_use_the_cache_too(program: Callable[..., Result], folder: Path) -> None:
-    """A child process has the hook, says nothing if it did nothing, and is unchanged if it wants to be."""
+    """A child process has the hook, prints nothing if it did nothing, and can opt out."""
     (folder / "start.py").write_text(
         "import subprocess, sys\n"
         f"code = {_HAS_HOOK!r}\n"
@@ -160,10 +160,10 @@ def test_a_python_without_trtcache_runs_as_ever(program: Callable[..., Result], 
     ("line", "says"),
     [
         (["nothing-of-this-name"], "neither a file nor a command"),
-        (["."], "'.' is a folder without __main__.py"),
+        (["."], "'.' is a directory without __main__.py"),
         (["tool"], "'tool' is a script for another program, and not executable"),
         (["--cache-dr", "x", "serve.py"], "--cache-dir"),
-        (["--port", "8000", "serve.py"], "run has no option --port, and the program's own come after it"),
+        (["--port", "8000", "serve.py"], "run has no option --port, and options of the program come after it"),
         ([], "PROGRAM"),
         (["--cache-dir", __file__, "serve.py"], "is a file"),
     ],

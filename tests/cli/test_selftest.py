@@ -42,15 +42,15 @@ def test_every_step_sees_what_it_should(subject: Subject) -> None:
     found = {step: attempt(step, subject) for step in STEPS if step != "environment"}
     assert {step: one.status for step, one in found.items()} == dict.fromkeys(found, OK), found
     assert "hit: found, verified" in found["hit"].saw
-    assert "back bit for bit" in found["refit"].saw
+    assert "restored bit for bit" in found["refit"].saw
     assert "corrupt:" in found["damage"].saw
     assert "toolchain.torch: 0.0.0 -> " in found["version"].saw
-    assert found["version"].saw.endswith("put aside (key)")
+    assert found["version"].saw.endswith("quarantined (key)")
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong(Subject):
-    """A subject whose eager answers are not those of the model that is compiled."""
+    """A subject whose eager outputs are not those of the compiled model."""
 
     def model(self, seed: int = 0) -> SelfTest:
         """Return another model each time."""
@@ -58,7 +58,7 @@ class Wrong(Subject):
 
 
 def test_a_wrong_answer_is_a_failure(subject: Subject) -> None:
-    """The step says for how many rows, how far it is off, and what is allowed."""
+    """The result has the number of rows, the difference, and the tolerance."""
     assert attempt("build", subject).status == OK
     result = attempt("run", Wrong(subject.backend, "cpu", None, subject.root, {}))
     assert result.status == FAILED
@@ -71,7 +71,7 @@ def test_a_step_out_of_turn_is_a_failure(subject: Subject) -> None:
     assert (missing.status, "no entry for" in missing.saw) == (FAILED, True)
     assert str(subject.root.parent) not in missing.saw
     assert attempt("build", subject).status == OK
-    assert "the cache was empty, and yet: hit" in attempt("build", subject).saw
+    assert "the cache was empty, but the outcome is hit" in attempt("build", subject).saw
 
 
 def test_a_defect_is_a_failure_too(subject: Subject) -> None:
@@ -94,7 +94,11 @@ SAYING = "import json, sys; print('noise'); print(json.dumps({'end': {'step': 'h
 @pytest.mark.parametrize(
     ("code", "limit_s", "why"),
     [
-        ("import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)", 60.0, "died of SIGSEGV; two"),
+        (
+            "import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSEGV)",
+            60.0,
+            "was killed by SIGSEGV; two",
+        ),
         ("sys.stdout.flush(); sys.exit('the last words')", 60.0, "the last words"),
         ("sys.stdout.flush(); sys.stdin.read(); import time; time.sleep(60)", 1.0, "no answer after 1.0 s"),
     ],
@@ -103,7 +107,7 @@ SAYING = "import json, sys; print('noise'); print(json.dumps({'end': {'step': 'h
 def test_a_process_that_ends_early_takes_its_later_steps_along(
     tmp_path: Path, code: str, limit_s: float, why: str
 ) -> None:
-    """What it told before stays, and the rest failed, with the reason."""
+    """Earlier results are kept, and the remaining steps have failed, with the reason."""
     command = (sys.executable, "-c", SAYING + code)
     found = [*selftest.run_process("aot_inductor", "cpu", tmp_path, ["hit", "run"], command=command, limit_s=limit_s)]
     assert [(one.step, one.status) for one in found] == [("hit", OK), ("run", FAILED)]
@@ -139,8 +143,8 @@ def test_the_table_has_colours_and_words(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.skipif(TENSORRT.installed, reason="TensorRT is installed")
-def test_a_backend_that_is_not_installed_is_told(run: Callable[..., Result]) -> None:
-    """Exit code 6, and what to type."""
+def test_a_backend_that_is_not_installed_is_reported(run: Callable[..., Result]) -> None:
+    """Exit code 6, and the install command."""
     done = run("selftest", "--backend", "tensorrt")
     assert done.code == 6
     assert "pip install 'trtcache[torch,tensorrt]'" in done.err
@@ -160,7 +164,7 @@ def test_a_directory_with_something_in_it_is_refused(run: Callable[..., Result],
 def test_rtx_is_tried_up_to_its_gpu(
     program: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan is built and found by another process; running it is not run, with the reason, which is no failure."""
+    """A plan is built and found by another process; running it is not run, with the reason, which is not a failure."""
     monkeypatch.setattr("os.environ", environ_untraced())
     steps = [part for step in ("hit", "run") for part in ("--step", step)]
     done = program("selftest", "--backend", "tensorrt_rtx", "--json", *steps, TMPDIR=str(tmp_path))
@@ -195,7 +199,7 @@ def test_the_environment_is_told_in_facts(tmp_path: Path, backend: str) -> None:
 
 @pytest.fixture
 def canned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let every step end as it is told, without a process."""
+    """Replace the steps by given results, without a process."""
 
     def ending(status: str) -> None:
         def process(_backend: str, _device: str, folder: Path, steps: list[str], **_: Any) -> list[StepResult]:
@@ -211,7 +215,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def test_a_model_on_a_gpu_that_is_not_here_is_not_run(
     interpreter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The environment is told, every other step is not run, and the reason is that torch sees no GPU."""
+    """The environment is reported, every other step is not run, because torch sees no GPU."""
     asked = {"steps": [*STEPS], "backend": interpreter, "device": "cuda", "root": str(tmp_path / "c" / "cache")}
     selftest_process.main(json.dumps(asked))
     ended = [json.loads(line)["end"] for line in capsys.readouterr().out.splitlines()]
@@ -223,7 +227,7 @@ def test_a_model_on_a_gpu_that_is_not_here_is_not_run(
 def test_a_failed_step_is_the_exit_code(
     run: Callable[..., Result], canned: Callable[[str], None], status: str, code: int
 ) -> None:
-    """A line of fields for each step as it ends, and the report after them; what is not run is no failure."""
+    """A line of fields for each finished step, and the report after them; steps that are not run are not failures."""
     canned(status)
     done = run("selftest", "--backend", "aot_inductor")
     assert done.code == code
@@ -236,7 +240,7 @@ def test_a_failed_step_is_the_exit_code(
 def test_steps_and_a_directory_can_be_named(
     run: Callable[..., Result], canned: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """The environment and the build come before; the directory is made and stays."""
+    """The environment and the build come first; the directory is created and kept."""
     canned(OK)
     done = run("selftest", "--backend", "aot_inductor", "--step", "run", "--keep", tmp_path / "new", "--json")
     assert [one["step"] for one in done.json["steps"]] == ["environment", "build", "run"]

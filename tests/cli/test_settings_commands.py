@@ -27,7 +27,7 @@ def test_dir_prints_the_directory_and_makes_nothing(run: Callable[..., Result], 
 def test_config_names_every_variable_and_its_origin(
     run: Callable[..., Result], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Defaults, the environment and the command line are told apart."""
+    """Defaults, the environment and the command line are distinguished."""
     monkeypatch.setenv("TRTCACHE_MAX_SIZE", "0")
     found = run("config", "--json").json
     assert set(found) == set(VARIABLES)

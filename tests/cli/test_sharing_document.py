@@ -56,7 +56,7 @@ def farm(tmp_path: Path, interpreter: str) -> Callable[[str], list[str]]:
 def test_ten_commands_make_a_signed_shared_store(
     run: Callable[..., Result], farm: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each user has a home of his own; every line that is shown is printed, and no command fails."""
+    """Each user has a separate home; every documented line is printed, and no command fails."""
     monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "engines"))
     public = ""
     done = list(steps())

@@ -36,19 +36,19 @@ def test_json_has_the_whole_key_document(run: Callable[..., Result], put: Callab
 
 
 def test_long_parts_are_cut_for_people(run: Callable[..., Result], store: DiskStore) -> None:
-    """A graph of a megabyte does not flood the terminal, and the line says where all of it is."""
+    """A graph of a megabyte does not flood the terminal, and the line refers to --json."""
     key = CacheKey.of("test", {"graph": "x" * 10_000})
     store.put(key, {"artifact": b""}, kind="test")
     assert "10,002 characters; --json has all" in run("show", key.digest).out
 
 
 def test_an_unknown_or_ambiguous_key_exits_with_5(run: Callable[..., Result], put: Callable[..., str]) -> None:
-    """The message says what to do."""
+    """The message has a remedy."""
     digests = [put(number) for number in range(17)]
     first = next(digest[0] for digest in digests if sum(other[0] == digest[0] for other in digests) > 1)
     ambiguous, unknown = run("show", first), run("show", "f" * 64)
     assert (ambiguous.code, unknown.code) == (5, 5)
-    assert "give more of it" in ambiguous.err
+    assert "use a longer prefix" in ambiguous.err
     assert "'trtcache ls --all' lists them" in unknown.err
 
 

@@ -49,8 +49,8 @@ def test_a_damaged_entry_is_counted_with_its_reason(run: Callable[..., Result], 
     assert run("stats", "--json").json["misses"] == {"absent": 1, "corrupt:size": 1}
 
 
-def test_kinds_are_told(run: Callable[..., Result], root: Path) -> None:
-    """Each kind has its entries and bytes: in JSON always, for people where there are several."""
+def test_kinds_are_printed(run: Callable[..., Result], root: Path) -> None:
+    """Each kind has its entries and bytes: always in JSON, in text if there are several."""
     use(root)
     assert [row[0] for row in run("stats").rows][:3] == ["cache directory", "entries", "size"]
     Cache(root).get_or_build({"n": 2}, lambda: b"12", kind="memo")
@@ -78,7 +78,7 @@ def test_a_terminal_gets_aligned_lines(terminal: Callable[..., Result], root: Pa
 
 
 def test_evictions_are_counted(run: Callable[..., Result], put: Callable[..., str]) -> None:
-    """With the rule that asked for them."""
+    """By the rule that selected them."""
     put(1)
     run("prune", "--max-size", 0, "-y")
     assert run("stats", "--json").json["evictions"] == {"max-size": 1}
@@ -113,14 +113,14 @@ def test_waits_takeovers_and_quarantines_are_counted(run: Callable[..., Result],
     assert (found["waits"], found["waited_s"], found["takeovers"]) == (2, 42.0, 1)
     assert (found["quarantines"], found["saved_s"]) == ({"member": 1}, 0)
     pairs = dict(run("stats").rows)
-    assert pairs["waits"] == "2 for other builders, 42.0 s in all"
+    assert pairs["waits"] == "2 for other builders, 42.0 s in total"
     assert (pairs["takeovers"], pairs["quarantines"]) == ("1 from builders that died", "1")
 
 
 def test_what_happened_since_a_time_is_shown(
     run: Callable[..., Result], store: DiskStore, put: Callable[..., str]
 ) -> None:
-    """By a duration or a day; what the cache holds is as it is now."""
+    """By a duration or a day; the cache content is current."""
     put(1)
     now_ns = time.time_ns()
     for ago_s in (10, 3 * 86400, 30 * 86400):

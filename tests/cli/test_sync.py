@@ -36,11 +36,11 @@ def test_what_is_missing_is_copied_and_printed(run: Callable[..., Result], sourc
     assert files_of(root) == files_of(source.root)
     again = run("sync", source.root, root)
     assert (again.code, again.out) == (0, "")
-    assert "0 entries of 0 B copied, 3 there already" in again.err
+    assert "0 entries of 0 B copied, 3 already present" in again.err
 
 
 def test_a_look_makes_no_store(run: Callable[..., Result], source: DiskStore, root: Path) -> None:
-    """--dry-run says the same and copies nothing."""
+    """--dry-run prints the same and copies nothing."""
     done = run("sync", "--dry-run", "--json", source.root, root)
     assert not root.exists()
     assert done.json["dry_run"]
@@ -66,7 +66,7 @@ def test_json_tells_all(run: Callable[..., Result], source: DiskStore, root: Pat
                 "key": second,
                 "source": str(source.root),
                 "reason": "corrupt:magic",
-                "why": "it does not begin as an artifact file does",
+                "why": "it does not start with the signature of an artifact file",
             }
         ],
         "pinned": [first],
@@ -102,7 +102,7 @@ def test_the_destination_may_be_the_cache_that_is_named(
     ("words", "code", "said"),
     [
         (["{source}"], 2, "at least two directories"),
-        (["{source}", "{source}"], 2, "both where entries come from and where they go"),
+        (["{source}", "{source}"], 2, "both a source and the destination"),
         (["{source}/missing", "{root}"], 3, "the directory does not exist"),
         (["{source}/entries", "{root}"], 3, "it has no trtcache-store.json"),
         (["{source}", "{source}/entries"], 3, "is not a trtcache store"),
@@ -110,10 +110,10 @@ def test_the_destination_may_be_the_cache_that_is_named(
     ],
     ids=["one", "same", "missing", "no store", "occupied", "filter"],
 )
-def test_what_cannot_be_meant_is_told(
+def test_invalid_arguments_are_reported(
     words: list[str], code: int, said: str, run: Callable[..., Result], source: DiskStore, root: Path
 ) -> None:
-    """With the exit codes of every command, and nothing is copied."""
+    """With the common exit codes, and nothing is copied."""
     done = run("sync", *(word.format(source=source.root, root=root) for word in words))
     assert done.code == code
     assert said in done.err
@@ -134,11 +134,11 @@ def test_a_person_sees_a_bar_and_a_table(terminal: Callable[..., Result], source
     done = terminal("sync", fill(source.root.with_name("many"), 45).root, root)
     assert done.code == 0
     assert "copying" in done.out
-    assert "... and 5 more before" in done.out
+    assert "... and 5 more above" in done.out
     assert "45 entries of" in done.out
 
 
-def test_pins_and_what_limits_took_are_told(
+def test_pins_and_pruned_bytes_are_printed(
     run: Callable[..., Result], source: DiskStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the last line."""
@@ -156,7 +156,7 @@ def test_pins_and_what_limits_took_are_told(
 def test_a_directory_that_others_may_write_to_is_no_source(
     run: Callable[..., Result], source: DiskStore, root: Path
 ) -> None:
-    """Its entries could be anybody's."""
+    """Its entries could be from any user."""
     os.chmod(source.root, 0o777)  # noqa: S103, PTH101  # that is the test
     assert "is not safe to load engines from" in run("sync", source.root, root).err
 

@@ -91,7 +91,7 @@ def test_clean_asks(run: Callable[..., Result], terminal: Callable[..., Result],
 def test_a_read_only_store_is_left_alone(
     run: Callable[..., Result], put: Callable[..., str], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """Each change exits with 3 and says why."""
+    """Each change exits with 3 and a reason."""
     put(1)
     monkeypatch.setenv("TRTCACHE_READONLY", "1")
     refused = run(*command)
@@ -106,7 +106,7 @@ def test_a_key_is_required(run: Callable[..., Result], command: str) -> None:
 
 
 def test_clean_shows_its_plan(run: Callable[..., Result], put: Callable[..., str], store: DiskStore) -> None:
-    """--dry-run removes nothing and asks nothing."""
+    """--dry-run removes nothing and needs no confirmation."""
     digest = put(1)
     assert run("clean", "--dry-run").rows[0][0] == digest
     assert run("clean", "--dry-run", "--json").json["dry_run"] is True

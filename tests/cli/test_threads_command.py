@@ -29,4 +29,4 @@ def test_threads_prints_what_is_in_force(
     assert found["cores"]["value"] == cores()
     assert found["OMP_NUM_THREADS"] == {"value": "1", "origin": "environment"}
     assert [row[0] for row in run("threads").rows] == NAMES
-    assert "threads that work on one call together" in terminal("threads").out
+    assert "intra-op threads of one call" in terminal("threads").out

@@ -27,14 +27,14 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_new_key_signs_and_counts(run: Callable[..., Result], own_settings: Path) -> None:
-    """Its public half is printed, the secret one is in a file for this user alone, and both are in the settings."""
+    """Its public half is printed, the secret one is in a file for this user only, and both are in the settings."""
     public = run("trust", "keygen", "ci-main").out.strip()
     secret = own_settings / "keys" / "ci-main.secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert str(SecretKey.read(secret).public) == public
     assert run("trust", "ls").rows == [["ci-main", public.partition(":")[2], "", "signs"]]
     again = run("trust", "keygen", "ci-main")
-    assert (again.code, "there is a key" in again.err) == (2, True)
+    assert (again.code, "already contains a key" in again.err) == (2, True)
     assert SecretKey.read(secret).seed.hex() not in (own_settings / "trtcache.toml").read_text()
     settings = run("config", "--json").json
     assert settings["TRTCACHE_SIGNING_KEY"] == {"value": str(secret), "origin": "trtcache.toml"}
@@ -50,14 +50,14 @@ def test_a_key_for_others_changes_no_settings(run: Callable[..., Result], own_se
 
 
 def test_keys_come_and_go(run: Callable[..., Result]) -> None:
-    """Added keys are listed, with the day that they count to; a name stands for one key; removed ones are gone."""
+    """Added keys are listed with their last day; a name stands for one key; removed ones are gone."""
     assert run("trust", "add", PUBLIC, "--until", "2027-01-31", "--json").json == {"added": f"{PUBLIC}:2027-01-31"}
     assert run("trust", "add", f"third:{'cd' * 32}").code == 0
     (row, _) = run("trust", "ls", "--json").json["keys"]
     assert row == {"name": "other", "key": "ab" * 32, "until": "2027-01-31", "signs": False}
     assert run("trust", "add", PUBLIC).code == 0  # without a last day again
     taken = run("trust", "add", f"other:{'00' * 32}")
-    assert (taken.code, "another key called 'other'" in taken.err) == (2, True)
+    assert (taken.code, "another key is named 'other'" in taken.err) == (2, True)
     assert run("trust", "rm", "other", "--json").json == {"removed": ["other"]}
     assert [row[0] for row in run("trust", "ls").rows] == ["third"]
     gone = run("trust", "rm", "thrid")
@@ -65,10 +65,10 @@ def test_keys_come_and_go(run: Callable[..., Result]) -> None:
 
 
 def test_a_key_that_cannot_be_used_is_not_made(run: Callable[..., Result], own_settings: Path) -> None:
-    """Its name is another's: no secret is left, and once that one is gone the name is free."""
+    """Its name belongs to another key: no secret is written, and once that key is removed the name is free."""
     run("trust", "add", PUBLIC)
     refused = run("trust", "keygen", "other")
-    assert (refused.code, "another key called 'other'" in refused.err) == (2, True)
+    assert (refused.code, "another key is named 'other'" in refused.err) == (2, True)
     assert not (own_settings / "keys").exists()
     run("trust", "rm", "other")
     assert run("trust", "keygen", "other").code == 0
@@ -93,8 +93,10 @@ def test_what_is_no_public_key_is_refused(run: Callable[..., Result], text: str)
     assert "12" * 32 not in done.err
 
 
-def test_a_variable_that_hides_the_file_is_told(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written there would not count."""
+def test_a_variable_that_overrides_the_file_is_reported(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment would override the file."""
     monkeypatch.setenv("TRTCACHE_TRUSTED_KEYS", PUBLIC)
     assert "TRTCACHE_TRUSTED_KEYS is set in the environment" in run("trust", "add", f"third:{'cd' * 32}").err
 
@@ -102,7 +104,7 @@ def test_a_variable_that_hides_the_file_is_told(run: Callable[..., Result], monk
 def test_the_commands_that_look_show_the_signer(
     run: Callable[..., Result], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ls where signatures are required, show and verify always; an entry that does not count is no damage."""
+    """Ls where signatures are required, show and verify always; an untrusted entry is not damaged."""
     Cache(root).get_or_build({"n": 1}, lambda: b"x", kind="test", name="unsigned")
     public = run("trust", "keygen", "ci-main").out.strip()
     Cache(root).get_or_build({"n": 2}, lambda: b"y", kind="test", name="signed")

@@ -1,4 +1,4 @@
-"""``trtcache tune``: the grid, its figures, the plot, and what is told of wrong arguments."""
+"""``trtcache tune``: the grid, its figures, the plot, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = torch.randn(3, 4)
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program whose first size varies, with a whole number and a flag among its inputs."""
+    """A program with a dynamic first size, an integer and a flag among its inputs."""
     path = tmp_path_factory.mktemp("tune") / "mixed.pt2"
     batch = torch.export.Dim("batch", min=2, max=8)
     inputs = {"x": X, "ids": torch.zeros(3, dtype=torch.int64), "keep": torch.ones(2, dtype=torch.bool)}
@@ -67,7 +67,7 @@ def test_tune_measures_each_cell_and_names_the_best(
     assert 0 < found["best_latency"]["median_s"] <= found["best_latency"]["p95_s"]
     if cores() > 1:
         assert "does not support it" in found["why_not"]
-        assert "runners do not run side by side" in done.err
+        assert "runners are not concurrent" in done.err
 
 
 def test_tune_takes_torchscript_with_the_shapes_of_its_arguments(
@@ -99,15 +99,15 @@ class Scaled(torch.nn.Module):
         (("--shape", "x=4x5"), 2, "argument x: expected a size of 4, got 4x5"),
         (("--shape", "x=9x4"), 2, "expected a size of 2 to 8, got 9"),
         (("--shape", "x=4x4", "--shape", "ids=5"), 2, "argument ids: expected the size 4 that another argument has"),
-        (("--shape", "x=2:4x4"), 2, "has sizes that vary"),
-        (("--threads", "1,two"), 2, "'1,two' is not numbers from 1"),
-        (("--runners", "1000"), 2, "no cell is left: 1000 threads are more than"),
-        (("--output", "plot.jpg"), 2, "plot.jpg ends in none of .png"),
+        (("--shape", "x=2:4x4"), 2, "has a range of sizes"),
+        (("--threads", "1,two"), 2, "'1,two' is not a comma-separated list"),
+        (("--runners", "1000"), 2, "all cells are skipped: 1000 threads are more than"),
+        (("--output", "plot.jpg"), 2, "the suffix of plot.jpg is not one of .png"),
         (("--output", "/nowhere/at/plot.png"), 2, "there is no directory /nowhere/at"),
         (("--seconds", "0"), 2, "--seconds"),
     ],
 )
-def test_what_tune_cannot_do_is_told(
+def test_unsupported_arguments_are_reported(
     run: Callable[..., Result], file: Path, interpreter: str, args: tuple[str, ...], code: int, message: str
 ) -> None:
     """In one line, before anything is measured."""
@@ -134,7 +134,7 @@ def test_tune_refuses_onnx_files_and_scripts_without_shapes(run: Callable[..., R
 
 
 def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Which is told before anything is built."""
+    """This is checked before anything is built."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(click.BadParameter, match=r"pip install 'trtcache\[plot\]'"):
         command._check_output(tmp_path / "plot.png")
@@ -143,7 +143,7 @@ def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_the_table_is_as_the_document_shows_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line for each cell, with units; a skipped one says why."""
+    """A line for each cell, with units; a skipped one has the reason."""
     monkeypatch.setattr(command, "on_terminal", lambda: True)
     cells = [Cell(1, 1, "", [0.01, 0.02, 0.03], 0.06), Cell(2, 1, "", [0.03, 0.05], 0.08)]
     command._print([*cells, Cell(1, 2, "", [0.05, 0.06], 0.03), *grid((2,), (2,), cores=2)], "")
@@ -169,7 +169,7 @@ def test_cells_have_the_median_the_95th_and_the_throughput_of_all_calls() -> Non
 
 @pytest.mark.slow
 def test_calls_of_runners_are_measured_side_by_side(engines: Path) -> None:
-    """At least as many calls as were asked for, of a package; the threads' number is as before."""
+    """At least as many calls as requested, of a package; the thread count is restored."""
     import trtcache
 
     module = trtcache.compile(Affine(1.0), (X,), cache=engines)

@@ -47,10 +47,10 @@ def test_damage_is_found_and_left(run: Callable[..., Result], put: Callable[...,
     assert store.path(bad).exists()
 
 
-def test_repair_moves_damage_aside_and_makes_the_index_anew(
+def test_repair_quarantines_damage_and_rebuilds_the_index(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:
-    """The second run is clean, and the index has the sound entries."""
+    """The second run is clean, and the index has the intact entries."""
     good, bad = put(1), put(2)
     run("ls")
     damage(store, bad)
@@ -63,8 +63,8 @@ def test_repair_moves_damage_aside_and_makes_the_index_anew(
     assert run("verify").code == 0
 
 
-def test_a_person_sees_progress(terminal: Callable[..., Result], put: Callable[..., str]) -> None:
-    """A bar runs on standard error and goes away."""
+def test_a_terminal_shows_progress(terminal: Callable[..., Result], put: Callable[..., str]) -> None:
+    """A progress bar is shown on standard error and removed."""
     put(1)
     done = terminal("verify")
     assert done.code == 0
@@ -72,10 +72,10 @@ def test_a_person_sees_progress(terminal: Callable[..., Result], put: Callable[.
     assert "0 damaged" in done.out
 
 
-def test_a_file_of_a_later_format_is_no_damage(
+def test_a_file_of_a_later_format_is_not_damage(
     run: Callable[..., Result], put: Callable[..., str], store: DiskStore
 ) -> None:
-    """It is named and left alone."""
+    """It is reported and left alone."""
     from trtcache.store import format as artifact
 
     path = store.path(put(1))

@@ -62,10 +62,10 @@ def put_program(root: Path) -> Callable[[Path], str]:
 def test_a_program_that_would_hit_says_so(
     run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
 ) -> None:
-    """The file's key is the key of the entry that was made of it."""
+    """The file's key is the key of its entry."""
     path = saved(sequence())
     digest = put_program(path)
-    assert run("why", path).err == f"hit: {digest[:16]} is there\n"
+    assert run("why", path).err == f"hit: {digest[:16]} is cached\n"
     assert run("why", path, "--json").json == {
         "key": digest,
         "outcome": "hit",
@@ -103,7 +103,7 @@ def test_a_target_is_part_of_the_question(
 def test_an_entry_is_compared_with_the_nearest_of_its_name(
     run: Callable[..., Result], saved: Callable[..., Path], put_program: Callable[..., str]
 ) -> None:
-    """``why KEY`` says why there are two; ``diff`` says the same of any two, in the order in which they are given."""
+    """``why KEY`` explains why there are two; ``diff`` compares any two in the given order."""
     one, other = put_program(saved(sequence())), put_program(saved(sequence(dim=2)))
     assert run("why", other).out == "graph: node softmax argument dim: 1 -> 2\n"
     assert run("why", one).out == "graph: node softmax argument dim: 2 -> 1\n"
@@ -122,7 +122,7 @@ def test_an_entry_is_compared_with_the_nearest_of_its_name(
 
 
 def test_entries_of_other_builders_are_compared_by_their_parts(run: Callable[..., Result], store: DiskStore) -> None:
-    """Named parts that anybody gave to get_or_build, without a graph; long lists end with how many more there are."""
+    """Named parts of get_or_build, without a graph; long lists end with the number of omitted ones."""
     keys = [CacheKey.of("onnx", {"opset": opset, "many": {f"n{n}": n * opset for n in range(50)}}) for opset in (1, 2)]
     for key in keys:
         store.put(key, {"artifact": b""}, kind="onnx", name="mine")

@@ -21,9 +21,9 @@ def net(rate: float) -> nn.Module:
 
 
 def test_the_last_miss_is_explained(interpreter: str, run: Callable[..., Result]) -> None:
-    """As text and as JSON; a name that nothing is known of is told as such."""
+    """As text and as JSON; an unknown name is reported."""
     for rate in (0.1, 0.2):
         trtcache.compile(net(rate), (torch.randn(3, 4),), backend=interpreter, direct="on", name="net")
     assert run("why", "--direct", "net").err == "net: miss: attribute 1.p: 0.1 -> 0.2\n"
     assert run("why", "--direct", "--json", "net").json == {"name": "net", "direct": "miss: attribute 1.p: 0.1 -> 0.2"}
-    assert "has missed no model of this name" in run("why", "--direct", "other").err
+    assert "has no recorded miss for a model of this name" in run("why", "--direct", "other").err

@@ -25,8 +25,8 @@ def test_a_file_appears_when_all_went_well(tmp_path: Path) -> None:
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("file", "first")]
 
 
-def test_a_full_disk_is_told_with_the_file_and_the_way_out(tmp_path: Path) -> None:
-    """A write to an open file says neither; other errors are as they were."""
+def test_a_full_disk_is_reported_with_the_file_and_a_remedy(tmp_path: Path) -> None:
+    """The error of a write to an open file has neither; other errors are unchanged."""
     said = pytest.raises(OSError, match=r"No space left on device; free space in .*/file'")
     with said as caught, atomic_write(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space left on device")

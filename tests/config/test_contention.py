@@ -85,8 +85,8 @@ def test_a_waiter_takes_over_from_one_that_dies(tmp_path: Path, caplog: pytest.L
     assert (counted(cache, "takeover"), counted(cache, "wait")) == ({"": 1}, {"": 1})
 
 
-def test_a_builder_that_fails_is_no_takeover(tmp_path: Path) -> None:
-    """It lets the next one in itself."""
+def test_a_failed_build_is_not_a_takeover(tmp_path: Path) -> None:
+    """It releases the lock itself."""
     cache = cache_at(tmp_path)
     with holder(tmp_path, digest(cache)) as process:
         process.communicate()
@@ -184,7 +184,7 @@ print("outcome", Cache(sys.argv[1]).get_or_build({"n": 1}, build, kind="test").o
 
 
 def ranks(root: Path, build_s: float, **more: str) -> list[str]:
-    """Run four ranks as torchrun starts them, and return what each says."""
+    """Run four ranks as torchrun starts them, and return their outputs."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("TRTCACHE_", "COVERAGE_"))}
     started = [
         subprocess.Popen(

@@ -77,7 +77,7 @@ def test_a_path_stands_for_the_directory(tmp_path: Path) -> None:
 
 
 def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
-    """Each setting may be in the file; what the environment says comes first."""
+    """Each setting may be in the file; the environment overrides it."""
     file = tmp_path / "trtcache" / "trtcache.toml"
     file.parent.mkdir()
     file.write_text(f'max-size = "3GB"\nreadonly = true\nsignatures = "require"\ntrusted-keys = {KEYS.split()}\n')
@@ -99,7 +99,7 @@ def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
         (f'trusted-keys = ["trtcache-secret:a:{"0" * 64}"]', "this is a secret key"),
     ],
 )
-def test_a_file_that_says_the_impossible_is_named(tmp_path: Path, text: str, why: str) -> None:
+def test_an_invalid_file_is_named(tmp_path: Path, text: str, why: str) -> None:
     """A typo is an error that names the setting, and never shows a secret key."""
     (tmp_path / "own.toml").write_text(text)
     with pytest.raises(SettingsError, match=re.escape(why)) as told:
@@ -107,8 +107,8 @@ def test_a_file_that_says_the_impossible_is_named(tmp_path: Path, text: str, why
     assert "0" * 64 not in str(told.value) or "../a" in why
 
 
-def test_a_file_that_others_write_says_nothing(tmp_path: Path) -> None:
-    """It says whom to trust: a file of others is an error, and so is one that was named and is not there."""
+def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    """It controls trust: a file writable by others is an error, and so is a named file that does not exist."""
     (tmp_path / "own.toml").write_text("")
     (tmp_path / "own.toml").chmod(0o664)
     with pytest.raises(SettingsError, match="run: chmod go-w"):
@@ -179,10 +179,10 @@ def test_a_relative_root_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.parametrize("home", [None, "", "here"])
 @pytest.mark.parametrize("old", [False, True], ids=["platformdirs", "an older one"])
-def test_without_a_home_nothing_of_the_working_directory_counts(
+def test_without_a_home_the_working_directory_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, old: bool
 ) -> None:
-    """A user who is in no list of users has no folders there either: a ``~`` says to nobody whom to trust."""
+    """Without a home directory, ``~`` does not fall back to a directory that could control trust."""
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     if home is not None:

@@ -1,4 +1,4 @@
-"""``TRTCACHE_LOG``: what is said on standard error, by area."""
+"""``TRTCACHE_LOG``: logging to standard error by area."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for _ in range(2):
 
 
 def test_keys_says_the_digest_of_each_part(run_python: RunPython) -> None:
-    """Two machines whose keys differ see which parts do."""
+    """This shows which parts differ between two machines."""
     code = """
 import torch, trtcache
 trtcache.key(torch.nn.Linear(4, 4), (torch.ones(4, 4),))
@@ -60,7 +60,7 @@ def test_an_unknown_area_is_an_error_that_names_it() -> None:
 
 
 def test_handlers_of_the_program_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where somebody else prints, nothing is printed twice."""
+    """With existing handlers, nothing is printed twice."""
     logger = logging.getLogger("trtcache.keys")
     monkeypatch.setattr(logger, "level", logger.level)
     logs.start({"TRTCACHE_LOG": "keys"})

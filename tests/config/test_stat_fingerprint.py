@@ -1,4 +1,4 @@
-"""A file that is as it was is not hashed; whatever was done to it is seen."""
+"""An unchanged file is not hashed; every change is detected."""
 
 from __future__ import annotations
 
@@ -62,10 +62,8 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return begun
 
 
-def test_a_file_that_is_as_it_was_is_not_hashed(
-    compiled: Callable[[], trtcache.CompiledModule], hashed: list[int]
-) -> None:
-    """The memo knows it by what the file system says of it."""
+def test_an_unchanged_file_is_not_hashed(compiled: Callable[[], trtcache.CompiledModule], hashed: list[int]) -> None:
+    """The key alias recognizes it by its stat fingerprint."""
     module = compiled()
     assert (module.report.route, hashed) == ("memo", [])
     assert difference(Affine()(X), module(X)) is None
@@ -95,10 +93,10 @@ def test_a_weight_that_was_damaged_under_the_times_of_before_is_found(
 
 
 @pytest.mark.parametrize("seen", [[1, 2, 3], ["a"] * 5, 7])
-def test_a_state_that_is_none_makes_no_memo(
+def test_an_invalid_fingerprint_is_rejected(
     compiled: Callable[[], trtcache.CompiledModule], tmp_path: Path, seen: Any
 ) -> None:
-    """A memo that says something else is refused, and made anew."""
+    """An alias with an invalid fingerprint is rejected and rewritten."""
     store = DiskStore.open(tmp_path / "cache")
     (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND)
     key = store.header(digest).key

@@ -1,4 +1,4 @@
-"""Numbers of threads: who says them, who is over whom, and for how long they hold."""
+"""Thread counts: their origin, precedence and scope."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _as_before() -> Iterator[None]:
 
 
 def test_numbers_hold_in_the_block_and_no_longer() -> None:
-    """Blocks lie in one another, and a number that one leaves out is that of the one around it."""
+    """Blocks nest, and an omitted number is inherited from the enclosing one."""
     before = torch.get_num_threads()
     with trtcache.threads(intra=3, inter=5):
         assert (torch.get_num_threads(), in_force().intra_from) == (3, "trtcache.threads")
@@ -55,13 +55,13 @@ def test_numbers_hold_in_the_block_and_no_longer() -> None:
         (4, {"OMP_NUM_THREADS": "many"}, True, "cores"),
     ],
 )
-def test_the_origin_of_torchs_number_is_told(number: int, environ: dict[str, str], mkl: bool, said: str) -> None:
-    """A call of set_num_threads is over MKL's variable, that over OpenMP's, and that over the cores."""
+def test_the_origin_of_torchs_number_is_reported(number: int, environ: dict[str, str], mkl: bool, said: str) -> None:
+    """A call of set_num_threads overrides MKL's variable, that overrides OpenMP's, and that the cores."""
     assert origin(number, environ, cores=4, mkl=mkl) == said
 
 
-def test_settings_are_over_torch_and_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In what is said to be in force, and in a call."""
+def test_settings_override_torch_and_not_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the effective counts, and in a call."""
     torch.set_num_threads(2)
     given = Threads(intra=3, inter=4)
     assert (in_force(given).intra_from, in_force(given).inter_from) == ("settings.threads", "settings.threads")
@@ -73,7 +73,7 @@ def test_settings_are_over_torch_and_under_threads(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_module_runs_with_the_number_of_its_settings(interpreter: str) -> None:
-    """And the caller's number is as it was."""
+    """The caller's number is restored."""
     seen: list[int] = []
     module = trtcache.compile(
         torch.nn.Linear(2, 2), (torch.ones(1, 2),), backend=interpreter, settings={"threads": {"intra": 3}}
@@ -86,7 +86,7 @@ def test_a_module_runs_with_the_number_of_its_settings(interpreter: str) -> None
 
 
 def test_numbers_of_threads_are_in_no_key() -> None:
-    """They say how an engine runs, and the code of one runs with any number."""
+    """They affect how an engine runs, and its code supports any number."""
     given = {"threads": {"intra": 1}, "build_processes": 2}
     assert set(given) == AT_RUN_TIME
     assert Settings.of(given).document() == Settings().document()

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them."""
+"""Sizes and durations as typed by users."""
 
 from __future__ import annotations
 

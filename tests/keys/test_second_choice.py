@@ -81,7 +81,7 @@ def test_the_setting_is_no_part_of_the_key() -> None:
     """It says which entries are taken, and a backend without products refuses it."""
     settings = trtcache.Settings.of(ALLOWED)
     assert settings.document() == trtcache.Settings().document()
-    with pytest.raises(SettingsError, match="'nearby' is none of exact, capability"):
+    with pytest.raises(SettingsError, match="'nearby' is not one of exact, capability"):
         trtcache.Settings.of({"tensorrt": {"compatible": "nearby"}})
     with pytest.raises(SettingsError, match="no such settings"):
         trtcache.key(Affine(), (X,), backend="aot_inductor", settings=ALLOWED)

@@ -102,7 +102,7 @@ def test_the_schema_of_a_custom_operator_is_in_the_key() -> None:
 
 def test_versions_are_text() -> None:
     """A number could be written in several ways."""
-    with pytest.raises(SettingsError, match="1 is no text"):
+    with pytest.raises(SettingsError, match="1 is not a string"):
         Settings(operator_versions={"mylib": 1})  # type: ignore[dict-item]
     with pytest.raises(SettingsError, match="expected a mapping"):
         Settings(operator_versions="mylib")  # type: ignore[arg-type]

@@ -127,9 +127,9 @@ def test_a_divided_program_has_no_key_of_its_own(interpreter: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"min_block_size": 0}, "no number of operators from 1"),
-        ({"min_block_size": True}, "no number of operators from 1"),
-        ({"require_full_compilation": 1}, "no boolean"),
+        ({"min_block_size": 0}, "is not a positive integer"),
+        ({"min_block_size": True}, "is not a positive integer"),
+        ({"require_full_compilation": 1}, "is not a boolean"),
         ({"on_build_failure": "eager"}, "expected 'raise' or 'torch'"),
         ({"torch_executed_ops": "aten.add"}, "expected names of operators"),
     ],

@@ -255,7 +255,7 @@ def test_cores_are_shared_out_where_nobody_chose_a_number() -> None:
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"intra": 0}, {"count": 1.0}], ids=["none", "no_threads", "float"])
 def test_an_impossible_number_of_runners_is_an_error(module: trtcache.CompiledModule, wrong: dict[str, Any]) -> None:
     """Before anything is loaded or started."""
-    with pytest.raises(SettingsError, match="expected a number from 1"):
+    with pytest.raises(SettingsError, match="expected a positive integer"):
         module.runners(**wrong)
 
 

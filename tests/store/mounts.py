@@ -31,7 +31,7 @@ def mounted(place: Path, *arguments: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def read_only(directory: Path, place: Path) -> Iterator[Path]:
-    """Show a directory at another place, where nobody can write to it, as a container's read-only volume is."""
+    """Bind-mount a directory read-only, as a container's read-only volume."""
     with mounted(place, "--bind", directory):
         subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
         yield place

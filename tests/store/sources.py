@@ -25,7 +25,7 @@ _NUMBERS = (0, -1, 1, 63, 4095, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 64, 1e308,
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """Give a directory of a file system whose flushes cost nothing, where there is one."""
+    """Return a directory on a file system with free flushes, if there is one."""
     memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
     path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:
@@ -53,7 +53,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def reheaded(raw: bytes, document: Any) -> bytes:
-    """Return a file with another header under a digest that fits: what anybody can write who signs nothing."""
+    """Return a file with another header and a matching digest, which anyone can write without signing."""
     prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
     body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode().ljust(prelude.header_bytes)
     members = raw[4096:] if prelude.members_from <= 4096 else raw[prelude.members_from :]
@@ -63,7 +63,7 @@ def reheaded(raw: bytes, document: Any) -> bytes:
 
 
 def forged(raw: bytes, chance: random.Random) -> tuple[str, bytes]:
-    """Return a file whose header lies in one place, about a size, a name, a digest or a key, and what was done."""
+    """Return a file whose header has a wrong size, name, digest or key, and a description of it."""
     prelude = parse_prelude(raw[:PRELUDE_BYTES], len(raw), "")
     document = json.loads(raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header_bytes])
     places = list(_places(document, ()))

@@ -92,10 +92,10 @@ NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True)
     name=st.none() | st.text(),
     provenance=st.dictionaries(st.text(), st.text(), max_size=3),
 )
-def test_any_content_comes_back(
+def test_any_content_round_trips(
     tmp_path: Path, contents: dict[str, bytes], name: str | None, provenance: dict[str, str]
 ) -> None:
-    """Members of any bytes and any text about them come back as they were."""
+    """Members of any bytes and metadata of any text round-trip."""
     header = write(tmp_path / "a", contents, name=name, provenance=provenance)
     assert load(tmp_path / "a") == contents
     assert (header.name, header.provenance) == (name, provenance)
@@ -145,7 +145,7 @@ def test_exchanged_blocks_are_found(path: Path) -> None:
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object], **numbers: int) -> None:
-    """Change the header of a file and make its digest fit again, as somebody who means harm would."""
+    """Change the header of a file and update its digest, as an attacker would."""
     whole = path.read_bytes()
     prelude = artifact.parse_prelude(whole[:64], len(whole), str(path))
     document = json.loads(whole[64 : 64 + prelude.header_bytes])
@@ -231,8 +231,8 @@ def test_lengths_out_of_bounds_are_refused(path: Path, numbers: dict[str, int], 
     assert reason_of(path) == reason
 
 
-def test_a_later_format_is_told_from_damage(path: Path) -> None:
-    """A sound file of a later format is FormatVersionError; with a wrong digest it is damage."""
+def test_a_later_format_is_distinguished_from_damage(path: Path) -> None:
+    """An intact file of a later format is FormatVersionError; with a wrong digest it is damage."""
     forge(path, lambda document: None, version=2)
     with pytest.raises(FormatVersionError, match="format 2, but this trtcache reads format 1"):
         ArtifactFile(path)
@@ -285,15 +285,15 @@ ZEROS = 256 << 20
     ],
 )
 def test_a_bomb_is_refused_before_it_is_decompressed(path: Path, frame: bytes, size_bytes: int) -> None:
-    """A frame that does not fit its header is refused, whatever its digests say, in less memory than it asks for."""
+    """A frame that does not match its header is rejected, whatever its digests, in less memory than it would need."""
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     replace_member(path, frame, size_bytes)
     assert reason_of(path) in {"member", "header"}
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 << 10
 
 
-def test_lack_of_memory_is_no_damage(tmp_path: Path) -> None:
-    """Wherever memory ends while an entry is decompressed, it is a miss that leaves the entry where it is."""
+def test_lack_of_memory_is_not_damage(tmp_path: Path) -> None:
+    """Running out of memory during decompression is a miss that leaves the entry in place."""
     code = """
         import resource, sys
         from pathlib import Path
@@ -332,7 +332,7 @@ def _without_memory() -> None:
 
 @pytest.mark.parametrize("written", [0, 1 << 20])
 def test_an_entry_that_is_nearly_all_a_hole_is_not_read_to_its_end(tmp_path: Path, written: int) -> None:
-    """A file of 1 TB costs nobody anything: verify and a copy refuse it, however well its header says its size."""
+    """A sparse file of 1 TB is cheap: verify and a copy reject it, even if its header has the right size."""
     size_bytes = 1 << 40
     path = tmp_path / "a"
     header = write(path, {"stored": b"short"})
@@ -406,7 +406,7 @@ def test_members_are_compressed_where_that_pays(tmp_path: Path, content: bytes, 
 
 
 def test_a_sample_that_misleads_costs_nothing(tmp_path: Path) -> None:
-    """A member whose sample compresses but which does not is stored as it is, with nothing left of the attempt."""
+    """A member whose sample compresses but which does not is stored uncompressed, with nothing left of the attempt."""
     step = (32 << 20) // 16
     content = b"".join(bytes(64 << 10) + os.urandom(step - (64 << 10)) for _ in range(16))
     header = write(tmp_path / "a", {"artifact": content, "next": b"x"})
@@ -466,7 +466,7 @@ def test_a_large_file_is_written_in_little_memory(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_build_returns_is_checked(built: object, why: str) -> None:
-    """A build that returns something else gets one message that says what."""
+    """An invalid return value of a build function gives a clear message."""
     with pytest.raises(BuildError, match=why):
         contents_of(built, "test")
 
@@ -489,7 +489,7 @@ def test_a_file_that_shrinks_while_it_is_stored_is_an_error_of_the_build(tmp_pat
 
 
 def test_a_file_that_vanishes_is_an_error_of_the_build(tmp_path: Path) -> None:
-    """A builder's file that is gone when it is to be stored is BuildError, with its path."""
+    """A builder's file that is deleted before it is stored is a BuildError with its path."""
     with pytest.raises(BuildError, match=r"gone cannot be read: No such file"):
         write(tmp_path / "a", {"artifact": tmp_path / "gone"})
 
@@ -518,7 +518,7 @@ def test_a_large_member_is_compressed_for_a_large_gain_only(size_bytes: int, sta
 
 
 def test_a_file_that_others_can_write_is_refused(path: Path) -> None:
-    """Mode 0666 means that somebody else may have written it."""
+    """Mode 0666 means that another user may have written it."""
     path.chmod(0o666)
     assert reason_of(path) == "file"
 

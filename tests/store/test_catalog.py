@@ -64,8 +64,8 @@ def test_losing_or_breaking_the_index_loses_nothing(store: DiskStore, content: b
     assert len(read_rows(store.root / INDEX_NAME) or {}) == 2
 
 
-def test_an_index_with_a_row_of_a_wrong_type_is_made_anew(store: DiskStore) -> None:
-    """Writing to it would not put that row right, and every listing would read all headers."""
+def test_an_index_with_a_row_of_a_wrong_type_is_rebuilt(store: DiskStore) -> None:
+    """Writing to it would not fix that row, and every listing would read all headers."""
     put(store, 1)
     load_records(store)
     with closing(sqlite3.connect(store.root / INDEX_NAME)) as connection:
@@ -76,8 +76,8 @@ def test_an_index_with_a_row_of_a_wrong_type_is_made_anew(store: DiskStore) -> N
     assert len(read_rows(store.root / INDEX_NAME) or {}) == 1
 
 
-def test_rows_without_files_go(store: DiskStore) -> None:
-    """A file that somebody removed is not listed, and its row is dropped."""
+def test_rows_without_files_are_dropped(store: DiskStore) -> None:
+    """A file that was deleted is not listed, and its row is dropped."""
     digest = put(store, 1)
     put(store, 2)
     load_records(store)
@@ -167,7 +167,7 @@ def test_an_index_that_cannot_be_written_costs_a_warning(store: DiskStore, caplo
 
 
 def test_rebuilding_reads_every_header(store: DiskStore) -> None:
-    """A row that tells lies is put right."""
+    """A row with wrong content is corrected."""
     from trtcache.store.index import write_rows
     from trtcache.store.record import Record
 
@@ -213,7 +213,7 @@ def _list_many(root: Path) -> None:
 
 
 def test_processes_that_put_prune_and_list_agree_in_the_end(store: DiskStore) -> None:
-    """Whatever they met on the way, the index then has exactly the files, and nothing was taken for damaged."""
+    """Finally the index has exactly the existing files, and no entry was treated as damaged."""
     context = multiprocessing.get_context("spawn")
     work = (_put_many, _put_many, _list_many)
     processes = [context.Process(target=one, args=(store.root,)) for one in work]

@@ -51,7 +51,7 @@ def test_counts_survive_the_loss_of_the_index(tmp_path: Path) -> None:
 
 
 def test_a_read_only_store_counts_without_writing(tmp_path: Path) -> None:
-    """Its index is not made."""
+    """Its index is not created."""
     at(tmp_path).events.append("hit", kind="test", saved_s=1.0)
     assert counters(DiskStore.open(tmp_path, readonly=True)) == {HITS: EventCount(1, 1.0)}
     assert not (tmp_path / INDEX_NAME).exists()

@@ -34,7 +34,7 @@ CONTENTS = {
 
 @pytest.fixture(autouse=True)
 def _no_words() -> Iterator[None]:
-    """Each damaged file is warned of, which is thousands of lines."""
+    """Each damaged file logs a warning, which would be thousands of lines."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -57,7 +57,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
-    """Print how much was tried."""
+    """Print the number of attempts."""
     with capsys.disabled():
         sys.stdout.write(f"\n{line}\n")
 

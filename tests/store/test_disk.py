@@ -89,7 +89,7 @@ def test_damage_after_a_put_does_not_cost_what_was_built(store: DiskStore, key: 
 
 
 def test_a_member_that_is_not_there_is_named(store: DiskStore, key: CacheKey) -> None:
-    """Asking for an unknown member says which there are."""
+    """The error for an unknown member lists the existing ones."""
     entry = store.put(key, CONTENTS, kind="test")
     for one in (entry, hit(store, key)):
         with pytest.raises(KeyError, match="no member 'engine'; it has artifact, map"):
@@ -99,7 +99,7 @@ def test_a_member_that_is_not_there_is_named(store: DiskStore, key: CacheKey) ->
 
 
 def test_a_member_is_written_whole_or_not_at_all(store: DiskStore, key: CacheKey, tmp_path: Path) -> None:
-    """Writing a member to a file replaces it in one step and leaves nothing else behind."""
+    """Writing a member to a file replaces it atomically and leaves no other file."""
     entry = store.put(key, CONTENTS, kind="test")
     target = tmp_path / "out" / "engine.plan"
     target.parent.mkdir()
@@ -138,7 +138,7 @@ def test_private_stores_map_large_members(store: DiskStore, key: CacheKey) -> No
 
 
 def test_no_descriptor_stays_open(store: DiskStore, key: CacheKey) -> None:
-    """Hits, misses and puts leave no file open once their entries are gone."""
+    """Hits, misses and puts leave no file open once their entries are released."""
     store.put(key, CONTENTS, kind="test")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone are wanted
     for _ in range(10):
@@ -149,7 +149,7 @@ def test_no_descriptor_stays_open(store: DiskStore, key: CacheKey) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  # as above
 
 
-def test_a_flip_of_every_byte_is_a_miss_that_is_set_aside_and_counted(
+def test_a_flip_of_every_byte_is_a_miss_that_is_quarantined_and_counted(
     store: DiskStore, key: CacheKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever byte of an entry changes, it is a miss, its file is moved away once, and the reason is counted."""
@@ -176,7 +176,7 @@ def test_a_flip_of_every_byte_is_a_miss_that_is_set_aside_and_counted(
 
 
 def test_damage_is_warned_of_with_its_reason(store: DiskStore, key: CacheKey, caplog: pytest.LogCaptureFixture) -> None:
-    """A person learns which file was damaged and how."""
+    """The warning has the damaged file and the reason."""
     path = store.put(key, CONTENTS, kind="test").path
     assert path is not None
     os.truncate(path, 100)
@@ -304,7 +304,7 @@ def test_a_flush_that_failed_is_final(store: DiskStore, key: CacheKey, monkeypat
 def test_an_error_at_the_close_of_what_was_read_costs_nothing(
     store: DiskStore, key: CacheKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network file system may say then what is no matter of the reader's, whose bytes are verified."""
+    """A network file system may report an error on close that does not affect the verified bytes."""
     store.put(key, CONTENTS, kind="test")
     close = os.close
 
@@ -362,8 +362,8 @@ def test_unknown_entries_are_named(store: DiskStore, key: CacheKey) -> None:
     assert list(store.events.read()) == []
 
 
-def test_a_scan_lists_entries_alone(store: DiskStore, key: CacheKey) -> None:
-    """Temporary files, links and foreign names are no entries."""
+def test_a_scan_lists_only_entries(store: DiskStore, key: CacheKey) -> None:
+    """Temporary files, links and foreign names are not listed."""
     path = store.put(key, CONTENTS, kind="test").path
     assert path is not None
     (path.parent / ".tmp-1").write_bytes(b"")
@@ -378,7 +378,7 @@ def test_a_scan_lists_entries_alone(store: DiskStore, key: CacheKey) -> None:
 
 
 def test_ten_thousand_entries_are_scanned(store: DiskStore) -> None:
-    """A scan finds every file, by listing directories alone."""
+    """A scan finds every file, by listing directories only."""
     for number in range(256):
         (store.root / "entries" / f"{number:02x}").mkdir(parents=True)
     for number in range(10_000):
@@ -402,7 +402,7 @@ def test_prefixes_resolve(store: DiskStore) -> None:
 
 
 def test_pins_are_files(store: DiskStore, key: CacheKey) -> None:
-    """Pinning twice is pinning; a pin needs no index; foreign names are no pins."""
+    """Pinning is idempotent; a pin needs no index; foreign names are ignored."""
     assert store.pins() == frozenset()
     store.pin(key.digest)
     store.pin(key.digest)
@@ -458,7 +458,7 @@ def test_a_readonly_store_serves_hits_and_writes_nothing(store: DiskStore, key: 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_another_user_reads_a_store_of_root(key: CacheKey) -> None:
-    """A store that root made readable serves another user, who cannot change it and does not map its files."""
+    """A store that is readable for others serves another user, who cannot change it and does not map its files."""
     shared = Path("/dev/shm") / f"trtcache-test-{os.getpid()}"  # noqa: S108  # others can enter it, unlike tmp_path
     try:
         store = DiskStore.open(shared)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.store.event_totals import retire
+from trtcache.store.counters import retire
 from trtcache.store.events import Event, EventLog, read_from
 from trtcache.store.folders import Folders
 
@@ -40,7 +40,7 @@ def test_each_host_has_its_log(tmp_path: Path) -> None:
 
 
 def test_torn_and_foreign_lines_are_skipped(tmp_path: Path) -> None:
-    """Lines that are no events are passed over; an unfinished last line is left for the next reader."""
+    """Malformed lines are skipped; an incomplete last line is left for the next reader."""
     log = log_in(tmp_path)
     log.append("hit")
     path = log.logs()[0]
@@ -72,7 +72,7 @@ def test_threads_do_not_mix_lines(tmp_path: Path) -> None:
     assert len(list(log.read())) == 1600
 
 
-def test_a_log_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     """Read-only, or with a link or a directory in the log's place, appending does nothing and raises nothing."""
     log_in(tmp_path, writable=False).append("hit")
     assert not (tmp_path / "events").exists()

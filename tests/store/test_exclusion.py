@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lets_all(_fd: int, _how: int) -> None:
-    """Give every lock to everybody."""
+    """Grant every lock."""
 
 
 def has_none(_fd: int, _how: int) -> None:
@@ -45,7 +45,7 @@ def test_two_descriptors_tell(tmp_path: Path, lock: Callable[[int, int], None], 
 
 
 def test_what_excludes_is_remembered(tmp_path: Path) -> None:
-    """A good result is not asked for again, a bad one is; a directory that is gone is bad."""
+    """A success is cached, a failure is not; a missing directory is a failure."""
     store, notes = tmp_path / "store", tmp_path / "notes"
     store.mkdir()
     notes.mkdir()
@@ -57,7 +57,7 @@ def test_what_excludes_is_remembered(tmp_path: Path) -> None:
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A store with an entry, on what is then taken for a network file system."""
+    """A store with an entry, treated as if on a network file system."""
     Cache(tmp_path / "remote").get_or_build({"n": 1}, lambda: b"built", kind="test")
     monkeypatch.setattr("trtcache.store.disk.is_local", lambda _: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
@@ -85,7 +85,7 @@ def test_nothing_is_stored_where_locks_do_not_exclude(
 def test_the_index_of_a_network_file_system_is_of_this_host(
     remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lies in the user's cache folder, never in WAL mode, another for each host; the store itself gets none."""
+    """It is in the user's cache directory, not in WAL mode, separate for each host; the store itself has none."""
     for name in ("index.sqlite", "index.sqlite-journal"):
         (remote / name).unlink(missing_ok=True)
     cache = Cache(remote)

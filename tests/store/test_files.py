@@ -12,7 +12,7 @@ from trtcache.store.files import TemporaryFile, delete, publish_bytes, sweep
 
 
 def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
-    """When a commit fails after its close, the descriptor's number, by then another's, is left alone."""
+    """If a commit fails after its close, the descriptor, which may have been reused, is not closed again."""
     (tmp_path / "taken").mkdir()
     temporary = TemporaryFile(tmp_path)
     number = temporary.fd
@@ -27,7 +27,7 @@ def test_a_temporary_file_is_closed_once(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_close_fails_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network file system may say only at the close that the disk was full: the old file stays."""
+    """A network file system may report a full disk only on close: the old file stays."""
     publish_bytes(tmp_path / "marker", b"old")
     close = os.close
 
@@ -44,7 +44,7 @@ def test_a_file_whose_close_fails_gets_no_name(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_small_file_replaces_another_in_one_step(tmp_path: Path) -> None:
-    """What is published is there with mode 0600, and nothing else is."""
+    """The published file has mode 0600, and there is no other file."""
     for data in (b"one", b"two"):
         publish_bytes(tmp_path / "marker", data)
         assert (tmp_path / "marker").read_bytes() == data
@@ -83,7 +83,7 @@ def test_a_sweep_takes_what_is_old_and_named(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_does_not_read_back_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes less than it says leaves the old file; one that takes less and says so gets the rest."""
+    """After a lost write the old file stays; a reported short write is continued."""
     pwrite = os.pwrite
     publish_bytes(tmp_path / "marker", b"old")
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, memoryview(data)[:2], offset))
@@ -97,7 +97,7 @@ def test_a_small_file_that_does_not_read_back_gets_no_name(tmp_path: Path, monke
 
 
 def test_a_rename_whose_reply_was_lost_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NFS asks again and finds nothing to rename: the file's own identity under the new name tells."""
+    """NFS repeats the request and finds no source: the identity of the file under the new name decides."""
     rename = Path.rename
 
     def lost(self: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Filters: what each condition asks, and what a wrong one is told."""
+"""Filters: the meaning of each condition, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_wrong_condition_is_a_clear_error(text: str, says: str) -> None:
 
 
 def test_an_entry_without_a_name_has_an_empty_one() -> None:
-    """Filters by name can be asked of every entry."""
+    """Filters by name apply to every entry."""
     unnamed = Record("ab" * 32, "test", None, 1, 1, 0, 0, 0.0, 1)
     assert parse_filters(["name="], now_ns=NOW_NS)(unnamed)
     assert not parse_filters(["name~bert"], now_ns=NOW_NS)(unnamed)

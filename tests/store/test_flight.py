@@ -41,7 +41,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_clock_that_is_set_ends_no_wait(tmp_path: Path) -> None:
-    """A waiter whose machine's clock is set on by three years at every look waits as long as it was told to."""
+    """A waiter waits for its full timeout even if the clock is set forward by three years at every poll."""
     holder = holder_of(tmp_path / "lock")
     code = (
         "import itertools, pathlib, sys, time\n"
@@ -82,7 +82,7 @@ def test_threads_are_excluded(tmp_path: Path) -> None:
 
 
 def test_a_waiter_gives_up_in_time(tmp_path: Path) -> None:
-    """A waiter tells how long it has waited, and after its timeout says which lock was held and how long."""
+    """A waiter reports the time waited, and after its timeout the lock and the time."""
     told: list[float] = []
     process = holder_of(tmp_path / "lock")
     try:

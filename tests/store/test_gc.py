@@ -47,23 +47,23 @@ def evicted(*records: Record, **limits: object) -> list[tuple[int, str]]:
     return [(int(one.record.digest, 16), one.reason) for one in plan.evict]
 
 
-def test_what_saves_least_time_per_byte_goes_first() -> None:
-    """A large entry goes before a small one that took as long to build."""
+def test_the_entry_that_saves_least_time_per_byte_is_evicted_first() -> None:
+    """A large entry is evicted before a small one with the same build time."""
     assert evicted(record(1, size=100), record(2, size=900), max_size_bytes=500) == [(2, "max-size")]
 
 
-def test_what_took_long_to_build_stays() -> None:
-    """Of two entries of one size the cheap one goes."""
+def test_an_entry_with_a_long_build_is_kept() -> None:
+    """Of two entries of one size the cheaper one is evicted."""
     assert evicted(record(1, build_s=60), record(2, build_s=2), max_size_bytes=100) == [(2, "max-size")]
 
 
-def test_what_lies_idle_goes() -> None:
-    """Of two equal entries the one not used for longer goes."""
+def test_an_idle_entry_is_evicted() -> None:
+    """Of two equal entries the one not used for longer is evicted."""
     assert evicted(record(1, idle_days=3), record(2), max_size_bytes=100) == [(1, "max-size")]
 
 
 def test_a_week_of_idleness_halves_the_worth() -> None:
-    """The half-life is what it says, and a clock that was set back adds no worth."""
+    """The half-life is exact, and a clock that was set back does not increase the worth."""
     fresh, idle, future = record(1), record(2, idle_days=HALF_LIFE_S / 86400), record(3, idle_days=-5)
     assert worth(idle, now_ns=NOW_NS) == pytest.approx(worth(fresh, now_ns=NOW_NS) / 2)
     assert worth(future, now_ns=NOW_NS) == worth(fresh, now_ns=NOW_NS)
@@ -80,22 +80,22 @@ def test_what_was_just_put_stays() -> None:
     assert evicted(record(1, size=999), record(2), max_size_bytes=50, keep=[f"{1:064x}"]) == [(2, "max-size")]
 
 
-def test_age_and_idleness_are_limits_of_their_own() -> None:
-    """What was built or used too long ago goes whatever its worth, and the reason says which."""
+def test_age_and_idle_time_are_separate_limits() -> None:
+    """Entries built or used too long ago are evicted regardless of worth, with the matching reason."""
     records = record(1, age_days=40), record(2, idle_days=8, age_days=10), record(3)
     assert evicted(*records, older_than_s=30 * 86400) == [(1, "older-than")]
     assert evicted(*records, older_than_s=30 * 86400, unused_for_s=7 * 86400) == [(1, "older-than"), (2, "unused-for")]
 
 
-def test_a_filter_alone_means_all_that_match() -> None:
-    """With a limit the filter only says which may go."""
+def test_a_filter_alone_selects_all_matches() -> None:
+    """With a limit the filter only restricts the candidates."""
     records = record(1, size=10), record(2, size=20), record(3, size=30)
     assert evicted(*records, where=lambda one: one.file_bytes >= 20) == [(2, "filter"), (3, "filter")]
     assert evicted(*records, where=lambda one: one.file_bytes < 20, max_size_bytes=0) == [(1, "max-size")]
 
 
 def test_expired_entries_count_towards_the_size() -> None:
-    """Nothing more goes once the expired ones have made enough room."""
+    """No more entries are evicted once the expired ones have freed enough space."""
     assert evicted(record(1, age_days=9), record(2), max_size_bytes=100, older_than_s=86400) == [(1, "older-than")]
 
 
@@ -121,7 +121,7 @@ RECORDS = st.lists(
 
 @given(records=RECORDS, limit_bytes=st.integers(0, 10**7))
 def test_a_plan_divides_the_records_and_reaches_its_limit(records: list[Record], limit_bytes: int) -> None:
-    """Each record goes or stays, pins stay, and the limit is kept as far as pins let it, with no eviction too many."""
+    """Each record is evicted or kept, pins are kept, and the limit is met where possible, without excess evictions."""
     plan = plan_prune(records, now_ns=NOW_NS, max_size_bytes=limit_bytes)
     gone = [one.record for one in plan.evict]
     assert sorted(one.digest for one in (*gone, *plan.kept)) == sorted(one.digest for one in records)
@@ -191,7 +191,7 @@ def test_a_put_below_the_limit_prunes_nothing(store: DiskStore) -> None:
 
 
 def test_a_put_above_the_limit_prunes_to_nine_tenths(store: DiskStore) -> None:
-    """There is room for some more puts afterwards, the cheapest entries are gone, and the new one is kept."""
+    """There is space for some more puts afterwards, the cheapest entries are evicted, and the new one is kept."""
     digests = fill(store, 10)
     each_bytes = store.stat(digests[0]).file_bytes
     prune_after_put(store, 9 * each_bytes, None, keep=[digests[0]])
@@ -199,7 +199,7 @@ def test_a_put_above_the_limit_prunes_to_nine_tenths(store: DiskStore) -> None:
 
 
 def test_one_process_prunes_at_a_time(store: DiskStore) -> None:
-    """Where another prunes already, a put goes on at once."""
+    """While another process prunes, a put does not wait."""
     fill(store, 3)
     with hold(store.root / "locks" / "prune.lock", timeout_s=0):
         assert prune_after_put(store, 1, None) == 0

@@ -43,16 +43,13 @@ def test_a_store_of_format_1_is_read(golden: DiskStore) -> None:
 
 
 def test_a_store_of_format_1_is_listed(golden: DiskStore) -> None:
-    """Its index, which is not kept, is made from the entries, the pin included."""
+    """Its index, which is not checked in, is rebuilt from the entries, including the pin."""
     (record,) = load_records(golden)
     assert (record.digest, record.pinned, record.members) == (DIGEST, True, 3)
 
 
 def test_the_format_has_not_changed(golden: DiskStore, tmp_path: Path) -> None:
-    """Made again, the golden store has the same header and the same uncompressed members.
-
-    The compressed bytes are zstd's own and may differ with its version; a reader takes any.
-    """
+    """Written again, the golden store has the same header and the same uncompressed members."""
     make_golden.make(tmp_path / "again")
     again = DiskStore.open(tmp_path / "again").header(DIGEST)
     kept = golden.header(DIGEST)
@@ -63,7 +60,7 @@ def test_the_format_has_not_changed(golden: DiskStore, tmp_path: Path) -> None:
 
 
 def test_the_document_describes_a_reader(golden: DiskStore) -> None:
-    """A reader made from ``docs/format.md`` alone, with no code of ours, reads the golden entry."""
+    """An independent reader written from ``docs/format.md`` reads the golden entry."""
     import json  # what follows is meant to stand alone
     import struct
 

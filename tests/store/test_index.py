@@ -1,4 +1,4 @@
-"""The index: made, migrated, set aside and made anew, always by itself."""
+"""The index: created, migrated, quarantined and rebuilt automatically."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def digests(root: Path) -> set[int] | None:
-    """Return the numbers of the records whose rows are there."""
+    """Return the numbers of the records that have rows."""
     rows = read_rows(root / INDEX_NAME)
     return None if rows is None else {int(digest, 16) for digest in rows}
 
 
-def aside(root: Path) -> list[str]:
-    """Return the names of what was set aside."""
+def quarantined(root: Path) -> list[str]:
+    """Return the names of quarantined files."""
     return sorted(path.name for path in (root / "quarantine").glob("*"))
 
 
@@ -153,17 +153,17 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_not_ours_is_set_aside_and_made_anew(root: Path, content: bytes) -> None:
-    """A write goes into a new index, and the old file is kept for a person to look at."""
+def test_a_foreign_index_is_quarantined_and_rebuilt(root: Path, content: bytes) -> None:
+    """A write goes into a new index, and the old file is kept for inspection."""
     (root / INDEX_NAME).write_bytes(content)
     assert digests(root) is None
     write_rows(root, put=[record(7)])
     assert digests(root) == {7}
-    assert len([name for name in aside(root) if "journal" not in name]) == 1
+    assert len([name for name in quarantined(root) if "journal" not in name]) == 1
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("/etc/passwd")])
-def test_what_is_not_a_file_is_set_aside(root: Path, make: object) -> None:
+def test_an_index_that_is_not_a_file_is_quarantined(root: Path, make: object) -> None:
     """A directory, a pipe or a link in the index's place neither blocks nor is followed."""
     (root / INDEX_NAME).unlink()
     make(root / INDEX_NAME)  # type: ignore[operator]
@@ -172,13 +172,13 @@ def test_what_is_not_a_file_is_set_aside(root: Path, make: object) -> None:
     assert digests(root) == {7}
 
 
-def test_an_index_that_a_crash_left_empty_is_made(tmp_path: Path) -> None:
-    """The file is there before its tables are."""
+def test_an_index_that_a_crash_left_empty_is_created(tmp_path: Path) -> None:
+    """The file exists before its tables do."""
     (tmp_path / INDEX_NAME).touch()
     assert index_state(tmp_path / INDEX_NAME) is IndexState.ABSENT
     write_rows(tmp_path, put=[record(1)])
     assert digests(tmp_path) == {1}
-    assert aside(tmp_path) == []
+    assert quarantined(tmp_path) == []
 
 
 def test_rows_of_other_types_make_the_index_unread(root: Path) -> None:
@@ -190,7 +190,7 @@ def test_rows_of_other_types_make_the_index_unread(root: Path) -> None:
 
 
 def test_an_older_schema_is_migrated_in_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of an earlier known version keeps its rows and is not set aside."""
+    """An index of an earlier known version keeps its rows and is not quarantined."""
     from trtcache.store import rows
 
     monkeypatch.setattr(rows, "VERSIONS", ("0001", "0002"))
@@ -199,11 +199,11 @@ def test_an_older_schema_is_migrated_in_place(root: Path, monkeypatch: pytest.Mo
         pass  # alembic leads to its own head, 0001, and keeps what is there
     monkeypatch.undo()
     assert digests(root) == {1, 2}
-    assert aside(root) == []
+    assert quarantined(root) == []
 
 
 def test_a_locked_index_is_unavailable_and_unharmed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting has an end, and the message says what is the matter."""
+    """The wait is limited, and the message has the reason."""
     from trtcache.store import index
 
     monkeypatch.setattr(index, "PRAGMAS", ("PRAGMA busy_timeout=10",))
@@ -215,7 +215,7 @@ def test_a_locked_index_is_unavailable_and_unharmed(root: Path, monkeypatch: pyt
 
 
 def test_damage_within_the_file_is_found_by_the_writer(root: Path) -> None:
-    """A page that is garbage makes the open index raise, and the next write makes it anew."""
+    """A damaged page makes the open index raise, and the next write rebuilds it."""
     with Index.open(root) as index:
         size = (root / INDEX_NAME).stat().st_size
         with (root / INDEX_NAME).open("r+b") as file:
@@ -243,10 +243,10 @@ def test_no_flipped_byte_stops_the_index(root: Path) -> None:
 
 
 def test_rebuilding_makes_an_index_of_just_these_rows(root: Path) -> None:
-    """What was there before is set aside."""
+    """The previous index is quarantined."""
     rebuild_index(root, [record(9)])
     assert digests(root) == {9}
-    assert any("rebuild" in name for name in aside(root))
+    assert any("rebuild" in name for name in quarantined(root))
 
 
 def _write_one(root: Path, number: int) -> None:
@@ -263,7 +263,7 @@ def test_processes_that_make_it_together_lose_no_row(tmp_path: Path) -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 6
     assert digests(tmp_path) == set(range(6))
-    assert aside(tmp_path) == []
+    assert quarantined(tmp_path) == []
 
 
 _KILLED_IN_A_COMMIT = """

@@ -43,7 +43,7 @@ def fetched(cache: Cache, number: int = 1, build: Callable[[], bytes] = never) -
 
 
 def everything(root: Path) -> dict[str, tuple[int, ...]]:
-    """Return what lies below a directory, and what can be told of each file without having read it."""
+    """Return the files below a directory with their metadata, without reading them."""
     found = {".": root.stat(), **{str(path.relative_to(root)): path.lstat() for path in root.rglob("*")}}
     return {name: (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for name, one in found.items()}
 
@@ -60,7 +60,7 @@ def lower(tmp_path: Path) -> Path:
 
 
 def test_a_hit_from_below_is_used_in_place(tmp_path: Path, lower: Path) -> None:
-    """The entry's path says where it lies, nothing is copied, and nothing below changes, not even a time."""
+    """The entry's path is in the lower store, nothing is copied, and nothing there changes, not even a time."""
     before = everything(lower)
     cache = Cache(tmp_path / "upper", lower=[lower])
     entry = fetched(cache)
@@ -73,7 +73,7 @@ def test_a_hit_from_below_is_used_in_place(tmp_path: Path, lower: Path) -> None:
 
 
 def test_what_is_missing_everywhere_is_built_above(tmp_path: Path, lower: Path) -> None:
-    """A miss is built into the upper store, which is asked first from then on."""
+    """A miss is built into the upper store, which serves it from then on."""
     before = everything(lower)
     cache = Cache(tmp_path / "upper", lower=[lower])
     built = fetched(cache, 3, lambda: b"new")
@@ -83,7 +83,7 @@ def test_what_is_missing_everywhere_is_built_above(tmp_path: Path, lower: Path) 
 
 
 def test_a_copy_is_the_same_file(tmp_path: Path, lower: Path) -> None:
-    """With copies asked for, a hit lies above as well, byte for byte, and is served from there."""
+    """With ``copy_up``, a hit is copied to the upper store, byte for byte, and is served from there."""
     cache = Cache(tmp_path / "upper", lower=[lower], copy_up=True)
     entry = fetched(cache)
     assert cache.store is not None
@@ -109,7 +109,7 @@ def test_copies_count_for_the_limit(tmp_path: Path, lower: Path) -> None:
 
 
 def test_a_copy_keeps_its_signature_and_needs_it(tmp_path: Path) -> None:
-    """A store that asks for signatures takes the copies that have one, and their signer is who built them."""
+    """A store that requires signatures accepts signed copies, whose signer is the builder."""
     pytest.importorskip("cryptography")
     secret = SecretKey.generate("ci")
     secret.write(tmp_path / "key")
@@ -127,7 +127,7 @@ def test_a_copy_keeps_its_signature_and_needs_it(tmp_path: Path) -> None:
 
 
 def test_unsigned_entries_of_a_group_are_not_copied_into_a_private_store(tmp_path: Path) -> None:
-    """They are used because the user said so; a copy would be trusted when he no longer says so."""
+    """They are used because the user allowed it; a copy would still be trusted after the user revokes that."""
     root = tmp_path / "lower"
     fetched(Cache(root), 1, lambda: b"somebody's")
     (root / "trtcache-store.json").chmod(0o644)
@@ -141,7 +141,7 @@ def test_unsigned_entries_of_a_group_are_not_copied_into_a_private_store(tmp_pat
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_damage_below_is_a_miss_that_the_upper_store_fills(tmp_path: Path, lower: Path, copies: bool) -> None:
-    """Its reason is told, nothing below is moved aside, and the next process has a hit."""
+    """The reason is reported, nothing in the lower store is moved, and the next process has a hit."""
     path = DiskStore.open(lower, readonly=True).path(KEY.digest)
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
@@ -156,7 +156,7 @@ def test_damage_below_is_a_miss_that_the_upper_store_fills(tmp_path: Path, lower
 
 
 def test_damage_above_falls_through(tmp_path: Path, lower: Path) -> None:
-    """A damaged entry of the upper store is put aside, and the sound one below serves."""
+    """A damaged entry of the upper store is quarantined, and the intact one below serves."""
     cache = Cache(tmp_path / "upper", lower=[lower], copy_up=True)
     path = fetched(cache).path
     assert path is not None
@@ -167,7 +167,7 @@ def test_damage_above_falls_through(tmp_path: Path, lower: Path) -> None:
 
 
 def test_the_first_layer_that_has_an_entry_serves_it(tmp_path: Path, lower: Path) -> None:
-    """Layers are asked in their order; one that is named twice, or is the upper one, is asked once."""
+    """Layers are searched in order; one that is named twice, or is the upper one, is searched once."""
     fetched(Cache(tmp_path / "middle"), 1, lambda: b"from the middle")
     layers = [tmp_path / "middle", lower, lower, tmp_path / "upper"]
     cache = Cache(tmp_path / "upper", lower=layers)
@@ -177,7 +177,7 @@ def test_the_first_layer_that_has_an_entry_serves_it(tmp_path: Path, lower: Path
 
 
 def test_an_entry_that_its_loader_refused_is_built_above(tmp_path: Path, lower: Path) -> None:
-    """What is refused below stays there, and what is built in its place is asked first."""
+    """A rejected entry of a lower store is left in place, and its replacement is found first."""
     before = everything(lower)
     cache = Cache(tmp_path / "upper", lower=[lower])
     cache.reject(fetched(cache), "load failed")
@@ -198,7 +198,7 @@ def test_what_merges_takes_what_is_known_below(tmp_path: Path) -> None:
 def test_hits_come_from_below_where_the_upper_store_is_unusable(
     tmp_path: Path, lower: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is a warning, as it is without layers; and nothing but hits where building is forbidden."""
+    """This is a warning, as without layers; with builds forbidden only hits are served."""
     (tmp_path / "upper").write_text("a file")
     cache = Cache(config=Config(tmp_path / "upper", lower=(lower,), forbid_build=True))
     assert cache.store is None
@@ -208,8 +208,8 @@ def test_hits_come_from_below_where_the_upper_store_is_unusable(
         fetched(cache, 3)
 
 
-def test_a_layer_that_is_not_there_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One that the caller names is an error; one of the environment a warning, for a volume may not be mounted yet."""
+def test_a_missing_layer_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One named by the caller is an error; one from the environment a warning, as a volume may not be mounted yet."""
     with pytest.raises(NotAStoreError, match="the directory of this lower layer does not exist"):
         Cache(tmp_path / "upper", lower=[tmp_path / "gone"])
     assert Cache(config=Config(tmp_path / "upper", lower=(tmp_path / "gone",))).layers.lower == ()
@@ -241,7 +241,7 @@ def _digit(number: int) -> str:
 
 
 def test_a_read_only_file_system_serves(tmp_path: Path, lower: Path) -> None:
-    """From a real read-only mount, alone, below another and by the variable, with no attempt to write."""
+    """From a real read-only mount, as the only store, below another and by the variable, without any write attempt."""
     with read_only(lower, tmp_path / "volume") as volume:
         with pytest.raises(OSError, match="Read-only"):
             (volume / "try").touch()
@@ -254,7 +254,7 @@ def test_a_read_only_file_system_serves(tmp_path: Path, lower: Path) -> None:
 
 
 def test_a_squashfs_image_is_mapped(tmp_path: Path, lower: Path) -> None:
-    """Nobody can write to such an image, so a large engine in it is mapped and not read, whatever the store's modes."""
+    """Such an image is read-only, so a large engine in it is mapped and not read, whatever the store's modes."""
     if shutil.which("mksquashfs") is None:
         pytest.skip("NOTHING WAS MOUNTED: there is no mksquashfs")
     engine = os.urandom(2 << 20)
@@ -299,8 +299,8 @@ def test_nothing_is_tried_that_a_read_only_store_refuses(tmp_path: Path, lower: 
 
 
 @needs_root
-def test_another_user_reads_a_store_that_nobody_can_write() -> None:
-    """Mode 0555 and 0444, as an image's layer has it, served to a user who does not own it; his copies are his own."""
+def test_another_user_reads_a_read_only_store() -> None:
+    """Mode 0555 and 0444, as in an image's layer, served to a user who does not own it, with private copies."""
     with public_directory() as public:
         lower, upper = public / "lower", public / "upper"
         fetched(Cache(lower), 1, lambda: b"baked in")

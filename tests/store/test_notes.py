@@ -1,4 +1,4 @@
-"""BuildNotes about who builds and who waits: of living processes, and fit to be printed whoever wrote them."""
+"""Status files of builders and waiters: only of living processes, and printable whoever wrote them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_note_comes_back() -> None:
     ],
     ids=["empty", "list", "number", "no-text", "fields", "pid", "negative", "host", "time", "deep"],
 )
-def test_what_is_no_note_says_nothing(raw: bytes) -> None:
-    """It is not an error: anybody who can write to a store can write notes."""
+def test_a_malformed_note_is_ignored(raw: bytes) -> None:
+    """This is not an error: every user who can write to a store can write status files."""
     assert BuildProcess.decode(raw) is None
 
 
@@ -55,8 +55,8 @@ def test_a_strangers_text_is_short_and_printable() -> None:
 
 
 @pytest.mark.parametrize("put", ["link", "pipe", "directory"])
-def test_a_note_is_read_from_files_alone(tmp_path: Path, put: str) -> None:
-    """A link is not followed, and a pipe blocks nobody."""
+def test_a_note_is_read_from_regular_files_only(tmp_path: Path, put: str) -> None:
+    """Links are not followed, and pipes do not block."""
     store = DiskStore.open(tmp_path / "cache")
     folder = store.root / "locks" / "building"
     folder.mkdir(parents=True)
@@ -71,7 +71,7 @@ def test_a_note_is_read_from_files_alone(tmp_path: Path, put: str) -> None:
 
 
 def test_who_builds_and_who_waits_is_listed_while_they_live(tmp_path: Path) -> None:
-    """A builder that is killed, and notes that nobody holds, are not listed, and a waiter is."""
+    """A builder that is killed, and unlocked status files, are not listed, and a waiter is."""
     store = DiskStore.open(tmp_path)
     with holder(store.root, KEY) as process:
         with store.notes.waiting(KEY, BuildProcess.here()):
@@ -107,8 +107,8 @@ def test_notes_have_the_modes_of_their_store(tmp_path: Path) -> None:
         assert tuple(modes) == expected
 
 
-def test_a_note_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> None:
-    """The lock is what counts."""
+def test_a_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
+    """Only the lock matters."""
     store = DiskStore.open(tmp_path)
     (store.root / "locks").mkdir()
     (store.root / "locks" / "building").write_bytes(b"")
@@ -118,7 +118,7 @@ def test_a_note_that_cannot_be_written_is_of_no_consequence(tmp_path: Path) -> N
 
 
 def test_a_network_file_system_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The directory of the entry is changed, and nothing is left in it; that of a local store stays as it is."""
+    """The directory of the entry is changed, with nothing left in it; that of a local store is not touched."""
     store = DiskStore.open(tmp_path)
     store.look_again(KEY)
     assert not (tmp_path / "entries").exists()

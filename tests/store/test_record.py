@@ -22,7 +22,7 @@ def test_a_record_is_made_of_header_and_file(store: DiskStore, key: CacheKey) ->
 
 
 def test_the_json_form_has_the_documented_fields(store: DiskStore, key: CacheKey) -> None:
-    """Programs rely on these names; the inode is nobody's business."""
+    """Scripts rely on these names; the inode is internal."""
     store.put(key, {"a": b"x"}, kind="test")
     record = Record.of(store.header(key.digest), store.stat(key.digest), pinned=False)
     assert list(record.as_json()) == [

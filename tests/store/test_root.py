@@ -1,4 +1,4 @@
-"""Opening a directory: made, recognised, or refused with what to do."""
+"""Opening a directory: created, recognized, or rejected with a remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_empty_directory_becomes_a_store(tmp_path: Path, names: list[str]) ->
 
 
 def test_a_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
-    """A directory with anything else in it is not taken over, and the message says what was found."""
+    """A directory with other content is not modified, and the message names the content."""
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(NotAStoreError, match=r"contains 'thesis.tex'; use an empty directory"):
         DiskStore.open(tmp_path)
@@ -51,15 +51,15 @@ def test_a_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_a_link_to_nothing_is_no_root(tmp_path: Path, readonly: bool) -> None:
-    """It is an error that names where the link leads, and not an empty store that nobody can write."""
+def test_a_dangling_link_is_not_a_root(tmp_path: Path, readonly: bool) -> None:
+    """This is an error that names the link's target, and not an empty read-only store."""
     (tmp_path / "cache").symlink_to(tmp_path / "gone")
     with pytest.raises(NotAStoreError, match=r"a link to .*gone, which does not exist"):
         DiskStore.open(tmp_path / "cache", readonly=readonly)
 
 
-def test_a_file_is_no_root(tmp_path: Path) -> None:
-    """A file in the place of the directory is refused."""
+def test_a_file_is_not_a_root(tmp_path: Path) -> None:
+    """A file in place of the directory is rejected."""
     (tmp_path / "cache").write_text("")
     with pytest.raises(NotAStoreError, match="not a directory"):
         DiskStore.open(tmp_path / "cache")
@@ -76,7 +76,7 @@ def test_a_later_format_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "nonsense", '{"format": "1"}', '{"format": 0}', '{"format": true}'])
 def test_a_damaged_marker_is_named(tmp_path: Path, text: str) -> None:
-    """A marker that says nothing is refused with the remedy."""
+    """A damaged marker is rejected with the remedy."""
     (tmp_path / MARKER).write_text(text)
     with pytest.raises(NotAStoreError, match="is damaged; remove that file"):
         DiskStore.open(tmp_path)
@@ -106,7 +106,7 @@ def test_a_root_that_others_can_write_is_refused(tmp_path: Path, bits: int) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")
 def test_a_root_of_another_user_is_refused(tmp_path: Path) -> None:
-    """A directory that belongs to somebody else is refused, though root could write it."""
+    """A directory of another user is rejected, even though root could write to it."""
     DiskStore.open(tmp_path / "cache")
     os.chown(tmp_path / "cache", 12345, -1)
     with pytest.raises(UnsafeStoreError, match="belongs to user 12345"):

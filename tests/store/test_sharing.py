@@ -95,8 +95,8 @@ def test_members_share_whatever_their_umask(public: Path, first: int, second: in
 
 
 @needs_root
-def test_who_is_not_a_member_has_no_way_in(public: Path) -> None:
-    """Another user cannot even read a shared store, and is told so."""
+def test_a_user_outside_the_group_has_no_access(public: Path) -> None:
+    """Another user cannot even read a shared store; the message has the reason."""
     as_user(ALICE, lambda: share(public / "store", GROUP))
 
     def look() -> None:
@@ -137,7 +137,7 @@ def test_only_its_owner_declares_a_store_shared(public: Path) -> None:
 @needs_root
 @pytest.mark.usefixtures("imported")
 def test_a_store_that_another_user_planted_runs_nothing(public: Path) -> None:
-    """Declared shared for a group that both are in, it is a store; but its entries count for nobody unasked."""
+    """Declared shared for a group that both are in, it is a store; but its entries are ignored by default."""
     root = public / "store"
 
     def plant() -> None:
@@ -158,7 +158,7 @@ def test_a_store_that_another_user_planted_runs_nothing(public: Path) -> None:
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("group", [0, GROUP], ids=["his own", "a shared one"])
 def test_settings_that_a_users_own_group_may_write_count(public: Path, group: int) -> None:
-    """With umask 002 files are writable by the group that a user is alone in; by another they are refused."""
+    """With umask 002, settings writable by the user's private group are read; those of another group are rejected."""
 
     def ask() -> None:
         file = public / "own.toml"
@@ -177,8 +177,8 @@ def test_settings_that_a_users_own_group_may_write_count(public: Path, group: in
 @needs_root
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("place", ["sticky", "open", "above", "missing", "ours in an open one"])
-def test_nobody_leads_another_user_to_a_directory_of_his(public: Path, place: str) -> None:
-    """A link of another user, or one that others can exchange, is refused; it could lead to what he unpacked."""
+def test_links_of_other_users_are_refused(public: Path, place: str) -> None:
+    """A link that another user owns or can replace is rejected; it could lead to a directory with hostile content."""
     theirs, link = public / place, public / place / "cache"
 
     def own() -> None:
@@ -248,8 +248,8 @@ def test_ones_own_links_lead_to_a_store(tmp_path: Path) -> None:
         assert built(tmp_path / way, 1).outcome == "hit"
 
 
-def test_links_without_an_end_are_no_store(tmp_path: Path) -> None:
-    """They are refused as a directory that cannot be read."""
+def test_link_loops_are_not_a_store(tmp_path: Path) -> None:
+    """Link loops are rejected like a directory that cannot be read."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for readonly in (False, True):
@@ -295,7 +295,7 @@ def test_sharing_twice_changes_nothing_and_a_private_store_is_not_shared(tmp_pat
 
 
 def test_a_group_is_a_name_or_a_number() -> None:
-    """A misspelt one is told."""
+    """An unknown one is reported."""
     assert group_id("0") == group_id("root") == 0
     with pytest.raises(SettingsError, match="no group 'rooot'"):
         group_id("rooot")
@@ -314,7 +314,7 @@ def test_a_directory_above_that_others_can_write_is_refused(tmp_path: Path, bits
 
 @needs_root
 def test_a_directory_above_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Its owner can do there what he likes."""
+    """Its owner can replace everything below it."""
     DiskStore.open(tmp_path / "above" / "store")
     os.chown(tmp_path / "above", ALICE, -1)
     with pytest.raises(UnsafeStoreError, match=f"belongs to user {ALICE}"):

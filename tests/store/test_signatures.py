@@ -1,4 +1,4 @@
-"""The signature matrix: of all that an entry's signatures can be, one thing alone is loaded where they are required."""
+"""The signature matrix: of all combinations, exactly one is loaded where signatures are required."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ def trusting(root: Path, *keys: PublicKey, required: bool | None = True) -> Disk
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_one_cell_alone_is_loaded(tmp_path: Path, place: Callable[[bytes], Path], name: str) -> None:
-    """Every other is a miss with its reason, stays where it is, and reaches nobody."""
+def test_only_one_cell_is_loaded(tmp_path: Path, place: Callable[[bytes], Path], name: str) -> None:
+    """All others are misses with their reason, and stay in place."""
     forge, reason = FORGED[name]
     root = place(forge(Front.of(signed(OURS, tmp_path))).bytes())
     expired = replace(EARLIER.public, until=date(2027, 1, 14))
@@ -211,7 +211,7 @@ def test_one_cell_alone_is_loaded(tmp_path: Path, place: Callable[[bytes], Path]
 
 @pytest.mark.parametrize("where", ["shared", "below"])
 def test_it_is_so_in_every_store(tmp_path: Path, where: str) -> None:
-    """A shared store asks for signatures by itself, and a layer below does where its reader does."""
+    """A shared store requires signatures by default, and a lower layer if its reader does."""
     root, front = tmp_path / where, Front.of(signed(OURS, tmp_path))
     if where == "shared":
         share(root, os.getgid())
@@ -241,8 +241,10 @@ def test_no_field_can_be_changed(tmp_path: Path, place: Callable[[bytes], Path])
 
 
 @pytest.mark.parametrize("version", [0, 2, 1 << 31])
-def test_another_format_is_no_way_around(tmp_path: Path, place: Callable[[bytes], Path], version: int) -> None:
-    """A file that says it is of an earlier or later format is not read as one, and a signature is of one format."""
+def test_another_format_does_not_bypass_signatures(
+    tmp_path: Path, place: Callable[[bytes], Path], version: int
+) -> None:
+    """A file that declares another format is not read as one, and a signature covers the format."""
     front = replace(Front.of(signed(OURS, tmp_path)), version=version)
     for block in (front.block, sign(OURS, version, front.header), b""):
         root = place(replace(front, block=block).bytes())
@@ -260,10 +262,10 @@ def test_the_cells_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_without_signatures_asked_for_they_are_ignored(
+def test_signatures_that_are_not_required_are_ignored(
     tmp_path: Path, place: Callable[[bytes], Path], name: str
 ) -> None:
-    """What differs in its signatures alone is a hit then, and a header that was changed is what its digests say."""
+    """An entry that differs in its signatures only is a hit then, and a changed header is detected by digests."""
     forge, _ = FORGED[name]
     root = place(forge(Front.of(signed(OURS, tmp_path))).bytes())
     found = trusting(root, OURS.public, required=False).get(KEY)
@@ -310,14 +312,14 @@ def test_a_key_counts_to_the_end_of_its_last_day() -> None:
 
 
 def test_a_header_is_not_parsed_before_its_signature_counts(tmp_path: Path, place: Callable[[bytes], Path]) -> None:
-    """What nobody signed may be anything: it is no JSON that would cost time and memory."""
+    """Unsigned content is untrusted: its JSON is not parsed."""
     front = replace(Front.of(signed(OURS, tmp_path)), header=b"[" * 500)
     assert trusting(place(front.bytes()), OURS.public).get(KEY) == Miss("untrusted:bad-signature")
     assert trusting(place(front.bytes()), OURS.public, required=False).get(KEY) == Miss("corrupt:header")
 
 
 def test_the_block_is_what_the_document_says(tmp_path: Path) -> None:
-    """A reader made from docs/format.md alone checks the signature, and the length of a line is right."""
+    """An independent reader written from docs/format.md verifies the signature, and the line length is right."""
     from blake3 import blake3  # what follows is meant to stand alone
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -368,7 +370,7 @@ def test_what_a_pull_request_built_first_is_not_what_main_runs(farm: Farm) -> No
 def test_who_has_no_key_that_counts_stores_nothing(
     farm: Farm, caplog: pytest.LogCaptureFixture, trusted: tuple[SecretKey, ...]
 ) -> None:
-    """Such a process builds for itself, says so once, and leaves the entries of others alone."""
+    """Such a process builds for itself, logs it once, and does not modify other entries."""
     farm.job(OURS, OURS)
     before = next(farm.root.rglob("*.trtc")).read_bytes()
     found = farm.job(OTHER, *trusted)
@@ -405,7 +407,7 @@ def test_a_key_file_that_others_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_its_library_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What asks for no signatures does without cryptography; what does says how to get it."""
+    """Without required signatures cryptography is not needed; otherwise the error has the install command."""
     OURS.write(tmp_path / "key")
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.asymmetric", None)
     DiskStore.open(tmp_path / "store", trust=Trust(keys=(PublicKey("a", os.urandom(32)),)))

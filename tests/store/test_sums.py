@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.store.catalog import counters, counters_since
-from trtcache.store.counters import EventCount
+from trtcache.store.counters import KEPT, EventCount, read_sums, retire
 from trtcache.store.disk import DiskStore
-from trtcache.store.event_totals import KEPT, read_sums, retire
 from trtcache.store.events import EventLog, log_name
 from trtcache.store.folders import Folders
 from trtcache.store.rows import INDEX_NAME
@@ -76,7 +75,7 @@ def test_folding_goes_on_over_logs_that_go(tmp_path: Path) -> None:
 
 
 def test_a_process_that_slept_goes_on_in_the_newest_log(tmp_path: Path) -> None:
-    """Its own is gone by then, and is not made again."""
+    """Its own log has been removed meanwhile, and is not created again."""
     store = DiskStore.open(tmp_path)
     sleeper = log_in(tmp_path)
     hit(sleeper, 1)
@@ -139,7 +138,7 @@ def test_what_happened_since_a_time_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_host_with_a_number_in_its_name_is_another(tmp_path: Path) -> None:
-    """Its logs are not taken for those of the host without it."""
+    """Its logs are not mixed with those of the host without the number."""
     for host in ("h", "h.1", "h-1"):
         EventLog(Folders(tmp_path, False), clock_ns=lambda: 1, writable=True, host=host).append("hit")
     retire(tmp_path / "events", "h", kept=1)

@@ -1,4 +1,4 @@
-"""Entries are copied from store to store: what is missing, checked, whole or not at all, and nothing else."""
+"""Transfers between stores: missing entries only, verified and atomic."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def target(tmp_path: Path) -> DiskStore:
 
 
 def synced(source: DiskStore, target: DiskStore, **options: bool) -> SyncResult:
-    """Copy what ``target`` lacks, from a store that is opened for reading alone."""
+    """Copy the missing entries to ``target``, from a store opened read-only."""
     return plan_sync([DiskStore.open(source.root, readonly=True)], target, **options).execute()
 
 
@@ -103,8 +103,8 @@ def test_of_several_sources_the_first_sound_one_gives_an_entry(
     assert files_of(target.root) == files_of(second.root)
 
 
-def test_a_filter_says_which_entries_are_meant(source: DiskStore, target: DiskStore) -> None:
-    """By what their headers say."""
+def test_a_filter_selects_entries(source: DiskStore, target: DiskStore) -> None:
+    """By the content of their headers."""
     where = parse_filters(["name~2"], now_ns=0)
     plan = plan_sync([source], target, where=where)
     assert [item.record.name for item in plan.items] == ["model 2"]
@@ -113,8 +113,8 @@ def test_a_filter_says_which_entries_are_meant(source: DiskStore, target: DiskSt
     assert len(plan_sync([source], target).items) == 4
 
 
-def test_pins_come_along_where_they_are_asked_for(source: DiskStore, target: DiskStore) -> None:
-    """Of entries that arrive and of those that are there already, and no pin is taken away."""
+def test_pins_are_copied_on_request(source: DiskStore, target: DiskStore) -> None:
+    """For new and for existing entries, and no pin is removed."""
     first, second, third, *_ = digests(source)
     source.pin(first)
     synced(source, target)
@@ -174,7 +174,7 @@ def test_what_is_no_sound_entry_does_not_arrive(
 
 
 def test_what_was_exchanged_after_the_plan_is_looked_at_again(source: DiskStore, target: DiskStore) -> None:
-    """Of a file that is gone nothing is said; one that is another now is checked as it is."""
+    """A deleted file is skipped; a replaced one is verified again."""
     plan = plan_sync([source], target)
     first, second, *_ = digests(source)
     source.path(first).unlink()
@@ -218,7 +218,7 @@ def test_a_full_disk_ends_it_and_the_next_run_goes_on(
 def test_what_goes_between_two_looks_is_not_missed(
     source: DiskStore, target: DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An entry that is removed while the plan is made is of no concern; one that cannot be read is named."""
+    """An entry removed during planning is skipped; an unreadable one is reported."""
     first, second, *_ = digests(source)
     listed, real = list(source.scan()), os.open
 
@@ -323,7 +323,7 @@ def test_an_entry_whose_signature_does_not_count_there_gives_way(tmp_path: Path)
 
 
 def test_what_members_of_a_group_wrote_needs_a_signature_in_a_private_store(tmp_path: Path) -> None:
-    """Although that store asks for none: it would trust the entry for ever. Another unsigned shared store takes it."""
+    """Even if that store requires none: it would trust the entry forever. Another unsigned shared store accepts it."""
     roots = [tmp_path / "source", tmp_path / "target"]
     for root in roots:
         share(root, os.getgid())
@@ -336,7 +336,7 @@ def test_what_members_of_a_group_wrote_needs_a_signature_in_a_private_store(tmp_
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory whose flushes cost nothing."""
+    """A directory with free flushes."""
     with in_memory() as path:
         yield path
 

@@ -82,8 +82,8 @@ def test_no_file_of_an_entry_is_trusted(run_python: RunPython, capsys: pytest.Ca
     told(capsys, done.stdout.strip())
 
 
-def test_hostile_names_of_files_are_no_entries(tmp_path: Path) -> None:
-    """Nothing is made of them; only a name of 64 digits in its own folder is looked at."""
+def test_files_with_hostile_names_are_ignored(tmp_path: Path) -> None:
+    """They have no effect; only names of 64 digits in the right directory are read."""
     source, target = fill(tmp_path / "source", 1), DiskStore.open(tmp_path / "target")
     path = source.path(KEY.digest)
     whole = path.read_bytes()

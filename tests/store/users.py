@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become
 
 
 def as_user(user: int, work: Callable[[], object], *, umask: int = 0o022, group: int = GROUP) -> None:
-    """Do ``work`` in a child that is this user, whose own group has his number, and is in ``group`` too."""
+    """Run ``work`` in a child process as this user, with a private group and membership in ``group``."""
     child = os.fork()
     if child == 0:
         code = 1

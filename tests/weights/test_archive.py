@@ -1,4 +1,4 @@
-"""Archives of weights: a damaged one is told, and what is written into one is what was asked for."""
+"""Archives of weights: damage is detected, and written weights are correct."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_a_damaged_weight_is_an_error(kind: str, program: Path, tmp_path: Path) 
 
 
 def test_a_damaged_program_takes_no_weights(program: Path, tmp_path: Path) -> None:
-    """It would be written again with a checksum that fits the damage."""
+    """Otherwise it would be written again with checksums that match the damage."""
     damaged = flipped(program, "weights/weight_0", tmp_path / "damaged.pt2")
     with pytest.raises(ExportError, match=r"it is damaged .*checksum"):
         refit_program(damaged, program, tmp_path / "out.pt2")
 
 
 def test_a_file_without_checksums_is_read(tmp_path: Path) -> None:
-    """Torch can leave all of them out, and such a file is no damaged one."""
+    """Torch can omit all of them, which is not damage."""
     before = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)
     try:
@@ -83,8 +83,8 @@ def test_a_file_without_checksums_is_read(tmp_path: Path) -> None:
     assert torch.equal(read_weights(tmp_path / "w.pth")["a"], torch.ones(3))
 
 
-def test_what_is_cut_off_is_told(program: Path, tmp_path: Path) -> None:
-    """An archive without its end is no BadZipFile."""
+def test_a_truncated_archive_is_reported(program: Path, tmp_path: Path) -> None:
+    """A truncated archive does not raise BadZipFile."""
     (tmp_path / "cut.pth").write_bytes(program.read_bytes()[:2000])
     assert damage(tmp_path / "cut.pth").startswith("it is damaged or cut off")
 
@@ -103,7 +103,7 @@ def test_shared_memory_with_two_values_is_refused(change: dict[str, Any], progra
 
 
 def test_shared_memory_with_one_value_is_written(program: Path, tmp_path: Path) -> None:
-    """A view and an expanded buffer get the values that were asked for."""
+    """A view and an expanded buffer get the requested values."""
     state = {name: one * 2 for name, one in Shared().state_dict().items()}
     torch.save(state, tmp_path / "w.pth")
     refit_program(program, tmp_path / "w.pth", tmp_path / "out.pt2")

@@ -1,4 +1,4 @@
-"""Fingerprints of weights: content and nothing else, on all cores, remembered while the content stands."""
+"""Fingerprints of weights: content only, on all cores, cached while the content is unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_fingerprint_is_the_digest_of_the_elements(tensor: torch.Tensor) -> No
 
 
 def test_many_small_tensors_are_as_if_each_were_alone() -> None:
-    """Tensors hashed together on several threads have the digests that they have alone, in their order."""
+    """Tensors hashed together on several threads have the same digests as alone, in order."""
     tensors = [torch.full((1 << 19,), float(number)) for number in range(10)]
     tensors.insert(3, torch.randn(3 << 20))
     assert [str(one) for one in fingerprints(tensors)] == [_plain(one) for one in tensors]
@@ -62,7 +62,7 @@ def test_what_has_not_changed_is_remembered() -> None:
 
 @pytest.mark.parametrize("change", ["in place", "past the counter", "through another view", "storage"])
 def test_a_changed_weight_has_another_fingerprint(change: str) -> None:
-    """One element written, by whatever way, is another fingerprint: also where no version counter says so."""
+    """Writing one element changes the fingerprint, also if no version counter changes."""
     known = Fingerprints()
     weight = torch.nn.Parameter(torch.randn(_LARGE))
     first = known.of([weight])[0]
@@ -90,7 +90,7 @@ def test_slices_of_one_storage_are_told_apart() -> None:
 
 
 def test_no_tensor_is_kept_alive() -> None:
-    """When a tensor's storage is gone, so is what was remembered of it."""
+    """When a tensor's storage is freed, its cached fingerprint is too."""
     known = Fingerprints()
     known.of([torch.randn(_LARGE)])
     gc.collect()
@@ -109,6 +109,6 @@ def test_inference_tensors_are_hashed_each_time() -> None:
 
 @pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")], ids=["sparse", "meta"])
 def test_what_has_no_plain_elements_is_refused(tensor: torch.Tensor) -> None:
-    """A tensor whose elements cannot be read one by one has no fingerprint."""
+    """A tensor without readable elements has no fingerprint."""
     with pytest.raises(CanonicalizationError, match="no elements"):
         fingerprints([tensor])

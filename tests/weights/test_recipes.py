@@ -55,7 +55,7 @@ def test_one_and_one_point_zero_are_told_apart() -> None:
         {"op": "add", "args": [{"slot": 0}, None]},
     ],
 )
-def test_what_is_no_recipe_is_refused(written: object) -> None:
+def test_an_invalid_recipe_is_refused(written: object) -> None:
     """Unknown operators, dtypes and forms are an error that shows them; nothing else is looked up by name."""
     with pytest.raises(IncompatibleEngineError, match="weight map"):
         parse(written)  # type: ignore[arg-type]  # not JSON of a recipe, on purpose
@@ -78,7 +78,7 @@ def test_operators_do_what_torch_does() -> None:
 
 
 def test_a_source_is_not_copied() -> None:
-    """The recipe that is one weight as it is gives that very tensor."""
+    """A recipe that is a single weight returns that tensor."""
     weight = torch.randn(3)
     assert evaluate(WeightRef(0), {0: weight}) is weight
 
@@ -94,7 +94,7 @@ def test_sources_are_named_in_order() -> None:
 
 
 def test_a_recipe_reads_as_a_formula() -> None:
-    """People see operators as calls."""
+    """Operators are printed as calls."""
     assert (
         recipes.text(step("mul", WeightRef(0), step("reshape", WeightRef(1), (-1, 1))))
         == "mul(slot0, reshape(slot1, (-1, 1)))"

@@ -63,7 +63,7 @@ def test_a_weight_that_calls_change_is_always_a_private_copy() -> None:
 
 
 def test_state_that_is_not_named_is_taken_from_the_engine_as_a_copy() -> None:
-    """Transient state goes on in the new engine, and the old engine's own stays as it is."""
+    """Transient state is copied to the new engine, and the old engine's own is unchanged."""
     weight, current = engine_weight("kept", mutated=True, transient=True), {"w0": torch.randn(2, 3)}
     found = fit([weight], {}, known=frozenset({"kept"}), device=CPU, current=current)["w0"]
     assert torch.equal(found, current["w0"])
@@ -107,7 +107,7 @@ def test_a_made_weight_follows_its_recipe() -> None:
 
 
 def test_the_document_of_a_weight_has_no_names() -> None:
-    """Names are the model's and stay out of keys and artifacts."""
+    """Names belong to the model and are not in keys and artifacts."""
     one, other = engine_weight("a").document(), engine_weight("b", "c").document()
     assert one == other
     assert engine_weight("a", mutated=True).document() != one

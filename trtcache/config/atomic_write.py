@@ -1,4 +1,4 @@
-"""Atomic writes to files named by the user."""
+"""Atomic writes to files named by the user, and error messages for a full disk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trtcache.config.full_disk import room_for
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
@@ -48,3 +48,18 @@ def require_file(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is a directory; use a file in it", str(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is a device, pipe or socket, which a file would replace", str(path))
+
+
+@contextmanager
+def room_for(path: Path, remedy: str) -> Iterator[None]:
+    """Add the file and a remedy to the error of a full disk; the error of a write to an open file names neither.
+
+    Raises:
+        OSError: the disk or the quota is full; other errors are not changed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OSError(error.errno, f"{os.strerror(error.errno)}; {remedy}", str(path)) from error

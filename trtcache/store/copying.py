@@ -61,7 +61,7 @@ def copy_file(file: ArtifactFile, place: Path, target: DiskStore) -> None:
         copied = ArtifactFile(temporary.path, shared=target.shared, admit=admit)
         try:
             if copied.header != file.header:
-                raise CorruptBlobError(str(temporary.path), "header", "it does not read back as it was written")
+                raise CorruptBlobError(str(temporary.path), "header", "it does not read back as written")
             copied.verify_stored()
         finally:
             copied.close()

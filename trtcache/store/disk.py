@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.full_disk import room_for
+from trtcache.config.atomic_write import room_for
 from trtcache.config.trust import Trust
 from trtcache.errors import (
     CorruptBlobError,

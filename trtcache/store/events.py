@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from trtcache.store.event_totals import LogTotals
+    from trtcache.store.counters import LogTotals
     from trtcache.store.folders import Folders
 
 _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in six bytes, and the rest
@@ -128,7 +128,7 @@ class EventLog:
 
     def _next(self, directory: Path) -> None:
         """Switch to the next log for all processes, and reduce the oldest logs to sums."""
-        from trtcache.store.event_totals import retire  # once in 40,000 events
+        from trtcache.store.counters import retire  # once in 40,000 events
 
         found = max(numbers(directory, self._host), default=0)
         self._number = found if self._number is None or found > self._number else found + 1
@@ -145,7 +145,7 @@ class EventLog:
         Raises:
             OSError: the sums cannot be read.
         """
-        from trtcache.store.event_totals import read_sums
+        from trtcache.store.counters import read_sums
 
         return read_sums(self.directory)
 

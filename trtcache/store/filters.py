@@ -99,23 +99,17 @@ def names_one(texts: Iterable[str], fields: Collection[str]) -> bool:
 
 def _condition(text: str, now_ns: int) -> Predicate:
     match = _CONDITION.fullmatch(text)
+    known = f"fields: {', '.join(FIELDS)}"
     if match is None:
-        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {_field_list()}")
+        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {known}")
     name, sign, value = match.groups()
     field = FIELDS.get(name)
     if field is None:
-        raise SettingsError("filter", f"there is no field {name!r}{_suggestion(name)}; {_field_list()}")
+        close = difflib.get_close_matches(name, FIELDS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise SettingsError("filter", f"there is no field {name!r}{hint}; {known}")
     compare = field.operators.get(sign)
     if compare is None:
         raise SettingsError("filter", f"{name} does not support {sign!r}; use {' '.join(field.operators)}")
     wanted = field.parse(value, f"filter {name}")
     return lambda record: compare(field.read(record, now_ns), wanted)
-
-
-def _field_list() -> str:
-    return f"fields: {', '.join(FIELDS)}"
-
-
-def _suggestion(name: str) -> str:
-    close = difflib.get_close_matches(name, FIELDS, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

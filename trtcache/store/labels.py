@@ -1,6 +1,6 @@
-"""Validate the user-supplied labels of an entry before it is built: kind, name, provenance.
+"""Labels of entries: kinds of companions, and validation of user-supplied kinds, names and provenance.
 
-A header that cannot be written would waste the whole build.
+Labels are validated before a build: a header that cannot be written would waste it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from collections.abc import Mapping
 
 from trtcache.errors import CanonicalizationError
 
+COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing_cache"})
+"""Key aliases, manifests and miss reasons of direct mode, and TensorRT's timing and runtime caches."""
+
 _KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def is_companion(kind: str) -> bool:
+    """Return whether entries of this kind accompany engines; kinds of custom builders count as engines."""
+    return kind in COMPANIONS
 
 
 def check_kind(kind: object) -> None:

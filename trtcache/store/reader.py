@@ -23,9 +23,7 @@ from trtcache.store.files import write_at
 from trtcache.store.format import (
     MAX_RATIO,
     PRELUDE_BYTES,
-    EntryHeader,
     Member,
-    Prelude,
     gaps,
     parse_header,
     parse_prelude,
@@ -70,16 +68,13 @@ class ArtifactFile:
         try:
             self.stat = os.fstat(self._fd)
             _check_stat(self.stat, str(path), shared=shared)
-            self.prelude, self.header = self._read_header(admit)
+            raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
+            self.prelude = parse_prelude(raw, self.stat.st_size, str(path))
+            rest = self._read(PRELUDE_BYTES, self.prelude.members_from - PRELUDE_BYTES)
+            self.header = parse_header(raw + rest, self.prelude, str(path), admit)
         except BaseException:
             self.close()
             raise
-
-    def _read_header(self, admit: Admit | None) -> tuple[Prelude, EntryHeader]:
-        raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
-        prelude = parse_prelude(raw, self.stat.st_size, str(self.path))
-        rest = self._read(PRELUDE_BYTES, prelude.members_from - PRELUDE_BYTES)
-        return prelude, parse_header(raw + rest, prelude, str(self.path), admit)
 
     def touch(self) -> None:
         """Set the file's times to now, to record its use; errors are ignored."""
@@ -119,7 +114,10 @@ class ArtifactFile:
         self._check_digest(data, member, member.stored_digest)
         if member.codec == "stored":
             return data if large else bytes(data)
-        plain = self._decompress(data, member)
+        try:
+            plain = decompress(data, member.size_bytes)
+        except ValueError as error:
+            raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
         self._check_digest(plain, member, member.digest)
         return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
 
@@ -186,12 +184,6 @@ class ArtifactFile:
     def _check_digest(self, data: Buffer, member: Member, digest: str) -> None:
         if f"b3:{hash_bytes(data).hex()}" != digest:
             raise self._corrupt("member", f"the digest of member {member.name!r} does not match")
-
-    def _decompress(self, data: Buffer, member: Member) -> memoryview:
-        try:
-            return decompress(data, member.size_bytes)
-        except ValueError as error:
-            raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
 
     def _map(self, member: Member) -> memoryview:
         start = member.offset - member.offset % mmap.ALLOCATIONGRANULARITY

@@ -14,7 +14,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 INDEX_NAME = "index.sqlite"
@@ -121,12 +120,9 @@ def read_rows(path: Path) -> dict[str, Row] | None:
             rows = connection.execute(_SELECT).fetchall()
     except (sqlite3.Error, UnicodeDecodeError):
         return None
-    return {row[0]: row for row in rows} if _all_sound(rows) else None
-
-
-def _all_sound(rows: Iterable[tuple[object, ...]]) -> bool:
-    kinds = {tuple(map(type, row)) for row in rows}
-    return kinds <= {_TYPES, _TYPES_UNNAMED}
+    # SQLite columns accept any type: a row of a wrong one means that the index has to be rebuilt.
+    valid = {tuple(map(type, row)) for row in rows} <= {_TYPES, _TYPES_UNNAMED}
+    return {row[0]: row for row in rows} if valid else None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

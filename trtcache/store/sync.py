@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.filters import Predicate
-    from trtcache.store.format import Admit, EntryHeader
+    from trtcache.store.format import Admit
     from trtcache.store.listing import EntryStat
 
 _LOG = logging.getLogger("trtcache.store")
@@ -199,8 +200,9 @@ class _Planning:
             if is_there and self._where is None and digest not in self._pins[source.root]:
                 continue
             try:
-                header = _header(digest, source, self._target)
-                records.append((source, Record.of(header, stored, pinned=digest in self._pins[source.root])))
+                file = _open_entry(digest, source, self._target)
+                file.close()
+                records.append((source, Record.of(file.header, stored, pinned=digest in self._pins[source.root])))
             except FileNotFoundError:
                 continue  # removed since the scan
             except (OSError, StoreError) as error:
@@ -238,28 +240,17 @@ def _has(target: DiskStore, digest: str) -> bool:
     return file.header.key.digest == digest
 
 
-def _header(digest: str, source: DiskStore, target: DiskStore) -> EntryHeader:
-    file = _open_entry(digest, source, target)
-    file.close()
-    return file.header
-
-
 def _open_entry(digest: str, source: DiskStore, target: DiskStore) -> ArtifactFile:
     """Open an entry that is trusted in its source and in the target."""
     path = source.path(digest)
     file = ArtifactFile(path, shared=source.shared, admit=_admission(source, target, str(path)))
-    try:
-        _check_key(file.header, digest, str(path))
-    except BaseException:
-        file.close()
-        raise
+    with ExitStack() as stack:
+        stack.callback(file.close)
+        if file.header.key.digest != digest:
+            raise CorruptBlobError(str(path), "key", f"it is the entry of key {file.header.key.digest!r:.80}")
+        check_document(file.header, str(path))
+        stack.pop_all()  # the caller closes it
     return file
-
-
-def _check_key(header: EntryHeader, digest: str, path: str) -> None:
-    if header.key.digest != digest:
-        raise CorruptBlobError(path, "key", f"it is the entry of key {header.key.digest!r:.80}")
-    check_document(header, path)
 
 
 def _admission(source: DiskStore, target: DiskStore, path: str) -> Admit:

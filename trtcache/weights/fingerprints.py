@@ -61,7 +61,9 @@ class Fingerprints:
         for tensor, digest in zip(wanted, known, strict=True):
             if digest is None:
                 digest = next(fresh)
-                self._remember(tensor, digest)
+                if _worth_remembering(tensor):
+                    known_digest = _CachedDigest(digest, tensor._version, _sums(tensor))
+                    self._known.setdefault(tensor.untyped_storage(), {})[_place(tensor)] = known_digest
             digests.append(digest)
         return digests
 
@@ -72,11 +74,6 @@ class Fingerprints:
         if known is None or known.version != tensor._version or known.sums != _sums(tensor):
             return None
         return known.digest
-
-    def _remember(self, tensor: torch.Tensor, digest: Digest) -> None:
-        if _worth_remembering(tensor):
-            known = _CachedDigest(digest, tensor._version, _sums(tensor))
-            self._known.setdefault(tensor.untyped_storage(), {})[_place(tensor)] = known
 
 
 def fingerprints(tensors: Sequence[torch.Tensor]) -> list[Digest]:

@@ -186,10 +186,7 @@ class SlotWeights:
 
     def pieces(self, weight: EngineWeight) -> Iterator[tuple[Any, torch.Tensor]]:
         """Compute an engine weight that is not shared, in as many pieces as needed."""
-        return pieces(weight.recipe, self.given, weight.shape, self._bring)
-
-    def _bring(self, index: str | int, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.places[index])
+        return pieces(weight.recipe, self.given, weight.shape, lambda index, tensor: tensor.to(self.places[index]))
 
     def by_name(self, slots: Iterable[Slot]) -> dict[str, torch.Tensor]:
         """Return the weights on their target devices by all their names in the model."""
@@ -275,7 +272,11 @@ def check(
     """
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
-    kept = frozenset(weight.name for weight in weights if keep and _keeps_current(weight, state))
+    kept = frozenset(
+        weight.name
+        for weight in weights
+        if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
+    )
     needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
     given = _check_slots([slots[index] for index in needed], state, known, None if anywhere else device)
     places: dict[str | int, torch.device] = {}
@@ -293,10 +294,6 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     if bits is None or first.is_conj() or second.is_conj() or first.is_neg() or second.is_neg():
         return False
     return torch.equal(first.detach().view(bits), second.detach().view(bits))
-
-
-def _keeps_current(weight: EngineWeight, state: Mapping[str, torch.Tensor]) -> bool:
-    return all(slot.transient and not any(name in state for name in slot.names) for slot in weight.slots)
 
 
 def _check_slots(
