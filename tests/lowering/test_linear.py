@@ -12,9 +12,9 @@ from trtcache.lowering.rewrites.dead_code import DeadCode
 from trtcache.lowering.rewrites.linear import Linear
 from trtcache.lowering.rewrites.no_ops import NoOps
 from trtcache.lowering.rewrites.shapes import Shapes
-from trtcache.lowering.rewrites.sizes import Sizes
+from trtcache.lowering.rewrites.sizes import CanonicalSizes
 
-BEFORE = (NoOps(), Sizes(), Shapes(), DeadCode())
+BEFORE = (NoOps(), CanonicalSizes(), Shapes(), DeadCode())
 X = torch.randn(2, 5, 8)
 W, B = torch.randn(8, 6), torch.randn(6)
 BATCH = ({0: DYNAMIC, 1: DYNAMIC},)

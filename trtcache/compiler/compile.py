@@ -102,9 +102,9 @@ class Compilation:
             BackendUnavailableError: the backend cannot run here.
             SettingsError: the target is unknown, or the program has nothing of a name that the settings have.
         """
-        from trtcache.lowering.capture import refuse_fake_weights  # torch.export is imported, since there is a program
+        from trtcache.lowering.capture import reject_fake_weights  # torch.export is imported, since there is a program
 
-        refuse_fake_weights(exported.program, exported.name)
+        reject_fake_weights(exported.program, exported.name)
         self._exported, self._model, self._cache = exported, model, cache
         live = LiveProgram(exported.program, exported.name, _forward(model))
         with collector_paused():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trtcache.backends.protocol import Backend
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
-    from trtcache.lowering.fallback import Forced
+    from trtcache.lowering.fallback import TorchSelection
     from trtcache.lowering.rewrites.autocast import Autocast
     from trtcache.settings import Settings
     from trtcache.target import Target
@@ -289,10 +289,10 @@ def lowered(
         )
 
 
-def _forced(settings: Settings, of_a_piece: bool) -> Forced:
-    from trtcache.lowering.fallback import Forced
+def _forced(settings: Settings, of_a_piece: bool) -> TorchSelection:
+    from trtcache.lowering.fallback import TorchSelection
 
-    return Forced(tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops), of_a_piece)
+    return TorchSelection(tuple(settings.torch_executed_modules), tuple(settings.torch_executed_ops), of_a_piece)
 
 
 def _autocast(settings: Settings) -> Autocast | None:

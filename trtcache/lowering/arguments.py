@@ -1,4 +1,4 @@
-"""The arguments of a node as its operator sees them: in the order of the schema, defaults filled in."""
+"""The arguments of a node in the order of its operator's schema, with defaults filled in."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def arguments(node: fx.Node) -> list[Any]:
-    """Return every argument of a node in order; what the caller left out has its default.
+    """Return every argument of a node in order, defaults included.
 
-    ``add(a, b)``, ``add(a, other=b)`` and ``add(a, b, alpha=1)`` are alike. Functions without a schema give their
-    positional arguments, then their keyword arguments in the order of their names.
+    ``add(a, b)``, ``add(a, other=b)`` and ``add(a, b, alpha=1)`` give the same. For a function without a schema, return
+    its positional arguments, then its keyword arguments sorted by name.
     """
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
@@ -27,7 +27,7 @@ def arguments(node: fx.Node) -> list[Any]:
 
 
 def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
-    """Return what an operator's schema calls its arguments."""
+    """Return the argument names of an operator's schema."""
     return tuple(name for name, _ in _parameters(operator))
 
 

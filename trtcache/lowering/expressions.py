@@ -1,4 +1,4 @@
-"""Evaluation of sizes and guards as ``Symbols`` and ``input_guards`` write them. A call is checked by it: no sympy."""
+"""Evaluation of sizes and guards in the JSON form of ``Symbols`` and ``input_guards``, without sympy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(written: Json, sizes: Mapping[int, int]) -> Any:
-    """Return the value of an expression, given its symbols' values.
+    """Evaluate an expression for given values of its symbols.
 
     Args:
-        written: a size, or a guard; for a guard the value is a bool.
+        written: a size, or a guard whose value is a bool.
         sizes: the symbols' values by number: numbers, or a tracer's symbols.
 
     Returns:
-        The value, or None where a symbol has none, an operation is unknown, or it divides by zero.
+        The value, or None if a symbol has no value, an operation is unknown, or it divides by zero.
     """
     if isinstance(written, int):
         return written
@@ -39,7 +39,7 @@ def evaluate(written: Json, sizes: Mapping[int, int]) -> Any:
 
 
 def bounds(written: Json, ranges: Sequence[tuple[int | None, int | None]]) -> tuple[float, float]:
-    """Return the least and the most value of a sum or product over ranges of symbols, infinite where there is none."""
+    """Return the minimum and maximum of a sum or product over ranges of symbols; infinite if unbounded."""
     if isinstance(written, dict):
         number = int(str(written["sym"]))
         lower, upper = ranges[number] if number < len(ranges) else (None, None)
@@ -60,7 +60,7 @@ def bounds(written: Json, ranges: Sequence[tuple[int | None, int | None]]) -> tu
 
 
 def affine(written: Json) -> tuple[int, int, int] | None:
-    """Return ``(n, a, b)`` for an expression that is ``a * s + b`` of the symbol ``n``; None for any other."""
+    """Return ``(n, a, b)`` for an expression ``a * s + b`` of the symbol ``n``; None for any other."""
     match written:
         case {"sym": int(number)}:
             return number, 1, 0
@@ -73,7 +73,7 @@ def affine(written: Json) -> tuple[int, int, int] | None:
     return None
 
 
-def _apply(head: str, values: list[Any]) -> Any:  # noqa: C901  # one case an operation
+def _apply(head: str, values: list[Any]) -> Any:  # noqa: C901  # one case per operation
     match head:
         case "Add":
             return sum(values[1:], values[0])

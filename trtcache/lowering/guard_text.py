@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 
-_BY_POSITION = re.compile(r"^(\d+)")  # an argument of a program that is not a model's has a place and no name
+_BY_POSITION = re.compile(r"^(\d+)")  # an argument of a program without a model has an index and no name
 
 
 def describe(guard: Json, sizes: Mapping[int, str]) -> str:
@@ -63,18 +63,18 @@ def _text(part: Json, sizes: Mapping[int, str], outer: int) -> str:
 
 
 def _place_in_sum(part: Json) -> int:
-    """Put what is subtracted after what is added, and a number last."""
+    """Sort subtracted terms after added ones, and a number last."""
     if isinstance(part, int):
         return 2
     return 1 if isinstance(part, list) and part[:1] == ["Mul"] and isinstance(part[1], int) and part[1] < 0 else 0
 
 
 def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Callable[[int], str]) -> dict[int, str]:
-    """Return what each symbol is in the caller's words: ``x.shape[0]``, ``n``, or ``(x.shape[0] - 1) // 2``.
+    """Return each symbol in terms of the caller's arguments: ``x.shape[0]``, ``n``, or ``(x.shape[0] - 1) // 2``.
 
     Args:
-        inputs: the leaf and the shape of each input, and whether it stands for an int that varies.
-        label: the caller's name for a leaf, ``argument x``.
+        inputs: the leaf and the shape of each input, and whether it represents a dynamic int.
+        label: returns the caller's name for a leaf, ``argument x``.
     """
     names: dict[int, str] = {}
     derived: dict[int, str] = {}
@@ -92,7 +92,7 @@ def symbol_names(inputs: Iterable[tuple[int, Sequence[Json], bool]], label: Call
 
 
 def guard_symbols(guard: Json) -> list[int]:
-    """Return the numbers of the symbols in a guard, in order, each once."""
+    """Return the numbers of the symbols in a guard, in order, without duplicates."""
     if isinstance(guard, dict):
         return [int(str(guard["sym"]))]
     found = [number for part in guard[1:] for number in guard_symbols(part)] if isinstance(guard, list) else []

@@ -1,11 +1,11 @@
 """Conditions on sizes that an operator's kernel checks and its decomposition does not.
 
-A program with ``cross_entropy_loss`` of an input of sizes (N, C, d1, d2) raises for a target of other sizes than
-(N, d1, d2). Decomposed it is a ``gather``, which takes a smaller target and answers. torch's fake kernels do not check
-it either, so that export notes no guard for it. The conditions are added to the program's guards.
+``cross_entropy_loss`` of an input of sizes (N, C, d1, d2) raises for a target of other sizes than (N, d1, d2). Its
+decomposition has a ``gather``, which accepts a smaller target. torch's fake kernels do not check it either, so export
+records no guard. The conditions are added to the program's guards.
 
-``as_strided`` reads a tensor's memory, whatever the tensor's own sizes are, and torch raises where it would read beyond
-that memory. Compiled code has no such check, and it has dense copies of weights, constants and inputs.
+``as_strided`` reads a tensor's memory, regardless of the tensor's own sizes, and torch raises if it would read beyond
+that memory. Compiled code has no such check, and uses dense copies of weights, constants and inputs.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _AS_STRIDED = frozenset(
 
 
 def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
-    """Return the conditions of an exported program's operators, as sympy expressions, without those that always hold.
+    """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
-        ExportError: an operator's fake kernel and decomposition give another shape than its kernel.
+        ExportError: an operator's fake kernel and decomposition return another shape than its kernel.
     """
     for node in program.graph.nodes:
         values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
         if values is not None and values.dim() < 2:  # a batch has two dimensions
             why = "torch decomposes multilabel_margin_loss of one sample to another shape: give it a batch of one"
             raise ExportError("the program", why)
-    _refuse_views_of_memory(program)
+    _reject_memory_views(program)
     found = (condition for node in program.graph.nodes for condition in _conditions(node))
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
 
@@ -67,12 +67,8 @@ def _conditions(node: fx.Node) -> Iterator[Any]:
         yield _is_inside_memory(node)
 
 
-def _refuse_views_of_memory(program: ExportedProgram) -> None:
-    """Refuse a program with ``as_strided`` and with weights or constants that are parts of a larger memory.
-
-    Raises:
-        ExportError: it has both.
-    """
+def _reject_memory_views(program: ExportedProgram) -> None:
+    """Reject a program with ``as_strided`` and weights or constants that are views of a larger memory."""
     if not any(node.target in _AS_STRIDED for node in program.graph.nodes):
         return
     for name, tensor in {**program.constants, **program.state_dict}.items():
@@ -84,7 +80,7 @@ def _refuse_views_of_memory(program: ExportedProgram) -> None:
 
 
 def _is_inside_memory(node: fx.Node) -> Any:
-    """Return the condition that ``as_strided`` stays inside of the memory of the tensor that it is given."""
+    """Return the condition that ``as_strided`` stays within the memory of its argument."""
     values = pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], arguments(node))
     given = dict(zip(argument_names(node.target), values, strict=True))  # type: ignore[arg-type]  # one of _AS_STRIDED
     base, offset = given["self"], given["storage_offset"]
@@ -96,7 +92,7 @@ def _is_inside_memory(node: fx.Node) -> Any:
 
 
 def _loss_conditions(node: fx.Node) -> Iterator[Any]:
-    if node.target is aten.multi_margin_loss.default:  # its kernel leaves the mean of nothing uninitialized
+    if node.target is aten.multi_margin_loss.default:  # its kernel leaves the mean of no elements uninitialized
         given = tensor_of(node.args[0])
         yield from (
             sympy.Ne(expression(size), 0, evaluate=False) for size in (given.shape if given is not None else ())

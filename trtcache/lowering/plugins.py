@@ -1,7 +1,7 @@
-"""The last passes: what a backend asks for, and passes of other distributions by the entry point ``trtcache.passes``.
+"""The last passes: those of a backend or setting, and third-party ones from the entry point ``trtcache.passes``.
 
-An entry point's name is its pass's name, and its value a class of a pass that takes no arguments. The passes run after
-ours, in the order of their names, over every program, and stand in its key.
+An entry point's name is its pass's name, and its value a pass class without arguments. These passes run after ours,
+sorted by name, on every program, and are in its key.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
-    """Return the passes behind entry points, in the order of their names.
+    """Return the passes of entry points, sorted by name.
 
     Args:
         points: entry points.
         ours: names that are taken.
 
     Raises:
-        PassError: two distributions offer a pass of one name, or one of ours (the message names both owners), or a
-            pass cannot be imported, made or is called otherwise than its entry point.
+        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
+            a pass cannot be imported or instantiated, or its name differs from its entry point's.
     """
     owners = dict.fromkeys(ours, "trtcache")
     for point in points:
@@ -41,34 +41,34 @@ def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[
         if point.name in owners:
             raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
         owners[point.name] = owner
-    return tuple(_made(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
+    return tuple(_load_pass(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
 
 
 def last_pipeline(
     points: Collection[EntryPoint], unpack: Collection[str], autocast: Autocast | None = None
 ) -> Pipeline:
-    """Return the passes that run when our own have brought equal programs to one form; none if nobody asks for any.
+    """Return the passes that run after ours; empty if there are none.
 
     Args:
         points: the entry points of this environment.
-        unpack: operators that the backend wants unpacked.
-        autocast: the pass that the caller's settings ask for.
+        unpack: operators that the backend wants decomposed further.
+        autocast: the pass of the caller's settings, or None.
 
     Raises:
-        PassError: as ``third_party`` does.
+        PassError: see ``third_party``.
     """
     ours: tuple[Pass, ...] = (autocast, Casts()) if autocast else ()
     ours += (Unpack(tuple(sorted(unpack))),) if unpack else ()
     taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
-    asked = (*ours, *third_party(points, taken))
-    return Pipeline((*asked, CommonSubexpressions(), DeadCode()) if asked else ())
+    passes_ = (*ours, *third_party(points, taken))
+    return Pipeline((*passes_, CommonSubexpressions(), DeadCode()) if passes_ else ())
 
 
-def _made(point: EntryPoint, owner: str) -> Pass:
+def _load_pass(point: EntryPoint, owner: str) -> Pass:
     try:
         made: Pass = getattr(import_module(point.module), point.attr)()
     except Exception as error:
         raise PassError(point.name, (), f"{point.value} of {owner} cannot be loaded: {error}") from error
     if made.name != point.name:
-        raise PassError(point.name, (), f"{point.value} of {owner} calls itself {made.name!r}")
+        raise PassError(point.name, (), f"{point.value} of {owner} has the name {made.name!r}")
     return made

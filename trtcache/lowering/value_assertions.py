@@ -1,8 +1,8 @@
-"""Assertions on numbers that are read from tensors, which an exported graph is given while it is decomposed.
+"""Assertions on numbers read from tensors, added to an exported graph while it is decomposed.
 
 ``run_decompositions`` drops ``torch._assert_async``, which has neither results nor, to it, side effects. And compiled
-code does not check what kernels of torch check: an index (``x[n.item()]`` reads outside of ``x``), a divisor, or that a
-size which ``squeeze`` keeps is not 1.
+code lacks checks of torch's kernels: of an index (``x[n.item()]`` reads outside of ``x``), of a divisor, or that a size
+which ``squeeze`` keeps is not 1.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NOT_EMPTY = ("aten::upsample", "aten::_upsample")
 
 
 @contextmanager
-def on_numbers(graph: fx.Graph) -> Iterator[None]:
-    """Add assertions on numbers to an exported graph for as long as it is decomposed, which keeps them."""
+def assert_numbers(graph: fx.Graph) -> Iterator[None]:
+    """Add assertions on numbers to an exported graph in the block; decompositions keep them."""
     before = set(graph.nodes)
     for node in list(graph.nodes):
         _add_assertions(node)
@@ -56,10 +56,10 @@ def _add_assertions(node: fx.Node) -> None:
         _check_index(node)
     elif target in _SQUEEZES:
         for size in _sizes_read(node):
-            _check(node, operator.ne, size, 1, "squeeze of a size that is 1, and that the program takes for another")
+            _check(node, operator.ne, size, 1, "squeeze of a size that is 1, and that the program assumes is not")
     elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
         for size in _sizes_read(node):
-            _check(node, operator.ne, size, 0, "an operator that takes no empty tensor")
+            _check(node, operator.ne, size, 0, "an operator that does not support empty tensors")
 
 
 def _check_index(node: fx.Node) -> None:
@@ -77,7 +77,7 @@ def _check_index(node: fx.Node) -> None:
 
 
 def _sizes_read(node: fx.Node) -> list[fx.Node]:
-    """Return nodes for the sizes of a node's tensor that are read from data."""
+    """Return nodes for the data-dependent sizes of a node's tensor."""
     given, sizes = tensor_of(node.args[0]), []
     for dim, size in enumerate(given.shape if given is not None else ()):
         if free_unbacked_symbols(size):
@@ -88,7 +88,7 @@ def _sizes_read(node: fx.Node) -> list[fx.Node]:
 
 
 def _is_read(argument: Any) -> bool:
-    """Say whether an argument is a number that is read from data."""
+    """Return whether an argument is a data-dependent number."""
     return isinstance(argument, fx.Node) and bool(free_unbacked_symbols(argument.meta["val"]))
 
 

@@ -1,4 +1,4 @@
-"""Who can tell where in memory a result lies, and how it is laid out."""
+"""Visibility of a result's memory and layout to callers and operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-# They look at strides, or want them dense: what they are given must stay laid out as it was.
+# They read strides, or require dense ones: the layout of their arguments must not change.
 _STRIDE_READERS = frozenset(
     {
         *(aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default),
@@ -25,7 +25,7 @@ _NAMESPACES = frozenset({"aten", "prims", "_operator", "math"})
 
 
 def reads_strides(node: fx.Node) -> bool:
-    """Say whether a node may give other results for equal tensors in another layout; custom operators may."""
+    """Return whether a node's result may depend on the layout of its arguments; custom operators' may."""
     if node.op != "call_function" or node.target in _STRIDE_READERS:
         return node.op == "call_function"
     namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
@@ -33,17 +33,17 @@ def reads_strides(node: fx.Node) -> bool:
 
 
 def is_returned(node: fx.Node) -> bool:
-    """Say whether the output shows the memory of a node, itself or a view of it."""
+    """Return whether the output exposes the memory of a node, itself or through a view."""
     return any(shows(user) for user in node.users)
 
 
 def shows(user: fx.Node) -> bool:
-    """Say whether a user is the output, or a view that the output shows."""
+    """Return whether a user is the output, or a view that the output exposes."""
     return user.op == "output" or (is_view(user) and is_returned(user))
 
 
 def is_view(node: fx.Node) -> bool:
-    """Say whether a node may share the memory of what it is given; one of several views is as they are."""
+    """Return whether a node may share the memory of its argument; an item of several views does as they do."""
     if node.target is operator.getitem:
-        return is_view(node.args[0])  # type: ignore[arg-type]  # operators give tuples, as nodes
+        return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
     return node.target is aten.reshape.default or makes_view(node.target)

@@ -14,10 +14,10 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.order import canonical_order
-from trtcache.lowering.program import Frame, assembled
+from trtcache.lowering.program import Frame, assemble_program
 from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.visibility import reads_strides
@@ -57,7 +57,7 @@ def extract_engine_partition(
         saved=saved,
         pipeline=whole.pipeline,
     )
-    program = _with_small_sizes(assembled(Marked(graph_module, dict(whole.state), {}, {}), frame), whole)
+    program = _with_small_sizes(assemble_program(MarkedGraph(graph_module, dict(whole.state), {}, {}), frame), whole)
     return EnginePartition(program, takes, len(outputs), cut.weights(), cluster)
 
 

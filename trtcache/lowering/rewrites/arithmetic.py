@@ -1,4 +1,4 @@
-"""Writes arithmetic in one way where another way gives the same bits."""
+"""Arithmetic in canonical form, where another form gives the same bits."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _BITWISE: dict[Any, Any] = {
     aten.logical_not.default: aten.bitwise_not.default,
 }
 _FARTHEST_EXPONENT = 14
-"""Powers of two up to here, and one divided by them, are numbers of every floating-point dtype."""
+"""Powers of two up to this exponent, and their reciprocals, are exact in every floating-point dtype."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Pass):
-    """Rewrites ``x ** 2`` to ``x * x``, ``x / 2`` to ``x * 0.5``, ``x - 1`` to ``x + -1``, ``x + -y`` to ``x - y``.
+    """Rewrite ``x ** 2`` to ``x * x``, ``x / 2`` to ``x * 0.5``, ``x - 1`` to ``x + -1``, ``x + -y`` to ``x - y``.
 
-    And roots and reciprocals written as powers, ``x * -1`` to ``-x``, a clamp of a clamp to one, hardtanh to clamp,
-    ``x != x`` to ``isnan``, and logic on truth values to bitwise operators. Only what IEEE arithmetic, or torch's own
-    kernels, compute alike in every bit is rewritten: division by three is no product.
+    Also roots and reciprocals written as powers, ``x * -1`` to ``-x``, a clamp of a clamp to one, hardtanh to clamp,
+    ``x != x`` to ``isnan``, and logic on booleans to bitwise operators. Only rewrites that IEEE arithmetic, or torch's
+    own kernels, compute bitwise equally are done: division by three is not a product.
     """
 
     name: ClassVar[str] = "arithmetic"
@@ -60,7 +60,7 @@ class Arithmetic(Pass):
 
 
 def _is_float_of(node: fx.Node, source: Any) -> bool:
-    """Say whether a call makes floating-point numbers of the dtype of an operand."""
+    """Return whether a call's result is floating-point with the dtype of an operand."""
     made, value = tensor_of(node), tensor_of(source)
     return made is not None and value is not None and value.dtype is made.dtype and made.dtype.is_floating_point
 
@@ -128,7 +128,7 @@ def _clamp(node: fx.Node) -> _Call | None:
 
 
 def _unequal(node: fx.Node) -> _Call | None:
-    """What differs from itself is no number."""
+    """Rewrite a comparison with itself: only NaN differs from itself."""
     x, other = arguments(node)
     value = tensor_of(x)
     is_number = value is not None and value.dtype in _NUMBERS

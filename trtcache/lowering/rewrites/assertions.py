@@ -1,4 +1,4 @@
-"""Removes assertions about tensors and sizes that the graph or its interface already prove."""
+"""Removal of assertions about tensors and sizes that the graph or its interface already proves."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ _PROVEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Assertions(Pass):
-    """Removes ``_assert_tensor_metadata`` and ``sym_constrain_range``, and words every ``_assert_scalar`` alike.
+    """Remove ``_assert_tensor_metadata`` and ``sym_constrain_range``, and unify the messages of ``_assert_scalar``.
 
-    Dtype, device and layout of every value are known in the graph, and ranges of symbols are in the interface, by which
-    inputs are checked when a module is called. Assertions on values (``_assert_async``) and on sizes that operators
-    make stay, as side effects; torch's messages for the latter name symbols and nodes, which equal programs need not
-    share.
+    Dtype, device and layout of every value are known in the graph, and ranges of symbols are in the interface, which is
+    checked on each call. Assertions on values (``_assert_async``) and on data-dependent sizes stay, as side effects;
+    torch's messages for the latter name symbols and nodes, which may differ between equal programs.
     """
 
     name: ClassVar[str] = "assertions"

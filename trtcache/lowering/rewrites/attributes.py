@@ -1,4 +1,4 @@
-"""Holds a graph to its promise that weights are inputs and constants are its own."""
+"""Enforcement of the graph contract: weights are inputs, constants belong to the graph module."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attributes(Pass):
-    """Makes a constant of each tensor that the graph finds inside a module, and refuses parameters.
+    """Convert tensors in submodules to constants, and reject parameters.
 
-    torch.export has made inputs of parameters and buffers already, and constants of the tensors that are plain
-    attributes of modules. A parameter that the graph still reads by itself would be a weight that no slot feeds.
+    torch.export has already made inputs of parameters and buffers, and constants of tensors that are plain attributes
+    of modules. A parameter that the graph still reads would be a weight without a slot.
     """
 
     name: ClassVar[str] = "attributes"
@@ -30,7 +30,7 @@ class Attributes(Pass):
         modified = False
         for node in graph_module.graph.find_nodes(op="get_attr"):
             if "." in str(node.target):
-                value = _found(graph_module, str(node.target))
+                value = _look_up(graph_module, str(node.target))
                 if isinstance(value, torch.Tensor):
                     node.replace_all_uses_with(new_constant(graph_module, value, before=node))
                     graph_module.graph.erase_node(node)
@@ -43,12 +43,12 @@ class Attributes(Pass):
         for node in (*graph.find_nodes(op="call_module"), *graph.find_nodes(op="call_method")):
             return f"{node.name} calls {node.target}; the graph must be one of operators"
         for node in graph.find_nodes(op="get_attr"):
-            if isinstance(_found(graph_module, str(node.target)), torch.nn.Parameter):
+            if isinstance(_look_up(graph_module, str(node.target)), torch.nn.Parameter):
                 return f"{node.name} reads the parameter {node.target}; weights must be inputs"
         return None
 
 
-def _found(graph_module: fx.GraphModule, path: str) -> object:
+def _look_up(graph_module: fx.GraphModule, path: str) -> object:
     found: object = graph_module
     for name in path.split("."):
         found = getattr(found, name, None)

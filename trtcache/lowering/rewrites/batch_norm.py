@@ -1,8 +1,8 @@
-"""Folds a BatchNorm that only applies its running statistics into weights.
+"""Folding of BatchNorm in eval mode into weights.
 
-With running mean and variance given, BatchNorm is ``x * scale + shift`` for each channel, where ``scale`` is
-``weight / sqrt(var + eps)`` and ``shift`` is ``bias - mean * scale``. Both depend on weights alone, so recipes make
-them when weights are put in, and what is in front of the BatchNorm can take them over.
+With running mean and variance, BatchNorm is ``x * scale + shift`` for each channel, where ``scale`` is ``weight /
+sqrt(var + eps)`` and ``shift`` is ``bias - mean * scale``. Both depend on weights alone, so recipes compute them when
+weights are set, and the operator before the BatchNorm can absorb them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 @dataclass(frozen=True, slots=True)
 class BatchNorm(Pass):
-    """Folds BatchNorm in eval mode into weights that recipes make.
+    """Fold BatchNorm in eval mode into weights computed by recipes.
 
-    A convolution or a linear form whose only user is the BatchNorm takes scale and shift into its own weights; else
-    there is one multiplication and one addition. Left alone are a BatchNorm whose statistics come from the batch, one
-    with a parameter that is no weight (a constant, an input) or that calls change, and one whose statistics are used.
-    Sums are made in float32 for float16 and bfloat16, as torch does.
+    A convolution or linear layer whose only user is the BatchNorm absorbs scale and shift into its own weights;
+    otherwise one multiplication and one addition remain. Unchanged are a BatchNorm with batch statistics, one with a
+    parameter that is not a weight (a constant, an input) or that calls modify, and one whose statistics are used.
+    Accumulation is in float32 for float16 and bfloat16, as in torch.
     """
 
     name: ClassVar[str] = "batch_norm"
@@ -53,7 +53,7 @@ class BatchNorm(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """What a BatchNorm does to each channel, as recipes, and a fake tensor with an element for each channel."""
+    """The scale and shift of a BatchNorm, as recipes, and a fake tensor with an element for each channel."""
 
     scale: Recipe
     mean: Recipe
@@ -61,14 +61,14 @@ class _Affine:
     like: torch.Tensor
 
     def shift(self, before: Recipe | None = None) -> Recipe:
-        """Return what is added after the multiplication; ``before`` is the bias of the operator in front."""
+        """Return the shift; ``before`` is the bias of the preceding operator."""
         centre = step("sub", before, self.mean) if before else step("neg", self.mean)
         moved = step("mul", centre, self.scale)
         return step("add", moved, self.bias) if self.bias else moved
 
 
 class _Folding:
-    """Folds the BatchNorms of one graph; equal recipes become one weight."""
+    """Fold the BatchNorms of one graph; equal recipes share one weight."""
 
     def __init__(self, graph_module: fx.GraphModule) -> None:
         self._graph = graph_module.graph
@@ -86,7 +86,7 @@ class _Folding:
         made = None
         if len(before.users) == 1:
             made = self._into_convolution(before, affine) or self._into_linear(before, affine)
-        made = made or self._scaled(norm, before, affine)
+        made = made or self._multiply_add(norm, before, affine)
         for used in list(norm.users):
             replace(used, made)
         self._graph.erase_node(norm)
@@ -122,7 +122,7 @@ class _Folding:
         *_, transposed, _, groups = rest
         if transposed and groups != 1:
             return None
-        taken = self._taken_over(affine, weight, bias, channel=1 if transposed else 0)
+        taken = self._combined_weights(affine, weight, bias, channel=1 if transposed else 0)
         return insert_call(before, before.target, (x, *taken, *rest), before.meta["val"]) if taken else None
 
     def _into_linear(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
@@ -132,7 +132,7 @@ class _Folding:
         bias, x, weight = form
         turned = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
         source = weight.args[0] if turned else weight
-        taken = self._taken_over(affine, source, bias, channel=0 if turned else 1)
+        taken = self._combined_weights(affine, source, bias, channel=0 if turned else 1)
         if taken is None:
             return None
         factor, shift = taken
@@ -140,8 +140,10 @@ class _Folding:
             factor = insert_call(before, aten.permute.default, (factor, [1, 0]), weight.meta["val"])
         return insert_call(before, aten.addmm.default, (shift, x, factor), before.meta["val"])
 
-    def _taken_over(self, affine: _Affine, weight: Any, bias: Any, *, channel: int) -> tuple[fx.Node, fx.Node] | None:
-        """Return the weight and the bias that do an operator's work and the BatchNorm's."""
+    def _combined_weights(
+        self, affine: _Affine, weight: Any, bias: Any, *, channel: int
+    ) -> tuple[fx.Node, fx.Node] | None:
+        """Return the weight and bias that combine an operator and the BatchNorm."""
         recipe, before = self._weight(weight), self._wide(bias)
         if recipe is None or (bias is not None and before is None):
             return None
@@ -154,7 +156,7 @@ class _Folding:
             self._placeholder(_narrow(affine.shift(before), value.dtype), affine.like.to(value.dtype)),
         )
 
-    def _scaled(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
+    def _multiply_add(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
         value = before.meta["val"]
         halved = value.dtype in _HALVES
         wide, x = value, before
@@ -182,7 +184,7 @@ class _Folding:
 
 
 def _linear(node: fx.Node) -> tuple[Any, Any, Any] | None:
-    """Return bias, input and weight of a linear form whose bias, if any, has an element for each channel."""
+    """Return bias, input and weight of a linear layer whose bias, if any, has an element for each channel."""
     if node.target is aten.mm.default:
         return (None, *arguments(node))
     if node.target is not aten.addmm.default:

@@ -1,4 +1,4 @@
-"""Computes equal things once."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from trtcache.lowering.passes import Pass, PassResult
 
 @dataclass(frozen=True, slots=True)
 class CommonSubexpressions(Pass):
-    """Replaces a node by an earlier one with the same operator and the same arguments.
+    """Replace a node by an earlier one with the same operator and arguments.
 
-    Random operators, operators with side effects, and operators that leave memory unset are never merged; custom
-    operators neither, since each may be one of those without saying so.
+    Random operators, operators with side effects, and operators that leave memory uninitialised are never merged; nor
+    are custom operators, which may be any of these without declaring it.
     """
 
     name: ClassVar[str] = "common_subexpressions"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Merge equal nodes in place; what they leave unused is gone as well."""
+        """Merge equal nodes in place, and erase the duplicates."""
         first: dict[object, fx.Node] = {}
         modified = False
         for node in graph_module.graph.nodes:
             if not mergeable(node):
                 continue
-            key = (node.target, frozen(node.args), frozen(node.kwargs))
+            key = (node.target, freeze(node.args), freeze(node.kwargs))
             twin = first.setdefault(key, node)
             if twin is not node:
                 node.replace_all_uses_with(twin)
@@ -42,7 +42,7 @@ class CommonSubexpressions(Pass):
 
 
 def mergeable(node: fx.Node) -> bool:
-    """Say whether the node gives the same result each time it is computed."""
+    """Return whether a node always computes the same result."""
     if node.op == "get_attr":
         return True
     return node.op == "call_function" and _repeatable(node.target)
@@ -50,12 +50,12 @@ def mergeable(node: fx.Node) -> bool:
 
 @functools.cache
 def is_random(target: object) -> bool:
-    """Say whether an operator draws random numbers."""
+    """Return whether an operator draws random numbers."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 def draws(node: fx.Node) -> bool:
-    """Say whether a call draws random numbers; one that could may be told not to, as attention without dropout is."""
+    """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
     if not is_random(node.target):
         return False
     given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
@@ -75,16 +75,16 @@ def _repeatable(target: object) -> bool:
     return getattr(target, "__module__", None) in {"_operator", "math"}
 
 
-def frozen(argument: Any) -> object:
-    """Return an argument in a form that is equal for equal arguments only: ``1``, ``1.0`` and ``True`` differ."""
+def freeze(argument: Any) -> object:
+    """Return an argument in a hashable form, equal only for equal arguments: ``1``, ``1.0`` and ``True`` differ."""
     if isinstance(argument, fx.Node):
         return argument
     if isinstance(argument, (list, tuple)):
-        return tuple(map(frozen, argument))
+        return tuple(map(freeze, argument))
     if isinstance(argument, dict):
-        return tuple(sorted((name, frozen(one)) for name, one in argument.items()))
+        return tuple(sorted((name, freeze(one)) for name, one in argument.items()))
     if isinstance(argument, slice):
-        return ("slice", frozen(argument.start), frozen(argument.stop), frozen(argument.step))
+        return ("slice", freeze(argument.start), freeze(argument.stop), freeze(argument.step))
     if isinstance(argument, (float, complex)):
         return (type(argument), repr(argument))
     return (type(argument), argument)

@@ -1,4 +1,4 @@
-"""Puts the operands of a sum, a product or a comparison in an order that their meaning decides."""
+"""Canonical operand order of sums, products and comparisons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trtcache.lowering.text import operator_name
 
 aten = torch.ops.aten
 
-# The operator that says the same with its operands crossed.
+# The equivalent operator with swapped operands.
 _CROSSED: dict[object, Any] = {
     **{
         target: target
@@ -33,24 +33,24 @@ _CROSSED: dict[object, Any] = {
     aten.ge.Tensor: aten.le.Tensor,
 }
 _BEHIND = frozenset({aten.gt.Tensor, aten.ge.Tensor})
-"""Comparisons that are written the other way where nothing tells their operands apart."""
+"""Comparisons that are swapped if their operands cannot be distinguished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commutative(Pass):
-    """Rewrites ``b + a`` to ``a + b``, and ``b > a`` to ``a < b``: calls first, then inputs, weights and constants.
+    """Rewrite ``b + a`` to ``a + b``, and ``b > a`` to ``a < b``: calls first, then inputs, weights and constants.
 
-    Calls are told apart by operator, dtype and shape, then by what they use; two weights of one shape that are used
-    alike keep their order. Complex numbers, operands on two devices, and operands whose layouts give the result another
-    layout when they are crossed stay. Of zeros, ``maximum`` may give the other one: torch itself lets the place of an
-    element decide which.
+    Calls are ordered by operator, dtype and shape, then by their operands; two weights of one shape that are used alike
+    keep their order. Complex numbers, operands on two devices, and operands whose layouts change the result's layout
+    when swapped are unchanged. Of zeros, ``maximum`` may return the other one: in torch itself the position of an
+    element decides which.
     """
 
     name: ClassVar[str] = "commutative"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Cross operands in place."""
+        """Swap operands in place."""
         modified = False
         order = _Order(graph_module)
         for node in calls_of(graph_module.graph, _CROSSED):
@@ -65,7 +65,7 @@ class Commutative(Pass):
 
 
 def may_cross(one: Any, other: Any) -> bool:
-    """Say whether crossing two operands keeps dtype, device and layout of the result."""
+    """Return whether swapping two operands keeps dtype, device and layout of the result."""
     left, right = tensor_of(one), tensor_of(other)
     if left is None or right is None or left.device != right.device:
         return False
@@ -77,7 +77,7 @@ def may_cross(one: Any, other: Any) -> bool:
 
 
 def _is_in_order(tensor: torch.Tensor) -> bool:
-    """Say whether no dimension lies further apart in memory than one before it (TensorIterator::reorder_dimensions)."""
+    """Return whether strides do not increase from one dimension to the next (TensorIterator::reorder_dimensions)."""
     if tensor.is_contiguous():
         return True
     strides = [step for step in tensor.stride() if type(step) is not int or step]
@@ -85,7 +85,7 @@ def _is_in_order(tensor: torch.Tensor) -> bool:
 
 
 class _Order:
-    """Compares operands by what they are, as deep as it takes."""
+    """Compare operands by structure, as deep as necessary."""
 
     def __init__(self, graph_module: fx.GraphModule) -> None:
         self._graph_module = graph_module
@@ -111,16 +111,16 @@ class _Order:
         return 0
 
     def _compare_calls(self, left: fx.Node, right: fx.Node) -> int:
-        shallow = _sign(self._described(left), self._described(right))
-        return shallow or _sign(self._detailed(left), self._detailed(right))
+        shallow = _sign(self._shallow_key(left), self._shallow_key(right))
+        return shallow or _sign(self._detail_key(left), self._detail_key(right))
 
-    def _described(self, node: fx.Node) -> tuple[int, str, str, str]:
+    def _shallow_key(self, node: fx.Node) -> tuple[int, str, str, str]:
         known = self._shallow.get(node)
         if known is None:
-            known = self._shallow[node] = (*_named(node), *_made(node))
+            known = self._shallow[node] = (*_rank_and_name(node), *_dtype_and_shape(node))
         return known
 
-    def _detailed(self, node: fx.Node) -> str:
+    def _detail_key(self, node: fx.Node) -> str:
         if node.op == "get_attr":
             content = node.meta.get("content") or Content.of(getattr(self._graph_module, str(node.target)))
             return str(content.digest)
@@ -131,7 +131,7 @@ def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def _named(node: fx.Node) -> tuple[int, str]:
+def _rank_and_name(node: fx.Node) -> tuple[int, str]:
     if node.op == "call_function":
         return 0, operator_name(node.target)
     if "input" in node.meta:
@@ -139,14 +139,14 @@ def _named(node: fx.Node) -> tuple[int, str]:
     return (3 if node.op == "get_attr" else 2), ""
 
 
-def _made(node: fx.Node) -> tuple[str, str]:
-    """Return dtype and shape; a symbolic size is only known to be one, since its name means nothing."""
+def _dtype_and_shape(node: fx.Node) -> tuple[str, str]:
+    """Return dtype and shape; symbolic sizes are all alike, since their names have no meaning."""
     value = tensor_of(node)
     return ("", "") if value is None else (str(value.dtype), repr(_plain(list(value.shape))))
 
 
 def _plain(argument: Any) -> Any:
-    """Return an argument with marks where nodes and symbolic sizes are."""
+    """Return an argument with placeholders for nodes and symbolic sizes."""
     if isinstance(argument, fx.Node):
         return "node"
     if isinstance(argument, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Removes what no result depends on."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeadCode(Pass):
-    """Removes unused operators, constants and weights. Inputs and nodes with side effects stay.
+    """Remove unused operators, constants and weights. Inputs and nodes with side effects stay.
 
-    Side effects are those that ``torch.fx`` knows: mutation, random numbers, assertions.
+    Side effects are those known to ``torch.fx``: mutation, random numbers, assertions.
     """
 
     name: ClassVar[str] = "dead_code"
@@ -35,7 +35,7 @@ class DeadCode(Pass):
 
 
 def is_dead(node: fx.Node) -> bool:
-    """Say whether nothing uses the node and nothing would miss it."""
+    """Return whether a node is unused and has no effect."""
     if node.users or node.op == "output" or "input" in node.meta:
         return False
     return node.op in {"placeholder", "get_attr"} or not node.is_impure()

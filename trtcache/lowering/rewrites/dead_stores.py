@@ -1,4 +1,4 @@
-"""Removes what a call writes and no call reads."""
+"""Elimination of writes to weights that no call reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeadStores(Pass):
-    """Removes new contents of weights on which no result depends, in this call or a later one.
+    """Remove new contents of weights on which no result depends, in this call or a later one.
 
-    A counter of calls, or the last activations kept for somebody to look at, are such: an engine changes copies of its
-    own, which nobody else sees. What only made those contents is left for dead code elimination.
+    Examples are a counter of calls, or the last activations stored for inspection: an engine modifies its own copies,
+    which nothing else sees. Nodes that only computed those contents are left for dead code elimination.
     """
 
     name: ClassVar[str] = "dead_stores"
@@ -43,7 +43,7 @@ class DeadStores(Pass):
 
 
 def _read_weights(graph: fx.Graph) -> set[object]:
-    """Return the names of weights that results or side effects depend on, through stores of such weights as well."""
+    """Return the names of weights that results or side effects depend on, directly or through stores."""
     output = graph.output_node()
     stores: dict[object, fx.Node] = {}
     roots = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]

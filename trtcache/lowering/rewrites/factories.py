@@ -1,4 +1,4 @@
-"""Makes tensors of one number in one way."""
+"""Canonical creation of constant-filled tensors."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Factories(Pass):
-    """Rewrites zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with everything named.
+    """Rewrite zeros, ones, ``full_like``, ``new_full`` and ``scalar_tensor`` to ``full`` with explicit arguments.
 
-    A tensor of the shape of another no longer depends on it; symbolic sizes are made as ``Sizes`` makes them. Tensors
-    whose layout in memory is that of another and is not contiguous stay, since a result would show it.
+    A tensor with the shape of another no longer depends on it; symbolic sizes are computed as by ``sizes``. Tensors
+    that copy another's non-contiguous layout are unchanged, since a result would expose it.
     """
 
     name: ClassVar[str] = "factories"

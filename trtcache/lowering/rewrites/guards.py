@@ -1,4 +1,4 @@
-"""Turns assertions about the inputs' sizes into guards, and removes those that an earlier assertion repeats."""
+"""Conversion of assertions about the inputs' sizes to guards, and removal of repeated ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trtcache.lowering.rewriting import expression
 aten = torch.ops.aten
 
 PROVEN = "proven_assertions"
-"""The key in a graph module's ``meta`` under which conditions of removed assertions are: calls are held to them."""
+"""The key in a graph module's ``meta`` of removed assertions' conditions, which are checked on each call."""
 
 _RELATIONS = {
     operator.eq: sympy.Eq,
@@ -32,12 +32,12 @@ _RELATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Guards(Pass):
-    """Removes ``_assert_scalar`` of what torch knows of the inputs' sizes, and of what an earlier one asserts.
+    """Remove ``_assert_scalar`` of what torch knows about the inputs' sizes, and of what an earlier one asserts.
 
     Torch knows it from guards, ranges, and its assumption that sizes are at least 2. So the condition of a removed
-    assertion is kept, as a guard that every call is held to. An assertion on a number that an operator makes
-    (``nonzero``, ``item``) is all that checks that number, so the first one of each meaning stays, even if torch has
-    concluded from it that it holds; only that a size is not negative needs no assertion.
+    assertion is kept as a guard that is checked on each call. An assertion is the only check of a data-dependent number
+    (``nonzero``, ``item``), so the first one of each meaning stays, even if torch has concluded from it that it is
+    true; only that a size is not negative needs no assertion.
     """
 
     name: ClassVar[str] = "guards"
@@ -61,7 +61,7 @@ class Guards(Pass):
 
 
 def _condition(argument: Any) -> Any:
-    """Return what is asserted as a sympy expression, even where torch knows its outcome; a node that has none."""
+    """Return the asserted condition as a sympy expression, even if torch knows its outcome; a node itself."""
     if not isinstance(argument, fx.Node):
         return argument
     if argument.target in _RELATIONS:
@@ -73,7 +73,7 @@ def _condition(argument: Any) -> Any:
 
 
 def _term(argument: Any) -> Any:
-    """Return one side of a comparison: of a number read from data its own symbol, not what torch concluded it is."""
+    """Return one side of a comparison; for a data-dependent number its own symbol, not torch's conclusion."""
     if not isinstance(argument, fx.Node):
         return argument
     value = argument.meta["val"]
@@ -81,7 +81,7 @@ def _term(argument: Any) -> Any:
 
 
 def _meaning(condition: Any) -> object:
-    """Return an inequality of whole numbers in one form, ``0 <= x``; anything else as it is, a node as itself."""
+    """Return an inequality of integers in the form ``0 <= x``; anything else unchanged."""
     if isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan)) and _is_whole(condition):
         return sympy.Le(0, condition.gts - condition.lts - 1, evaluate=False)
     if isinstance(condition, (sympy.LessThan, sympy.GreaterThan)):
@@ -94,7 +94,7 @@ def _is_whole(condition: Any) -> bool:
 
 
 def _depends_on_data(argument: Any) -> bool:
-    """Say whether a condition is about a number that an operator reads or counts, at any step to it."""
+    """Return whether a condition depends on a data-dependent number, directly or indirectly."""
     if not isinstance(argument, fx.Node):
         return False
     value = argument.meta.get("val")
@@ -113,7 +113,7 @@ def _always_holds(argument: Any, condition: Any, *, on_data: bool) -> bool:
 
 
 def _is_of_size(argument: Any) -> bool:
-    """Say whether a condition is that the size of a dimension is at least zero."""
+    """Return whether a condition is that the size of a dimension is at least zero."""
     if getattr(argument, "target", None) is not operator.ge:
         return False
     size, least = argument.args

@@ -1,4 +1,4 @@
-"""Writes every linear layer in one form: ``reshape`` to two dimensions, ``mm`` or ``addmm``, ``reshape``."""
+"""Linear layers in one form: ``reshape`` to two dimensions, ``mm`` or ``addmm``, ``reshape``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Linear(Pass):
-    """Fuses a product and the addition of a vector, and makes a batched product with one matrix an unbatched one.
+    """Fuse a product and the addition of a vector, and make a batched product with one matrix an unbatched one.
 
     ``mm`` + ``add`` of a bias, behind a ``reshape`` or not, is ``addmm``; an expanded bias is the vector itself;
     ``bmm`` by an expanded matrix, or with a batch of one, is ``mm`` between reshapes. The bias must have the product's
-    dtype and its last dimension, and nobody else may use the product. ``addmm`` with other factors than 1 stays.
+    dtype and last dimension, and the product must have no other users. ``addmm`` with factors other than 1 is
+    unchanged.
     """
 
     name: ClassVar[str] = "linear"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place; what a fused node leaves unused is left for dead code elimination."""
+        """Rewrite in place; unused nodes are left for dead code elimination."""
         modified = False
         for target, rewrite in _REWRITES:
             for node in calls_of(graph_module.graph, (target,)):
@@ -53,12 +54,12 @@ def _fuse(node: fx.Node) -> bool:
 
 
 def _product(value: Any, user: fx.Node) -> fx.Node | None:
-    """Return the ``mm`` that an operand is, or is a reshape of that keeps its columns; nothing else uses them."""
+    """Return the ``mm`` of an operand, behind a reshape that keeps its columns or not, if it has no other users."""
     made = tensor_of(value)
     if made is None or len(value.users) != 1 or not same_sizes(made.shape, user.meta["val"].shape):
         return None
     if value.target is aten.mm.default:
-        return value  # type: ignore[no-any-return]  # a node, since it makes a tensor
+        return value  # type: ignore[no-any-return]  # a node, since it has a tensor
     source = value.args[0] if value.target is aten.reshape.default else None
     if not isinstance(source, fx.Node) or source.target is not aten.mm.default or len(source.users) != 1:
         return None
@@ -66,7 +67,7 @@ def _product(value: Any, user: fx.Node) -> fx.Node | None:
 
 
 def _fits(bias: Any, product: fx.Node, node: fx.Node) -> bool:
-    """Say whether an operand is a vector, possibly with ones in front, as long as the product has columns."""
+    """Return whether an operand is a vector, possibly with leading ones, as long as the product has columns."""
     value, made = tensor_of(bias), product.meta["val"]
     if value is None or value.dim() == 0 or value.device != made.device:
         return False
@@ -139,7 +140,7 @@ def _explicit(sizes: SizeNodes | None, shape: Sequence[Any]) -> list[Any] | None
 
 
 def _matrix(right: Any) -> fx.Node | None:
-    """Return the one matrix that all of a batch is multiplied by; the operand itself where the batch is one."""
+    """Return the matrix that a whole batch is multiplied by; the operand itself if the batch is one."""
     value = tensor_of(right)
     if value is None:
         return None

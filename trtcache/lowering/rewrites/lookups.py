@@ -1,4 +1,4 @@
-"""Writes every choice of rows by a tensor as one ``index``."""
+"""Row selection by a tensor as one ``index``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Lookups(Pass):
-    """Rewrites ``embedding(table, ids)`` and ``index_select(x, dim, ids)`` to ``index``.
+    """Rewrite ``embedding(table, ids)`` and ``index_select(x, dim, ids)`` to ``index``.
 
-    ``index`` counts negative places from the end, which the others refuse: every call that they take it answers alike.
-    Tables and places that are not contiguous stay, since the result may lie in memory as they do.
+    ``index`` counts negative indices from the end, which the others reject: every call that they accept gives the same
+    result. Non-contiguous tables and indices are unchanged, since they may determine the result's layout.
     """
 
     name: ClassVar[str] = "lookups"

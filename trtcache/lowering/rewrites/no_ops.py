@@ -1,4 +1,4 @@
-"""Removes operators that return what they were given."""
+"""Removal of operators that return their argument unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 
 def _is_full(node: fx.Node) -> bool:
-    """Say whether an expand or a slice gives all of a tensor, once."""
+    """Return whether an expand or a slice returns a whole tensor, once."""
     source, made = tensor_of(node.args[0]), tensor_of(node)
     if source is None or made is None or not same_shape(source, made):
         return False
@@ -47,7 +47,7 @@ def _is_evaluated(node: fx.Node) -> bool:
 
 
 def _scales_by_one(node: fx.Node) -> bool:
-    """Say whether a number is multiplied or divided by one, which keeps every bit."""
+    """Return whether a number is multiplied or divided by one, which keeps every bit."""
     factor = arguments(node)[1]
     return type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
 
@@ -76,11 +76,11 @@ _RULES = {**_VIEWS, **_COPIES}
 
 @dataclass(frozen=True, slots=True)
 class NoOps(Pass):
-    """Removes clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors that change nothing.
+    """Remove clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors without effect.
 
-    A copy stays where somebody could tell: when it is returned, itself or through views, and what it copies is not a
-    fresh tensor of the same layout; and when an operator that reads strides, or one from outside torch, takes it.
-    Other arithmetic stays: ``x + 0`` is not ``x`` when that is -0.0.
+    A copy stays if it is visible: if it is returned, itself or through views, and its source is not a fresh tensor of
+    the same layout; and if an operator uses it that reads strides, or is not torch's. Other arithmetic stays: ``x + 0``
+    is not ``x`` for -0.0.
     """
 
     name: ClassVar[str] = "no_ops"
@@ -106,7 +106,7 @@ def _source(node: fx.Node) -> fx.Node:
 
 
 def _free_views(node: fx.Node) -> None:
-    """Let views of a copy, and views of those, be reshapes: its source may not be laid out for a view."""
+    """Convert views of a copy, recursively, to reshapes: its source may have an incompatible layout for a view."""
     for user in node.users:
         if user.op == "call_function" and is_view(user):
             if user.target is aten.view.default:
@@ -115,14 +115,14 @@ def _free_views(node: fx.Node) -> None:
 
 
 def _is_seen(node: fx.Node) -> bool:
-    """Say whether somebody can tell a copy from what it copies."""
+    """Return whether a caller can distinguish a copy from its source."""
     if any(map(reads_strides, node.users)):
         return True
     return is_returned(node) and not _is_fresh(_source(node), node)
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
-    """Say whether a tensor was just computed, is laid out like its copy, and is returned in no other way."""
+    """Return whether a tensor was just computed, has its copy's layout, and is not returned otherwise."""
     if source.op != "call_function" or is_view(source):
         return False
     if not same_sizes(source.meta["val"].stride(), copy.meta["val"].stride()):

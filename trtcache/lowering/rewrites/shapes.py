@@ -1,4 +1,4 @@
-"""Writes every change of shape as one ``reshape``, and every change of the order of dimensions as one ``permute``."""
+"""Changes of shape as one ``reshape``, and of dimension order as one ``permute``."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default,
 
 @dataclass(frozen=True, slots=True)
 class Shapes(Pass):
-    """Rewrites view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and joins chains.
+    """Rewrite view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and merge chains.
 
-    Sizes are explicit; symbolic ones are made as ``Sizes`` makes them. A reshape to its own shape, a permute that moves
-    nothing, and an ``expand`` in front of an elementwise operator that expands by itself are gone; a permute that
-    only moves dimensions of size 1 is a reshape.
+    Sizes are explicit; symbolic ones are computed as by ``sizes``. A reshape to its own shape, an identity permute, and
+    an ``expand`` before an elementwise operator that broadcasts are removed; a permute that only moves dimensions of
+    size 1 is a reshape.
     """
 
     name: ClassVar[str] = "shapes"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
-        walk = _Walk(graph_module.graph)
+        """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
+        walk = _ShapeWalk(graph_module.graph)
         handlers = walk.handlers()
         for node in graph_module.graph.nodes:
             handle = handlers.get(node.target)
@@ -51,8 +51,8 @@ class Shapes(Pass):
         return PassResult(graph_module, walk.modified)
 
 
-class _Walk:
-    """One walk over a graph: what changed, and the nodes of its sizes once they are needed."""
+class _ShapeWalk:
+    """One walk over a graph: whether it changed, and the nodes of its sizes once needed."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.modified = False
@@ -60,7 +60,7 @@ class _Walk:
         self._sizes: SizeNodes | None = None
 
     def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
-        """Return what to do with each operator."""
+        """Return the handler of each operator."""
         return {
             **dict.fromkeys(_RESHAPES, self.reshape),
             **dict.fromkeys(_PERMUTES, self.permute),
@@ -86,7 +86,7 @@ class _Walk:
         self.modified = True
 
     def reshape(self, node: fx.Node, source: fx.Node) -> bool:
-        """Make a node a reshape of a source; say whether it is one now, or gone."""
+        """Rewrite a node to a reshape of a source; return whether it is one now, or removed."""
         source = _through(aten.reshape.default, source)
         made = node.meta["val"]
         if same_sizes(source.meta["val"].shape, made.shape):
@@ -104,7 +104,7 @@ class _Walk:
             self._free_expanding(node, source)
 
     def _free_expanding(self, node: fx.Node, source: fx.Node) -> None:
-        """Give operators that expand by themselves what was there before its shape was changed for them."""
+        """Connect operators that broadcast to the tensor before its shape was changed for them."""
         for user in list(node.users):
             if _expands_itself(user, node, source):
                 user.replace_input_with(node, source)
@@ -119,13 +119,13 @@ class _Walk:
         moved = [dim for dim in order if expression(shape[dim]) != 1]
         if order == sorted(order):
             self._replace(node, source)
-        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permuted_first(node, source, moved):
+        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permute_first(node, source, moved):
             return
         else:
             self._set(node, aten.permute.default, (source, order))
 
-    def _permuted_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
-        """Permute before a reshape that only adds or drops dimensions of size 1, not after; say whether it could be."""
+    def _permute_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
+        """Permute before a reshape that only adds or drops dimensions of size 1, not after; return whether possible."""
         if source.target is not aten.reshape.default:
             return False
         base: Any = source.args[0]
@@ -190,7 +190,7 @@ def _order(node: fx.Node) -> list[int]:
 
 
 def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
-    """Say whether an operator makes the same of what was expanded as of the expanded tensor."""
+    """Return whether an operator gives the same result for the tensor before it was expanded."""
     target = user.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
         return False
@@ -199,7 +199,7 @@ def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
         return False
     used = [source if one is expanded else one for one in arguments(user)]
     tensors = [value for value in map(tensor_of, used) if value is not None]
-    # A tensor with no dimensions has less say in the dtype of a result than one that has some.
+    # A zero-dimensional tensor has lower priority in type promotion.
     ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
     return ranked and same_sizes(_broadcast(tensors), made.shape)
 

@@ -1,4 +1,4 @@
-"""Writes every choice of one place, or of a range of places, as one ``slice`` along each dimension."""
+"""Selection of an index or a range as one ``slice`` along each dimension."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Slices(Pass):
-    """Rewrites ``select`` to a ``slice`` of one place (of several) and a ``reshape``, and joins slices of slices.
+    """Rewrite ``select`` to a ``slice`` of one index (of several) and a ``reshape``, and merge slices of slices.
 
-    ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A select at a computed place, and
-    slices along a symbolic dimension whose bounds count from its end, stay as they are.
+    ``x[1]``, ``x.unbind()[1]`` and ``x[1:2].squeeze(0)`` are then one program. A select at a computed index, and slices
+    along a symbolic dimension with bounds from its end, are unchanged.
     """
 
     name: ClassVar[str] = "slices"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
+        """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
         modified = False
         for node in calls_of(graph_module.graph, (aten.select.int,)):
             modified |= _slice_one(node)
@@ -50,11 +50,11 @@ def _slice_one(node: fx.Node) -> bool:
     dim %= value.dim()
     if index < 0 and type(value.shape[dim]) is int:
         index += value.shape[dim]
-    one = source
+    sliced = source
     if type(value.shape[dim]) is not int or value.shape[dim] != 1:
         end = sys.maxsize if index == -1 else index + 1
-        one = insert_call(node, aten.slice.Tensor, (source, dim, index, end), node.meta["val"].unsqueeze(dim))
-    node.target, node.args, node.kwargs = aten.reshape.default, (one, sizes), {}
+        sliced = insert_call(node, aten.slice.Tensor, (source, dim, index, end), node.meta["val"].unsqueeze(dim))
+    node.target, node.args, node.kwargs = aten.reshape.default, (sliced, sizes), {}
     return True
 
 

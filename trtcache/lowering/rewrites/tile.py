@@ -1,4 +1,4 @@
-"""Writes every repetition of a tensor as one ``repeat``, or as an ``expand`` where that says the same."""
+"""Repetition of a tensor as one ``repeat``, or as an ``expand`` if equivalent."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Tile(Pass):
-    """Rewrites ``tile``, and ``cat`` of one tensor several times, to ``repeat``, and joins chains of repeats.
+    """Rewrite ``tile``, and ``cat`` of one tensor several times, to ``repeat``, and merge chains of repeats.
 
-    A repeat of dimensions of size 1 is an ``expand``, unless its result is returned or goes to an operator that reads
-    strides: a repeat has memory of its own. Repetitions by a symbolic number stay as they are.
+    A repeat of dimensions of size 1 is an ``expand``, unless its result is returned or used by an operator that reads
+    strides: a repeat has its own memory. Repetitions by a symbolic number are unchanged.
     """
 
     name: ClassVar[str] = "tile"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
+        """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
         modified = False
         for node in calls_of(graph_module.graph, _REPETITIONS):
-            repeated = _repeated(node)
-            if repeated is not None:
-                modified |= _write(node, *repeated)
+            repetition = _repetition(node)
+            if repetition is not None:
+                modified |= _write(node, *repetition)
         return PassResult(graph_module, modified)
 
 
 _REPETITIONS = (aten.tile.default, aten.cat.default, aten.repeat.default)
 
 
-def _repeated(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
-    """Return what a node repeats, and how often along each dimension of the result; None where that is not known."""
+def _repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
+    """Return a node's source, and the number of repetitions along each dimension of the result, or None."""
     if node.target is aten.cat.default:
-        return _concatenated(node)
+        return _cat_repetition(node)
     source, repeats = arguments(node)
     value = tensor_of(source)
     if value is None or not all(type(one) is int for one in repeats):
         return None
     repeats = [1] * (value.dim() - len(repeats)) + list(repeats)
-    inner = _repeated(source) if source.target is aten.repeat.default else None
+    inner = _repetition(source) if source.target is aten.repeat.default else None
     if inner is None:
         return source, repeats
     times = [1] * (len(repeats) - len(inner[1])) + inner[1]
     return inner[0], [one * other for one, other in zip(times, repeats, strict=True)]
 
 
-def _concatenated(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
+def _cat_repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
     tensors, dim = arguments(node)
     made = tensor_of(node)
     if made is None or len(tensors) < 2 or len(set(tensors)) > 1:

@@ -1,4 +1,4 @@
-"""Takes one part of a tensor instead of a tuple of all parts."""
+"""Selection of one part of a tensor instead of a tuple of all parts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _Part = tuple[Any, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Tuples(Pass):
-    """Rewrites an item of a split to a ``slice``, of an unbind to a ``select``, of a tuple in the graph to the item.
+    """Rewrite an item of a split to a ``slice``, of an unbind to a ``select``, of a tuple in the graph to the item.
 
-    What torch.export leaves as tuples are the results of operators that compute several things at once; those stay.
-    Splits by symbolic sizes stay as well.
+    Other tuples are results of operators that compute several things at once; those are unchanged, and so are splits by
+    symbolic sizes.
     """
 
     name: ClassVar[str] = "tuples"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place; the operators that made a tuple nobody needs are left for dead code elimination."""
+        """Rewrite in place; unused operators with tuples are left for dead code elimination."""
         modified = False
         for node in graph_module.graph.find_nodes(op="call_function", target=operator.getitem):
             source, item = node.args
