@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trtcache.bundle.archive import Place
+    from trtcache.bundle.archive import MemberSpan
 
 OPERATOR = "torch.ops.tensorrt.no_op_placeholder_for_execute_engine.default"
 
@@ -93,7 +93,7 @@ class _ProgramFile:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self._data = content_of(path)
-        self._places: dict[str, Place] = directory(self._data, self._path)
+        self._places: dict[str, MemberSpan] = directory(self._data, self._path)
         if _MODEL not in self._places:
             raise NotAProgramError(self._path, "it is not an exported program")
 

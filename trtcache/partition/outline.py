@@ -112,7 +112,7 @@ def make_outline(
             after=((-1, ""),),
             key=digests.get(0, ""),
         )
-        return Outline(program.name, backend, (whole,), (0,) * len(program.interface.cluster_outputs), ())
+        return Outline(program.name, backend, (whole,), (0,) * len(program.interface.outputs), ())
     parts: list[PartitionOutline] = []
     for number, part in enumerate(division.parts):
         engine = isinstance(part, EnginePartition)
