@@ -13,7 +13,7 @@ from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.program import finish
 from trtcache.lowering.rewrites.assertions import Assertions
-from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.cleanup import DeadCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

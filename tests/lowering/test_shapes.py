@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.cleanup import NoOps
 from trtcache.lowering.rewrites.shapes import Shapes
 from trtcache.lowering.rewrites.sizes import CanonicalSizes
 

@@ -269,7 +269,7 @@ def others() -> list[str]:
     points = installed_passes()
     if not points:
         return []
-    from trtcache.lowering.plugins import last_pipeline
+    from trtcache.lowering.pipeline import last_pipeline
 
     return last_pipeline(points, ()).spec
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache.lowering.rewrites.common_subexpressions import draws, is_random
+from trtcache.lowering.rewrites.cleanup import draws, is_random
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
+from trtcache.lowering.rewriting import arguments
 from trtcache.weights.slots import is_fake
 
 if TYPE_CHECKING:

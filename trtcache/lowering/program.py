@@ -12,7 +12,7 @@ from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.lowering.numbers import write_number
 from trtcache.lowering.order import canonical_order
-from trtcache.lowering.rewrites.guards import PROVEN
+from trtcache.lowering.rewrites.assertions import PROVEN
 from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.text import render

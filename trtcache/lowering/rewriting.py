@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -117,3 +118,68 @@ def makes_view(target: object) -> bool:
 def is_number(value: object) -> bool:
     """Return whether a size expression is a plain number."""
     return isinstance(value, (int, sympy.Integer))
+
+
+def arguments(node: fx.Node) -> list[Any]:
+    """Return every argument of a node in order, defaults included.
+
+    ``add(a, b)``, ``add(a, other=b)`` and ``add(a, b, alpha=1)`` give the same. For a function without a schema, return
+    its positional arguments, then its keyword arguments sorted by name.
+    """
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        given, kwargs = list(node.args), node.kwargs
+        for name, default in _parameters(target)[len(given) :]:
+            given.append(kwargs.get(name, default))
+        return given
+    return [*node.args, *(one for _, one in sorted(node.kwargs.items()))]
+
+
+def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
+    """Return the argument names of an operator's schema."""
+    return tuple(name for name, _ in _parameters(operator))
+
+
+@functools.cache
+def _parameters(operator: torch._ops.OpOverload) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (argument.name, argument.default_value if argument.has_default_value() else None)
+        for argument in operator._schema.arguments
+    )
+
+
+aten = torch.ops.aten
+
+# They read strides, or require dense ones: the layout of their arguments must not change.
+_STRIDE_READERS = frozenset(
+    {
+        *(aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default),
+        *(aten.view.dtype, aten.view_copy.dtype, aten.view_as_complex.default, aten.view_as_complex_copy.default),
+    }
+)
+_NAMESPACES = frozenset({"aten", "prims", "_operator", "math"})
+
+
+def reads_strides(node: fx.Node) -> bool:
+    """Return whether a node's result may depend on the layout of its arguments; custom operators' may."""
+    if node.op != "call_function" or node.target in _STRIDE_READERS:
+        return node.op == "call_function"
+    namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
+    return namespace not in _NAMESPACES
+
+
+def is_returned(node: fx.Node) -> bool:
+    """Return whether the output exposes the memory of a node, itself or through a view."""
+    return any(shows(user) for user in node.users)
+
+
+def shows(user: fx.Node) -> bool:
+    """Return whether a user is the output, or a view that the output exposes."""
+    return user.op == "output" or (is_view(user) and is_returned(user))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node may share the memory of its argument; an item of several views does as they do."""
+    if node.target is operator.getitem:
+        return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
+    return node.target is aten.reshape.default or makes_view(node.target)

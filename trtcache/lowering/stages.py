@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import PassError
-from trtcache.lowering import value_assertions
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.entry_points import installed_passes
 from trtcache.lowering.fallback import TorchSelection, restore_targets
 from trtcache.lowering.input_guards import ExportGuards
-from trtcache.lowering.pipeline import default_pipeline
-from trtcache.lowering.plugins import last_pipeline
+from trtcache.lowering.operator_checks import assert_numbers
+from trtcache.lowering.pipeline import default_pipeline, last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def lower(
     start = time.perf_counter()
     guards = ExportGuards.of(exported)  # before decompositions, which may lose the saved guards
     forced = torch_executed or TorchSelection()
-    with forced.annotate(exported.graph), value_assertions.assert_numbers(exported.graph):
+    with forced.annotate(exported.graph), assert_numbers(exported.graph):
         decomposed = decompose(exported, keep, forced.keeps)
     guards = guards.with_small_sizes(exported, decomposed)
     exported = decomposed

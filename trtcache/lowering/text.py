@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import describe
 from trtcache.lowering.node_names import NodeNames
 from trtcache.weights import recipes
 

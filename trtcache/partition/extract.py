@@ -18,9 +18,8 @@ from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.program import Frame, assemble_program
-from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
+from trtcache.lowering.rewriting import expression, is_dense, is_static, reads_strides, tensor_of
 from trtcache.lowering.symbols import Symbols
-from trtcache.lowering.visibility import reads_strides
 from trtcache.partition.capability import is_size
 from trtcache.partition.partitions import EnginePartition, TorchPartition
 from trtcache.partition.wires import SizeTensor

@@ -20,8 +20,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import affine, describe, evaluate
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:

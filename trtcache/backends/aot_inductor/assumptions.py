@@ -18,8 +18,7 @@ import torch
 from trtcache.backends.members import GRAPH, INTERFACE
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import affine, describe, evaluate
 from trtcache.lowering.input_spec import whole_ranges
 from trtcache.lowering.size_decisions import record_decisions, trials
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import replace, tensor_of
-from trtcache.lowering.visibility import is_returned
+from trtcache.lowering.rewriting import is_returned, replace, tensor_of
 
 if TYPE_CHECKING:
     from torch import fx

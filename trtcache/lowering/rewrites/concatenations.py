@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import calls_of, insert_call, same_sizes, tensor_of
-from trtcache.lowering.visibility import reads_strides
+from trtcache.lowering.rewriting import arguments, calls_of, insert_call, reads_strides, same_sizes, tensor_of
 
 if TYPE_CHECKING:
     from torch import fx

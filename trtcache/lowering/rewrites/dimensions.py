@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_static, parameter_places, set_arguments, tensor_of
+from trtcache.lowering.rewriting import arguments, expression, is_static, parameter_places, set_arguments, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import calls_of, parameter_places, replace, same_sizes, set_arguments
+from trtcache.lowering.rewriting import arguments, calls_of, parameter_places, replace, same_sizes, set_arguments
 
 if TYPE_CHECKING:
     from torch import fx

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import insert_call, replace
+from trtcache.lowering.rewriting import arguments, insert_call, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
