@@ -377,11 +377,11 @@ def _fold_numbers(head: str, args: list[Json]) -> list[Json]:
     """Return the arguments of a sum or product with its numbers combined."""
     total, neutral = (0, 0) if head == "Add" else (1, 1)
     rest: list[Json] = []
-    for one in args:
-        if type(one) is int:
-            total = total + one if head == "Add" else total * one
+    for argument in args:
+        if type(argument) is int:
+            total = total + argument if head == "Add" else total * argument
         else:
-            rest.append(one)
+            rest.append(argument)
     if head == "Mul" and total == 0:
         return [0]
     return [total, *rest] if total != neutral or not rest else rest

@@ -53,8 +53,8 @@ def nodes_in(argument: Any) -> Iterator[fx.Node]:
     if isinstance(argument, fx.Node):
         yield argument
     elif isinstance(argument, (list, tuple)):
-        for one in argument:
-            yield from nodes_in(one)
+        for element in argument:
+            yield from nodes_in(element)
     elif isinstance(argument, dict):
         yield from nodes_in([one for _, one in sorted(argument.items())])
     elif isinstance(argument, slice):

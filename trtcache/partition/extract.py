@@ -194,8 +194,8 @@ class _Extraction:
 
 def _all_sizes(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _all_sizes(one)
+        for element in value:
+            yield from _all_sizes(element)
     elif isinstance(value, torch.Tensor):
         yield from (size for size in value.shape if type(size) is not int)
 

@@ -113,8 +113,8 @@ class WireTable:
 
     def _input_symbols(self) -> set[int]:
         found: set[int] = set()
-        for one in self._program.interface.inputs:
-            for written in one.shape:
+        for spec in self._program.interface.inputs:
+            for written in spec.shape:
                 found |= symbols_in(written)
         return found
 

@@ -100,9 +100,9 @@ def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
     return True
 
 
-def _without(one: fx.Node, sizes: list[Any], shape: list[Any]) -> fx.Node:
+def _without(node: fx.Node, sizes: list[Any], shape: list[Any]) -> fx.Node:
     """Return a reshape's operand in a shape: itself if it already has that shape."""
-    base: Any = one.args[0]
+    base: Any = node.args[0]
     if same_sizes(base.meta["val"].shape, shape):
         return base  # type: ignore[no-any-return]  # its first argument is a tensor
-    return insert_call(one, aten.reshape.default, (base, sizes), one.meta["val"].new_empty(shape))
+    return insert_call(node, aten.reshape.default, (base, sizes), node.meta["val"].new_empty(shape))
