@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from benchmarks.report import Promise, median, promised, seconds, span, table
 from benchmarks.timing import Samples, per_call_s
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.program import LoweredProgram, finish
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def measure(_folder: Path, effort: Effort) -> Samples:
     return samples
 
 
-def build(size: int, *, is_dynamic: bool) -> Marked:
+def build(size: int, *, is_dynamic: bool) -> MarkedGraph:
     """Return a lowered graph of so many nodes: linear layers with an activation and a residual sum."""
     width, names = 16, ("w", "b")
     mode = FakeTensorMode(shape_env=ShapeEnv() if is_dynamic else None)
@@ -60,7 +60,7 @@ def build(size: int, *, is_dynamic: bool) -> Marked:
         node.meta |= {"val": values[name], **({"weight": name} if name in names else {"input": 0})}
     last = _layers(module.graph, nodes, size)
     module.graph.output((last,)).meta["roles"] = (Role("result"),)
-    return Marked(module, {"w": torch.empty(width, width), "b": torch.empty(width)}, {}, {})
+    return MarkedGraph(module, {"w": torch.empty(width, width), "b": torch.empty(width)}, {}, {})
 
 
 def _layers(graph: fx.Graph, nodes: Mapping[str, fx.Node], size: int) -> fx.Node:
@@ -97,7 +97,7 @@ class _Exported:
     range_constraints: Mapping[Any, Any]
 
 
-def numbered(marked: Marked) -> LoweredProgram:
+def numbered(marked: MarkedGraph) -> LoweredProgram:
     """Return the lowered program of a graph: its nodes in canonical order, its slots numbered."""
     call = _Call(pytree.tree_structure(((0,), {})), pytree.tree_structure((0,)))
     exported: Any = _Exported(call, marked.state, {})

@@ -84,7 +84,7 @@ class Freezer(Interpreter):
     def check(self, settings: Settings) -> None:
         """Take every setting."""
 
-    def frozen(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
+    def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
         """Return all slots for an engine that is to take no other weights."""
         return program.interface.slots if settings.tensorrt.refit is False else ()
 

@@ -31,9 +31,9 @@ def test_auto_takes_ours_whatever_is_installed(interpreter: str) -> None:
 def test_two_owners_of_one_name_are_both_named() -> None:
     """A name that two distributions offer is an error, whoever is asked for."""
     with pytest.raises(BackendUnavailableError, match=r"aot_inductor.*both trtcache and other:Backend; remove one"):
-        registry._merged({"aot_inductor": "a:b"}, [point("aot_inductor", "other:Backend")])
+        registry._merge({"aot_inductor": "a:b"}, [point("aot_inductor", "other:Backend")])
     with pytest.raises(BackendUnavailableError, match="both x:Y and z:Y"):
-        registry._merged({}, [point("mine", "x:Y"), point("mine", "z:Y")])
+        registry._merge({}, [point("mine", "x:Y"), point("mine", "z:Y")])
 
 
 def test_a_backend_that_cannot_run_here_says_why_and_none_takes_its_place() -> None:

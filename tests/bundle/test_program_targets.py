@@ -223,7 +223,7 @@ def test_a_way_that_is_unknown_is_refused(
     compiled: trtcache.CompiledModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the ways that there are. Nothing is built before, nor for a folder that is not there."""
-    monkeypatch.setattr(exporting, "retargeted", None)
+    monkeypatch.setattr(exporting, "build_for_target", None)
     with pytest.raises(SettingsError, match="embed, sidecar, reference"):
         trtcache.export(compiled, tmp_path / "program.pt2", engines="pigeon", target="x86-64-v2")
     with pytest.raises(FileNotFoundError, match="its directory does not exist"):

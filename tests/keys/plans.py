@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from trtcache.keys.graph_digest import graph_records
-from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.contents import Content
 from trtcache.lowering.program import finish
 
@@ -233,7 +233,7 @@ def graph_key(plan: Plan, *, passes: Pipeline | None = None, shuffled: random.Ra
     return str(graph_records(program)[1])
 
 
-def _marked(plan: Plan, shuffled: random.Random | None, places: Iterable[int]) -> Marked:
+def _marked(plan: Plan, shuffled: random.Random | None, places: Iterable[int]) -> MarkedGraph:
     module = fx.GraphModule(torch.nn.Module(), fx.Graph())
     names = [f"w{number}" for number in range(WEIGHTS)]
     if shuffled:
@@ -250,7 +250,7 @@ def _marked(plan: Plan, shuffled: random.Random | None, places: Iterable[int]) -
     output = module.graph.output(tuple(values[one] for one in plan.outputs))
     output.meta["roles"] = (Role("result"),) * len(plan.outputs)
     state = {name: torch.empty(4, 4) for name in names}
-    return Marked(module, state, {}, {})
+    return MarkedGraph(module, state, {}, {})
 
 
 def _sources(module: fx.GraphModule, plan: Plan, names: list[str]) -> dict[int, fx.Node]:

@@ -22,7 +22,7 @@ from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.keys import alias as memo
 from trtcache.lowering.capture import quiet
-from trtcache.lowering.entry_points import installed
+from trtcache.lowering.entry_points import installed_passes
 from trtcache.settings import Settings
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -425,10 +425,10 @@ def other_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     (info / "METADATA").write_text("Name: memo_other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[trtcache.passes]\nnothing = memo_other:Nothing\n")
     monkeypatch.syspath_prepend(tmp_path)
-    installed.cache_clear()
+    installed_passes.cache_clear()
     yield importlib.import_module("memo_other")
     monkeypatch.undo()
-    installed.cache_clear()
+    installed_passes.cache_clear()
 
 
 def test_passes_of_others_are_in_a_memos_key(request: pytest.FixtureRequest) -> None:

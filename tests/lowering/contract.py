@@ -13,12 +13,12 @@ from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.program import finish
 from trtcache.lowering.rewrites.assertions import Assertions
-from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.cleanup import DeadCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trtcache.lowering.capture import Marked
+    from trtcache.lowering.capture import MarkedGraph
     from trtcache.lowering.passes import Pass
 
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -40,7 +40,7 @@ class Calls(torch.nn.Module):
 
 def keeps_its_promise(
     passes: Pass | Sequence[Pass], model: torch.nn.Module, *args: Any, dynamic: Any = None, calls: Sequence[Any] = ()
-) -> Marked:
+) -> MarkedGraph:
     """Run passes, of which the last one is tried, and return the graph without what nothing uses.
 
     The pass says truly whether it changed the graph, changes nothing when it runs again, and keeps the results for the
@@ -66,11 +66,11 @@ def _shapes(dynamic: Any) -> Any:
     return None if dynamic is None else (dynamic,)
 
 
-def _lines(graph: Marked) -> list[Any]:
+def _lines(graph: MarkedGraph) -> list[Any]:
     return [(node.name, node.target, str(node.args), str(node.kwargs)) for node in graph.graph_module.graph.nodes]
 
 
-def operators(graph: Marked) -> list[str]:
+def operators(graph: MarkedGraph) -> list[str]:
     """Return the operators of a graph by name, in its order: ``["reshape", "mm"]``."""
     targets = [node.target for node in graph.graph_module.graph.nodes if node.op == "call_function"]
     return [getattr(target, "overloadpacket", target).__name__ for target in targets]  # type: ignore[union-attr]  # never text

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.capture import Marked, decompose, export, mark
+from trtcache.lowering.capture import MarkedGraph, decompose, export, mark
 from trtcache.lowering.slots import recipe_of
 from trtcache.weights.recipes import evaluate
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 KEEP = frozenset({"aten.scaled_dot_product_attention"})
 
 
-def marked(model: torch.nn.Module, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Marked:
+def marked(model: torch.nn.Module, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> MarkedGraph:
     """Return a model's graph before the first pass."""
     return mark(decompose(export(model, args, kwargs, dynamic_shapes), KEEP))
 
 
-def run(marked_graph: Marked, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Any]:
+def run(marked_graph: MarkedGraph, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Any]:
     """Return what a graph answers now, in the order of its outputs; stores of weights are left out."""
     leaves = pytree.tree_leaves(call)
     graph_module = marked_graph.graph_module

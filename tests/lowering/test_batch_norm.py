@@ -15,7 +15,7 @@ from tests.lowering.lowered import digest, operators, outputs
 from trtcache.errors import RefitError
 from trtcache.lowering import lower
 from trtcache.lowering.capture import decompose, export, mark
-from trtcache.lowering.rewrites.batch_norm import BatchNorm
+from trtcache.lowering.rewrites.linear import BatchNorm
 from trtcache.weights.recipes import Operation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.lowering.graphs import marked
 from tests.lowering.lowered import digest, outputs
 from trtcache.lowering import lower
 from trtcache.lowering.pipeline import Pipeline
-from trtcache.lowering.rewrites.commutative import Commutative
+from trtcache.lowering.rewrites.arithmetic import Commutative
 
 X, Y = torch.randn(2, 4), torch.randn(2, 4)
 W = torch.randn(4, 4)

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.rewrites.dimensions import Dimensions
+from trtcache.lowering.rewriting import arguments
 
 X = torch.randn(2, 3, 4)
 IMAGE = torch.randn(2, 3, 8, 8)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.factories import Factories
+from trtcache.lowering.rewrites.constants import Factories
 
 X = torch.randn(3, 4)
 

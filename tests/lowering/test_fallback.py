@@ -15,7 +15,7 @@ from tests.lowering.lowered import digest, outputs
 from tests.models import Calls
 from trtcache.errors import CanonicalizationError, ExportError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
-from trtcache.lowering.fallback import Forced
+from trtcache.lowering.fallback import TorchSelection
 from trtcache.lowering.text import operator_name
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ def marked(program: LoweredProgram) -> list[str]:
 def test_results_are_kept(modules: list[str]) -> None:
     """Whatever stays in torch, results are the model's."""
     whole = model()
-    program = lower(whole, (X,), torch_executed=Forced(modules))
+    program = lower(whole, (X,), torch_executed=TorchSelection(modules))
     assert marked(program)
     torch.testing.assert_close(outputs(program, X)[0], whole(X), rtol=1e-5, atol=1e-5)
 
 
 def test_no_pass_touches_marked_operators() -> None:
     """A marked part keeps its BatchNorm, its copies and its views; the equal part that is not marked does not."""
-    kept = marked(lower(model(), (X,), torch_executed=Forced(["0"])))
+    kept = marked(lower(model(), (X,), torch_executed=TorchSelection(["0"])))
     assert "aten._native_batch_norm_legit_no_training.default" in kept
     assert kept.count("aten.permute.default") >= 2
-    assert "in torch" in lower(model(), (X,), torch_executed=Forced(["0"])).text
+    assert "in torch" in lower(model(), (X,), torch_executed=TorchSelection(["0"])).text
     assert marked(lower(model(), (X,))) == []
 
 
@@ -70,14 +70,14 @@ def test_a_graph_with_hidden_operators_can_be_run_and_printed() -> None:
     """Between marking and the end of lowering a graph still says and does what it did."""
     whole = model()
     graph = graphs.marked(whole, X)
-    assert Forced(["0.norm"]).mark(graph.graph_module.graph) == 1
+    assert TorchSelection(["0.norm"]).mark(graph.graph_module.graph) == 1
     assert "torch_executed" in graph.graph_module.graph.python_code("self").src
     torch.testing.assert_close(graphs.run(graph, ((X,), {}))[0], whole(X), rtol=1e-5, atol=1e-5)
 
 
 def digests(modules: Iterable[str]) -> str:
     """Return the digest of the model with these modules in torch."""
-    return digest(lower(model(), (X,), torch_executed=Forced(list(modules)))).hex
+    return digest(lower(model(), (X,), torch_executed=TorchSelection(list(modules)))).hex
 
 
 def test_marks_are_in_the_key() -> None:
@@ -90,7 +90,7 @@ def test_marks_are_in_the_key() -> None:
 def test_a_module_that_is_called_twice_is_marked_in_both_places() -> None:
     """torch.export numbers the calls of one module; a name means all of them."""
     twice = Calls(lambda lin, x: lin(lin(x).relu()))
-    assert marked(lower(twice, (X,), torch_executed=Forced(["lin"]))).count("aten.addmm.default") == 2
+    assert marked(lower(twice, (X,), torch_executed=TorchSelection(["lin"]))).count("aten.addmm.default") == 2
 
 
 class Reaching(nn.Module):
@@ -109,7 +109,7 @@ class Reaching(nn.Module):
 @pytest.mark.parametrize(("module", "count"), [("layers", 2), ("layers.1", 1), ("part", 1)])
 def test_the_path_of_what_has_modules_names_them(module: str, count: int) -> None:
     """A list of modules is never called, and neither need be what a model reaches into."""
-    program = lower(Reaching().eval(), (X,), torch_executed=Forced([module]))
+    program = lower(Reaching().eval(), (X,), torch_executed=TorchSelection([module]))
     assert marked(program).count("aten.addmm.default") == count
 
 
@@ -122,15 +122,15 @@ def test_a_marked_loop_is_not_unrolled() -> None:
             return result
 
     looping = nn.Sequential(nn.ReLU(), Loop())
-    assert marked(lower(looping, (X,), torch_executed=Forced(["0"]))) == ["aten.relu.default"]
+    assert marked(lower(looping, (X,), torch_executed=TorchSelection(["0"]))) == ["aten.relu.default"]
     with pytest.raises(ExportError, match="control flow"):
-        lower(looping, (X,), torch_executed=Forced(["1"]))
+        lower(looping, (X,), torch_executed=TorchSelection(["1"]))
 
 
 def test_an_unknown_module_is_an_error_with_the_nearest_name() -> None:
     """A name that no operator came from is refused."""
     with pytest.raises(SettingsError, match=r"'0.nrm'.*did you mean '0.norm'"):
-        lower(model(), (X,), torch_executed=Forced(["0.nrm"]))
+        lower(model(), (X,), torch_executed=TorchSelection(["0.nrm"]))
 
 
 def test_the_doors_take_it_as_a_setting(interpreter: str) -> None:

@@ -7,14 +7,12 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode, NoOps
 from trtcache.lowering.rewrites.linear import Linear
-from trtcache.lowering.rewrites.no_ops import NoOps
 from trtcache.lowering.rewrites.shapes import Shapes
-from trtcache.lowering.rewrites.sizes import Sizes
+from trtcache.lowering.rewrites.sizes import CanonicalSizes
 
-BEFORE = (NoOps(), Sizes(), Shapes(), DeadCode())
+BEFORE = (NoOps(), CanonicalSizes(), Shapes(), DeadCode())
 X = torch.randn(2, 5, 8)
 W, B = torch.randn(8, 6), torch.randn(6)
 BATCH = ({0: DYNAMIC, 1: DYNAMIC},)

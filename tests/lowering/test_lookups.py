@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.lookups import Lookups
+from trtcache.lowering.rewrites.indexing import Lookups
 
 TABLE = torch.randn(5, 4)
 IDS = torch.tensor([[0, 2, 1], [4, 4, 3]])

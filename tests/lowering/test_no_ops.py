@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.cleanup import NoOps
 
 X = torch.randn(3, 4)
 

@@ -17,9 +17,8 @@ from tests.partition.parts import double
 from trtcache.errors import PassError, PostconditionError, PreconditionError, TrtcacheError
 from trtcache.lowering.passes import Pass, PassResult, spec
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
-from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
+from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode
 from trtcache.lowering.rewrites.constants import FoldConstants
-from trtcache.lowering.rewrites.dead_code import DeadCode
 from trtcache.lowering.text import operator_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from trtcache.errors import PassError
 from trtcache.lowering.entry_points import _mentions
 from trtcache.lowering.passes import spec
-from trtcache.lowering.plugins import last_pipeline, third_party
+from trtcache.lowering.pipeline import last_pipeline, third_party
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with
 from trtcache.lowering.rewrites.dimensions import Dimensions
 from trtcache.lowering.rewrites.reductions import Reductions
 from trtcache.lowering.rewrites.shapes import Shapes
-from trtcache.lowering.rewrites.sizes import Sizes
+from trtcache.lowering.rewrites.sizes import CanonicalSizes
 
-BEFORE = (Dimensions(), Sizes(), Shapes(), Reductions())
+BEFORE = (Dimensions(), CanonicalSizes(), Shapes(), Reductions())
 X = torch.randn(3, 4, 5)
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.no_ops import NoOps
+from trtcache.lowering.rewrites.cleanup import NoOps
 from trtcache.lowering.rewrites.shapes import Shapes
-from trtcache.lowering.rewrites.sizes import Sizes
+from trtcache.lowering.rewrites.sizes import CanonicalSizes
 
 X = torch.randn(2, 3, 4)
 OTHER = torch.randn(5, 3, 4)
@@ -53,7 +53,9 @@ def test_results_are_kept_on_any_strides() -> None:
 )
 def test_symbolic_sizes_stay_symbolic(function: object) -> None:
     """Each way to flatten a batch of any size ends in one reshape to three times that size."""
-    graph = keeps_its_promise((Sizes(), Shapes()), Calls(function), X, dynamic=({0: DYNAMIC},), calls=[(OTHER,)])
+    graph = keeps_its_promise(
+        (CanonicalSizes(), Shapes()), Calls(function), X, dynamic=({0: DYNAMIC},), calls=[(OTHER,)]
+    )
     assert operators(graph) == ["sym_size", "mul", "reshape", "mul"]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.slices import Slices
+from trtcache.lowering.rewrites.indexing import Slices
 
 X = torch.randn(6, 8)
 

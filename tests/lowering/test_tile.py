@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.rewrites.tile import Tile
+from trtcache.lowering.rewrites.cleanup import CommonSubexpressions
+from trtcache.lowering.rewrites.shapes import Tile
 
 X = torch.randn(3, 4)
 

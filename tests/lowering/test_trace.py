@@ -14,7 +14,7 @@ from tests.lowering.graphs import marked
 from trtcache.errors import PassError
 from trtcache.lowering.passes import Pass
 from trtcache.lowering.pipeline import Pipeline
-from trtcache.lowering.rewrites.dead_code import DeadCode
+from trtcache.lowering.rewrites.cleanup import DeadCode
 
 if TYPE_CHECKING:
     from torch import fx

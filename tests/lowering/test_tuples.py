@@ -9,7 +9,7 @@ import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from tests.lowering.graphs import marked
-from trtcache.lowering.rewrites.tuples import Tuples
+from trtcache.lowering.rewrites.indexing import Tuples
 
 X = torch.randn(6, 4)
 

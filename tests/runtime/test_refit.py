@@ -215,18 +215,18 @@ class Slow:
         return list(inputs)
 
 
-def test_a_gate_waits_for_those_inside_and_holds_others() -> None:
+def test_an_engine_swap_waits_for_running_calls_and_holds_others() -> None:
     """A call that began before goes on undisturbed; one that comes while it is closed has the new engine's answer."""
     old, new = Slow(), Slow()
     new.let_go.set()
-    gate, answers = EngineSwap(old), []
-    threads = [threading.Thread(target=lambda: answers.append(gate.run([X]))) for _ in "12"]
+    swap, answers = EngineSwap(old), []
+    threads = [threading.Thread(target=lambda: answers.append(swap.run([X]))) for _ in "12"]
     threads[0].start()
     assert old.begun.wait(10)
-    assert not gate.close(0.0)
-    closing = threading.Thread(target=lambda: answers.append(gate.close(10)))
+    assert not swap.pause(0.0)
+    closing = threading.Thread(target=lambda: answers.append(swap.pause(10)))
     closing.start()
-    while gate._behind is old:
+    while swap._behind is old:
         time.sleep(1e-3)
     threads[1].start()
     old.let_go.set()
@@ -234,7 +234,7 @@ def test_a_gate_waits_for_those_inside_and_holds_others() -> None:
     assert True in answers
     assert len(answers) == 2
     assert not new.begun.is_set()
-    gate.open(new)
+    swap.swap_in(new)
     for thread in threads:
         thread.join(10)
     assert len(answers) == 3
@@ -247,7 +247,7 @@ def test_calls_that_never_end_are_not_waited_for(
     """Weights are then made beside the old ones, and later calls have them."""
     module = compile_with(Network(0), image("cpu"))
     in_place(monkeypatch)
-    monkeypatch.setattr(EngineSwap, "close", lambda *_: False)
+    monkeypatch.setattr(EngineSwap, "pause", lambda *_: False)
     assert not module.refit(Network(1)).in_place
     with torch.no_grad():
         assert difference(Network(1)(image("cpu")), module(image("cpu"))) is None

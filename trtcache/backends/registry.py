@@ -75,6 +75,8 @@ def _usable(name: str, device: str) -> Backend:
         backend: Backend = getattr(import_module(module), attribute)()
     except ImportError as error:
         raise BackendUnavailableError(name, f"cannot be imported: {error}") from error
+    if hasattr(backend, "frozen"):  # ignoring it would leave values of weights out of keys
+        raise BackendUnavailableError(name, "its method frozen has to be renamed to frozen_slots")
     if why := backend.unavailable(device):
         raise BackendUnavailableError(name, why)
     return backend

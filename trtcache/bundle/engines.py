@@ -162,9 +162,9 @@ def _sidecar_path(path: Path, name: str) -> Path:
 
 
 def _argument(node: Any, name: str) -> str:
-    for one in node["inputs"]:
-        if one["name"] == name:
-            return str(one["arg"]["as_string"])
+    for spec in node["inputs"]:
+        if spec["name"] == name:
+            return str(spec["arg"]["as_string"])
     raise ValueError(f"a call of an engine without {name}")
 
 

@@ -169,13 +169,13 @@ def _examples(interface: Interface, device: torch.device) -> dict[int, Any]:
     return {one.leaf: found[one.leaf].shape[0] if one.number else found[one.leaf] for one in interface.inputs}
 
 
-def _example(one: TensorInput, sizes: Mapping[int, int], device: torch.device) -> torch.Tensor:
-    place = device if one.device == device.type else torch.device(one.device)
-    shape = tuple(evaluate(size, sizes) or 0 for size in one.shape)
-    stride = tuple(evaluate(step, sizes) for step in one.stride)
+def _example(spec: TensorInput, sizes: Mapping[int, int], device: torch.device) -> torch.Tensor:
+    place = device if spec.device == device.type else torch.device(spec.device)
+    shape = tuple(evaluate(size, sizes) or 0 for size in spec.shape)
+    stride = tuple(evaluate(step, sizes) for step in spec.stride)
     known = tuple(step for step in stride if step is not None)
     laid = known if len(known) == len(stride) else contiguous(shape)
-    return torch.empty_strided(shape, laid, dtype=getattr(torch, one.dtype), device=place).zero_()
+    return torch.empty_strided(shape, laid, dtype=getattr(torch, spec.dtype), device=place).zero_()
 
 
 def _shapes(outgoing: ProgramContents) -> Any:

@@ -98,17 +98,17 @@ class TracedProgram:
     def _collect_results(self, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
         results: list[Any] = []
         remaining = iter(outputs)
-        for one in self._interface.results:
-            if one.kind == "value":
-                results.append(one.value)
-            elif one.kind == "size":
+        for result in self._interface.results:
+            if result.kind == "value":
+                results.append(result.value)
+            elif result.kind == "size":
                 inputs = self._interface.inputs
                 sizes = bind_sizes(inputs, [leaves[taken.leaf] for taken in inputs])
-                results.append(evaluate_size(one.value, sizes))
-            elif one.kind == "number":
+                results.append(evaluate_size(result.value, sizes))
+            elif result.kind == "number":
                 results.append(next(remaining).item())
-            elif one.kind == "input":
-                leaves[one.target or 0].copy_(next(remaining))
+            elif result.kind == "input":
+                leaves[result.target or 0].copy_(next(remaining))
             else:
                 results.append(next(remaining))
         return results

@@ -21,10 +21,10 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.members import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
-from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.program import Frame, assembled
+from trtcache.lowering.program import Frame, assemble_program
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants
 from trtcache.weights import recipes
@@ -144,7 +144,7 @@ class _Writing:
             pipeline=pipeline,
         )
         state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
-        program = assembled(Marked(self._graph_module, state, dict(outside.values), {}), frame)
+        program = assemble_program(MarkedGraph(self._graph_module, state, dict(outside.values), {}), frame)
         interface = replace(
             program.interface,
             guards=tuple(self._interface.get("guards", ())),

@@ -116,9 +116,9 @@ class ExportedSource(Source):
         Raises:
             ExportError: one is fake.
         """
-        from trtcache.lowering.capture import refuse_fake_weights
+        from trtcache.lowering.capture import reject_fake_weights
 
-        refuse_fake_weights(self._program, self.name)
+        reject_fake_weights(self._program, self.name)
 
     def program(self) -> ExportedProgram:
         """Return the program."""
@@ -301,7 +301,7 @@ def lower_program(
         SettingsError: the program has no module that the settings name.
     """
     from trtcache import lowering
-    from trtcache.lowering.fallback import Forced
+    from trtcache.lowering.fallback import TorchSelection
     from trtcache.lowering.rewrites.autocast import Autocast
 
     settings, capabilities = options.settings, source.find_backend(options).capabilities
@@ -314,7 +314,7 @@ def lower_program(
             program,
             keep=capabilities.keep,
             unpack=capabilities.unpack,
-            torch_executed=Forced(modules, operators, options.is_subgraph),
+            torch_executed=TorchSelection(modules, operators, options.is_subgraph),
             autocast=autocast,
             name=source.name,
             trace=trace,

@@ -25,7 +25,7 @@ from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 from trtcache.keys.key import structure
 from trtcache.lowering.contents import Content
-from trtcache.lowering.entry_points import installed
+from trtcache.lowering.entry_points import installed_passes
 from trtcache.lowering.interface import SmallSizes
 
 if TYPE_CHECKING:
@@ -209,10 +209,10 @@ def others() -> list[str]:
     Raises:
         PassError: a pass cannot be had.
     """
-    points = installed()
+    points = installed_passes()
     if not points:
         return []
-    from trtcache.lowering.plugins import last_pipeline
+    from trtcache.lowering.pipeline import last_pipeline
 
     return last_pipeline(points, ()).spec
 

@@ -60,11 +60,11 @@ def _short(text: str | None, most: int = 160) -> str:
 def merge_repeated(differences: Iterable[KeyDifference]) -> list[KeyDifference]:
     """Merge equal changes in several places into one difference, in order."""
     first: dict[object, KeyDifference] = {}
-    for one in differences:
-        only_one_has_it = one.before is None or one.after is None
-        key = (one.where if only_one_has_it else one.field, one.before, one.after)
+    for difference in differences:
+        only_one_has_it = difference.before is None or difference.after is None
+        key = (difference.where if only_one_has_it else difference.field, difference.before, difference.after)
         earlier = first.get(key)
-        first[key] = one if earlier is None else replace(earlier, alike=earlier.alike + 1)
+        first[key] = difference if earlier is None else replace(earlier, alike=earlier.alike + 1)
     return list(first.values())
 
 

@@ -127,10 +127,10 @@ def _followers(found: list[KeyDifference]) -> tuple[str, ...]:
     return tuple(follower for one in found for follower in _FOLLOWS.get(one.where, ()))
 
 
-def _is_follower(one: KeyDifference, followers: tuple[str, ...]) -> bool:
+def _is_follower(difference: KeyDifference, followers: tuple[str, ...]) -> bool:
     for follower in followers:
         part, _, field = follower.partition(":")
-        if one.where.startswith(part) and (not field or one.field == field):
+        if difference.where.startswith(part) and (not field or difference.field == field):
             return True
     return False
 

@@ -18,10 +18,9 @@ from torch import fx
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.arguments import argument_names
 from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
-from trtcache.lowering.rewrites.common_subexpressions import is_random, mergeable
-from trtcache.lowering.rewriting import expression
+from trtcache.lowering.rewrites.cleanup import is_random, mergeable
+from trtcache.lowering.rewriting import argument_names, expression
 from trtcache.lowering.text import operator_name
 from trtcache.weights import recipes
 

@@ -133,19 +133,19 @@ def _is_named(header: EntryHeader, name: str | None) -> bool:
     return header.name == name and name not in _NAMES_OF_NONE
 
 
-def _is_similar(one: StoredGraph | None, other: StoredGraph) -> bool:
+def _is_similar(first: StoredGraph | None, other: StoredGraph) -> bool:
     """Return whether two graphs share at least half of their operators, regardless of arguments."""
-    if one is None:
+    if first is None:
         return False
-    ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (one, other))
+    ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (first, other))
     return (ours & theirs).total() >= _SIMILAR * max(ours.total(), theirs.total())
 
 
-def _graph_distance(one: StoredGraph | None, other: StoredGraph) -> int:
+def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
     """Return the number of operators with arguments that only one of two graphs has: cheap, and enough to rank."""
-    if one is None:
+    if first is None:
         return len(other.nodes)
-    ours, theirs = _operators(one), _operators(other)
+    ours, theirs = _operators(first), _operators(other)
     return ((ours - theirs) + (theirs - ours)).total()
 
 

@@ -112,7 +112,7 @@ def _names(records: list[list[Any]]) -> list[str]:
         if operator == "input":
             names.append(f"in{arguments[0]}")
         elif operator in _LETTERS:
-            names.append(given.numbered(_LETTERS[operator]))
+            names.append(given.number(_LETTERS[operator]))
         else:
             names.append(given.call(str(operator)))
     return names

@@ -1,7 +1,7 @@
-"""From a model to the lowered program.
+"""Lowering: from a model to the lowered program.
 
-``lower`` and what it needs (``torch.export``, sympy) are imported when they are first asked for, half a second: a hit
-by way of a memo lowers nothing, and needs of this package only what describes a program's border.
+``lower`` and its dependencies (``torch.export``, sympy) are imported on first use, which takes half a second: a hit
+through a key alias lowers nothing, and only needs the modules that describe a program's interface.
 """
 
 from __future__ import annotations

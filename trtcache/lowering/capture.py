@@ -1,4 +1,4 @@
-"""From a model to the lowered form of its graph: export, decompositions, and one flat graph that says what is what."""
+"""Capture of a model: export, decompositions, and one flat graph with marked inputs, weights and outputs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.contents import Content
 from trtcache.lowering.input_spec import examples, whole_ranges
-from trtcache.lowering.numbers import Sizes, as_tensor
-from trtcache.lowering.order import tied
+from trtcache.lowering.numbers import InputSizes, as_tensor
+from trtcache.lowering.order import group_tied
 from trtcache.lowering.rewrites.constants import new_constant
-from trtcache.lowering.rewriting import is_static, same_sizes, tensor_of
-from trtcache.lowering.size_decisions import recorded_decisions
+from trtcache.lowering.rewriting import arguments, is_static, same_sizes, tensor_of
+from trtcache.lowering.size_decisions import record_decisions
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
@@ -45,23 +44,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
-_NEED_WEIGHTS = 10  # the place of this argument of ``_native_multi_head_attention``
+_NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
-"""What can be exported."""
+"""Models that can be exported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What one output of a lowered graph is.
+    """The role of one output of a lowered graph.
 
-    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None of it: ``value``),
-    ``size`` (a number that is an expression over sizes, ``value``), ``number`` (one that a tensor of one element
-    holds), or the new content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its
-    leaf). The graph has None in the place of a value and of a size.
-    ``layout`` is how the model lays a result out in memory: its dimensions from the outermost to the innermost, or None
-    where its memory has gaps or that depends on sizes. Passes may change how it comes about, but a caller can see it.
+    ``kind`` is ``result`` (a tensor of the model's output), ``value`` (a number, text or None in ``value``), ``size``
+    (a number that is an expression over sizes, in ``value``), ``number`` (one in a tensor of one element), or the new
+    content of a weight (``weight``, with its name as ``target``) or of an input (``input``, with its leaf). The graph
+    has None in place of a value or size.
+
+    ``layout`` is the memory order of a result's dimensions in the model, from the outermost to the innermost, or None
+    if its memory has gaps or that depends on sizes. Passes may compute the result differently, but a caller can see its
+    layout.
     """
 
     kind: str
@@ -76,25 +77,25 @@ def export(
     kwargs: Mapping[str, Any],
     dynamic_shapes: Any,
 ) -> ExportedProgram:
-    """Return the model's program, with example inputs in layouts that other inputs can be copied into.
+    """Export a model, with example inputs in layouts that other inputs can be copied into.
 
     Raises:
-        ExportError: ``torch.export`` cannot follow the model, or the inputs do not fit it.
+        ExportError: ``torch.export`` cannot trace the model, or the inputs do not fit it.
     """
     label = type(model).__name__
     if not isinstance(model, torch.nn.Module):
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
-        raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was made from")
+        raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
     args, kwargs, shapes = examples(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
     if shared := _shared_module(model, (args, kwargs)):
         raise ExportError(label, f"{shared}; pass a copy of it (copy.deepcopy), or use it as an attribute")
     try:
-        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), recorded_decisions() as decisions:
+        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), record_decisions() as decisions:
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
         decisions.add_to(program)
-        program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # ours, for decompose
+        program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     except Exception as error:
         raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
     return program
@@ -103,12 +104,12 @@ def export(
 def decompose(
     program: ExportedProgram, keep: Collection[str], stays: Callable[[object], bool] = lambda _: False
 ) -> ExportedProgram:
-    """Return the program in core ATen operators, without mutation; operators named in ``keep`` stay whole.
+    """Return the program in core ATen operators, without mutation; operators in ``keep`` are not decomposed.
 
     Args:
         program: an exported program.
-        keep: names of operator packets that the backend has better code for, ``aten.scaled_dot_product_attention``.
-        stays: whether another operator stays whole.
+        keep: names of operator packets with better code in the backend, ``aten.scaled_dot_product_attention``.
+        stays: returns whether another operator is not decomposed.
 
     Raises:
         ExportError: an operator cannot be decomposed or made functional.
@@ -119,7 +120,7 @@ def decompose(
             del table[target]
     try:
         whole = getattr(program, "_has_whole_ranges", False)
-        with quiet(), _unguarded(program), whole_ranges() if whole else nullcontext():
+        with quiet(), _without_guards(program), whole_ranges() if whole else nullcontext():
             decomposed: ExportedProgram = program.run_decompositions(table)
     except Exception as error:
         raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error
@@ -128,7 +129,7 @@ def decompose(
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:
-    """Refuse a decomposition that gives other results: that of ``multilabel_margin_loss`` adds a dimension.
+    """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension.
 
     Raises:
         ExportError: a result of the decomposed program has another dtype or shape.
@@ -151,11 +152,11 @@ def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> N
 
 
 @contextmanager
-def _unguarded(program: ExportedProgram) -> Iterator[None]:
-    """Take a program's guards away meanwhile, which were read before.
+def _without_guards(program: ExportedProgram) -> Iterator[None]:
+    """Remove a program's guards in the block; they have been read before.
 
-    torch runs them as Python when it traces a program again: ``max(a, b) == 4`` then asks which is the larger, ``or``
-    which side holds, and calls would be held to what the example says of that.
+    torch runs them as Python code when it traces a program again: ``max(a, b) == 4`` then asks which is larger, ``or``
+    which side is true, and the program would be specialised on the example's answer.
     """
     guards, program._guards_code = program._guards_code, []
     try:
@@ -169,10 +170,10 @@ def _packet(operator: object) -> str:
 
 
 def _examples(model: torch.nn.Module, arguments: Any) -> Any:
-    """Return example arguments in layouts that others can be copied into, each with memory of its own.
+    """Return example arguments in layouts that others can be copied into, each with its own memory.
 
-    torch.export takes a tensor that is given twice, or that is also a weight, for one thing: the program would then
-    ignore what a later call gives in its second place.
+    torch.export treats a tensor that is passed twice, or that is also a weight, as one: the program would then ignore
+    the second argument of a later call.
     """
     taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
 
@@ -190,7 +191,7 @@ def _examples(model: torch.nn.Module, arguments: Any) -> Any:
 
 
 def _shared_module(model: torch.nn.Module, arguments: Any) -> str:
-    """Say which module among the arguments shares a tensor with the model or another argument; empty if none does."""
+    """Return which module argument shares a tensor with the model or another argument; empty if none does."""
     taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
     for leaf in pytree.tree_leaves(arguments):
         if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
@@ -213,7 +214,7 @@ def _memory(tensor: torch.Tensor) -> int:
 def quiet() -> Iterator[None]:
     """Silence torch's warnings about its own calls."""
     with warnings.catch_warnings():
-        # Warnings of torch about its own calls and its own LSTM; nothing a caller can mend.
+        # torch's warnings about its own calls and its LSTM, which a caller cannot fix.
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
@@ -226,11 +227,11 @@ def _first_lines(error: Exception, most: int = 600) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """A lowered graph, and what is known of the program beside it.
+class MarkedGraph:
+    """A lowered graph, and the program's data besides it.
 
     ``state`` is every weight of the model by name, ``values`` the leaves of the arguments that are not tensors, and
-    ``constants`` the constants that the program uses, by the model's names for them.
+    ``constants`` the constants that the program uses, by the model's names.
     """
 
     graph_module: fx.GraphModule
@@ -239,11 +240,11 @@ class Marked:
     constants: dict[str, Content]
 
 
-def mark(program: ExportedProgram) -> Marked:
-    """Turn a decomposed program's graph, in place, into the form that ``passes.py`` describes.
+def mark(program: ExportedProgram) -> MarkedGraph:
+    """Convert a decomposed program's graph, in place, to the form described in ``passes.py``.
 
     Raises:
-        ExportError: the program uses something that no engine takes, a custom object or a number that varies.
+        ExportError: the program uses something that engines do not support, a custom object or a dynamic number.
     """
     graph_module, signature = program.graph_module, program.graph_signature
     mutated = {spec.target for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION}
@@ -265,7 +266,7 @@ def mark(program: ExportedProgram) -> Marked:
     state = {**program.constants, **program.state_dict}
     state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
     _merge_tied(graph_module, state)
-    return Marked(graph_module, state, values, constants)
+    return MarkedGraph(graph_module, state, values, constants)
 
 
 def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, object]) -> None:
@@ -285,9 +286,9 @@ def _mark_input(node: fx.Node, spec: InputSpec, leaf: int, values: dict[int, obj
 
 
 def _mark_int(node: fx.Node, leaf: int, values: dict[int, object]) -> None:
-    """Let a tensor of shape (int, 0) stand for an int that varies: engines take nothing but tensors."""
+    """Replace a dynamic int by a tensor of shape (int, 0): engines only take tensors."""
     number = node.meta["val"]
-    if isinstance(number, int):  # export found that it has this one value
+    if isinstance(number, int):  # export specialised on this value
         for user in list(node.users):
             user.args, user.kwargs = fx.node.map_arg(
                 (user.args, user.kwargs), lambda one: number if one is node else one
@@ -297,11 +298,11 @@ def _mark_int(node: fx.Node, leaf: int, values: dict[int, object]) -> None:
         return
     hint = number.node.hint
     if hint is not None and int(hint) < 0:
-        raise ExportError("the program", f"input {node.name} is {hint}: an int that varies cannot be negative")
+        raise ExportError("the program", f"input {node.name} is {hint}: a dynamic int cannot be negative")
     fakes = (tensor_of(other) for other in node.graph.nodes)
     fake = next((one for one in fakes if isinstance(one, FakeTensor)), None)
     if fake is None:
-        raise ExportError("the program", f"input {node.name} is an int that varies, and there are no tensors")
+        raise ExportError("the program", f"input {node.name} is a dynamic int, and there are no tensors")
     users = list(node.users)
     with node.graph.inserting_after(node):
         size = node.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))
@@ -319,39 +320,41 @@ def _make_constant(
     constants: dict[str, Content],
 ) -> None:
     if spec.kind not in {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}:
-        raise ExportError("the program", f"{spec.target or node.name} is a {spec.kind.name}, which no engine takes")
+        raise ExportError(
+            "the program", f"{spec.target or node.name} is a {spec.kind.name}, which engines do not support"
+        )
     if node.users:
         value = program.constants[str(spec.target)]
         if isinstance(value, torch.Tensor) and is_fake(value):
-            raise without_values("the program", [str(spec.target)])
+            raise missing_values_error("the program", [str(spec.target)])
         constant = new_constant(graph_module, value, before=node)
         constant.meta["content"] = constants[str(spec.target)] = Content.of(value)
         node.replace_all_uses_with(constant)
     node.graph.erase_node(node)
 
 
-def refuse_fake_weights(program: ExportedProgram, label: str) -> None:
-    """Refuse to compile a program whose weights have no values.
+def reject_fake_weights(program: ExportedProgram, label: str) -> None:
+    """Reject a program whose weights have no values.
 
     Raises:
-        ExportError: there are some.
+        ExportError: there are such weights.
     """
     tensors = {**program.constants, **program.state_dict}
     if fake := [name for name, one in tensors.items() if isinstance(one, torch.Tensor) and is_fake(one)]:
-        raise without_values(label, fake)
+        raise missing_values_error(label, fake)
 
 
-def without_values(label: str, names: list[str]) -> ExportError:
+def missing_values_error(label: str, names: list[str]) -> ExportError:
     """Return the error for weights or constants that are fake tensors."""
     found = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     verb, noun = ("are fake tensors", "their") if len(names) > 1 else ("is a fake tensor", "its")
-    why = f"{found} {verb}, made under FakeTensorMode without {noun} values"
-    remedy = "make the model outside FakeTensorMode, or load its weights first: load_state_dict(..., assign=True)"
+    why = f"{found} {verb}, created under FakeTensorMode without {noun} values"
+    remedy = "create the model outside FakeTensorMode, or load its weights first: load_state_dict(..., assign=True)"
     return ExportError(label, f"{why}; {remedy}")
 
 
 def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:
-    groups = tied(state)
+    groups = group_tied(state)
     first: dict[tuple[str, ...], fx.Node] = {}
     for node in graph_module.graph.find_nodes(op="placeholder"):
         if "weight" not in node.meta:
@@ -370,8 +373,8 @@ def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor])
 def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:
     output = graph_module.graph.output_node()
     roles: list[Role] = []
-    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, as export makes it
-    sizes = Sizes(graph_module.graph)
+    results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, from export
+    sizes = InputSizes(graph_module.graph)
     for place, spec in enumerate(specs):
         target: str | int | None = spec.target
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
@@ -391,14 +394,14 @@ def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves:
     output.meta["roles"] = tuple(roles)
 
 
-def _number_role(results: list[Any], place: int, output: fx.Node, sizes: Sizes) -> Role:
-    """Return the role of a number, and put in its place among the results what the graph returns for it."""
+def _number_role(results: list[Any], place: int, output: fx.Node, sizes: InputSizes) -> Role:
+    """Return the role of a number, and replace it among the results by what the graph returns for it."""
     node = results[place]
     number = node.meta["val"] if isinstance(node, fx.Node) else node
     if isinstance(number, (bool, int, float)):
         results[place] = None
         return Role("value", value=number)
-    if sizes.tell(number):
+    if sizes.can_evaluate(number):
         results[place] = None
         return Role("size", value=number)
     results[place] = as_tensor(node, output)
@@ -406,9 +409,9 @@ def _number_role(results: list[Any], place: int, output: fx.Node, sizes: Sizes) 
 
 
 def _is_none(value: object) -> bool:
-    """Say whether an operator returns None here, although its fake implementation returns an empty tensor.
+    """Return whether an operator returns None here, although its fake implementation returns an empty tensor.
 
-    That is so for the second output of ``_native_multi_head_attention`` with ``need_weights=False``.
+    That applies to the second output of ``_native_multi_head_attention`` with ``need_weights=False``.
     """
     if not isinstance(value, fx.Node) or value.target is not operator.getitem or value.args[1] != 1:
         return False

@@ -1,4 +1,4 @@
-"""What a constant is: its bytes, by digest, and how they are read."""
+"""The content of a constant: the digest of its bytes, and how to read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trtcache.weights.slots import contiguous, dtype_name
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a constant is: the digest of its bytes, and how they are read."""
+    """The content of a constant: the digest of its bytes, and how to read them."""
 
     digest: str
     dtype: str
@@ -20,19 +20,19 @@ class Content:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Content:
-        """Return the content of a tensor, whatever its layout and device."""
-        flat = laid_out(tensor).as_strided((tensor.numel(),), (1,))
+        """Return the content of a tensor, regardless of its layout and device."""
+        flat = make_contiguous(tensor).as_strided((tensor.numel(),), (1,))
         data = flat.view(torch.uint8).cpu().numpy().data if flat.numel() else b""
         return cls(str(Digest.of(data)), dtype_name(tensor.dtype), tuple(tensor.shape))
 
 
-def laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor's values, contiguous and plain: itself where it is so.
+def make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor's values, contiguous and without lazy conjugation; itself if it is already.
 
-    torch calls a tensor contiguous whatever its strides in dimensions of size 1 are; here they are those that a stored
-    constant is read with.
+    torch calls a tensor contiguous regardless of its strides in dimensions of size 1; here these are normalised to
+    those that a stored constant is read with.
     """
-    # A fake tensor takes 30 microseconds for each of these calls, and 300 for the first in a process.
+    # For a fake tensor each of these calls takes 30 us, and the first one in a process 300 us.
     plain = tensor.detach() if tensor.requires_grad else tensor
     plain = plain.resolve_conj() if plain.is_conj() else plain
     plain = plain.resolve_neg() if plain.is_neg() else plain

@@ -1,4 +1,4 @@
-"""Custom operators: which ones have a version that the key can name."""
+"""Custom operators: which ones have a version in the key."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TORCHS_OWN = frozenset(
         "_c10d_functional",
     )
 )
-"""Namespaces of operators that the version of torch decides."""
+"""Namespaces of operators that torch's version identifies."""
 
 
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
-    """Say whether what an operator computes is told neither by torch's version nor by one that is ``declared``."""
+    """Return whether neither torch's version nor a ``declared`` version identifies an operator's implementation."""
     return not (target.namespace in TORCHS_OWN or {target.namespace, target._schema.name} & set(declared))
 
 
 def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
-    """Return why nothing tells what an operator computes, or None: an engine's handle is of one process for ever."""
+    """Return why an operator's implementation is unidentified, or None; engine handles belong to one process."""
     name = target._schema.name
     if name == _LIVE_ENGINE:
         return "it is an engine of this process; compile the model without"

@@ -1,4 +1,4 @@
-"""The passes of other distributions, as their entry points name them. Nothing of theirs is imported here."""
+"""Entry points of passes from other distributions. Nothing of theirs is imported here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _GROUP = "trtcache.passes"
 
 
 @cache
-def installed() -> tuple[EntryPoint, ...]:
+def installed_passes() -> tuple[EntryPoint, ...]:
     """Return the entry points of this environment, looked up once.
 
-    Nearly always there are none, and to parse every distribution's to learn that takes 3 ms of a hit of 60; so files
-    are first searched for the group's name.
+    There are almost never any, and parsing those of every distribution takes 3 ms of a hit of 60; so files are first
+    searched for the group's name.
     """
     if not any(map(_mentions, sys.path)):
         return ()
@@ -30,9 +30,9 @@ def installed() -> tuple[EntryPoint, ...]:
 
 def _mentions(folder: str) -> bool:
     try:
-        names = os.listdir(folder or ".")  # noqa: PTH208  # names alone are wanted
+        names = os.listdir(folder or ".")  # noqa: PTH208  # only names are needed
     except NotADirectoryError:
-        return True  # an archive: importlib can look into it
+        return True  # an archive: importlib can read it
     except OSError:
         return False
     infos = (name for name in names if name.endswith((".dist-info", ".egg-info", ".egg")))
@@ -42,5 +42,5 @@ def _mentions(folder: str) -> bool:
 def _mentioned_in(path: str) -> bool:
     try:
         return _GROUP.encode() in file_bytes(path)
-    except OSError:  # one that is a directory can be opened, and not read
+    except OSError:  # a directory can be opened, but not read
         return path.endswith(".egg/entry_points.txt")

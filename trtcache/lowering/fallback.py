@@ -1,8 +1,8 @@
-"""What is to stay in torch by name: operators are marked before the passes run, and no pass touches them.
+"""Selection of operators and modules that stay in torch by name: marked before the passes run, which ignore them.
 
-Modules are told by the module stack that ``torch.export`` notes at each operator. An operator that is named is noted in
-that stack as well, before decompositions, so that what it is decomposed into is marked; those that torch can leave
-whole stay whole.
+Modules are matched by the module stack that ``torch.export`` records at each operator. A selected operator is recorded
+in that stack as well, before decompositions, so that its decomposition is marked; those that torch can leave whole are
+not decomposed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.errors import SettingsError, did_you_mean
-from trtcache.lowering.rewrites.common_subexpressions import draws, is_random
+from trtcache.lowering.rewrites.cleanup import draws, is_random
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 _NOTE = "trtcache.torch_executed:"
-_CALL_NUMBER = re.compile(r"@\d+$")  # torch.export tells the second call of a module from the first: "lin@1"
-_VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile says which variable has the model: "L['self'].lin"
+_CALL_NUMBER = re.compile(r"@\d+$")  # torch.export numbers further calls of a module: "lin@1"
+_VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile adds the variable with the model: "L['self'].lin"
 
 
 @dataclass(frozen=True, slots=True)
 class TorchExecuted:
-    """An operator that is to be executed by torch, as passes see it: it equals no operator that they know."""
+    """An operator that torch executes, hidden from passes: it equals no operator that they know."""
 
     operator: torch._ops.OperatorBase
 
@@ -42,21 +42,20 @@ class TorchExecuted:
         return f"torch_executed_{self.operator}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do what the operator does."""
+        """Call the operator."""
         return self.operator(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
-    """Names of what is to stay in torch.
+class TorchSelection:
+    """Names of what stays in torch.
 
     Attributes:
         modules: paths of modules (``encoder.layer.0``, or a list of them: ``encoder.layer``) and names of their classes
-            (``torch.nn.modules.activation.GELU``); the modules in them stay as well.
+            (``torch.nn.modules.activation.GELU``), including submodules.
         operators: operators (``aten.softmax.int``), or all overloads of one (``aten.softmax``, ``mylib::scale``), as
-            the model calls them or as the lowered program does.
-        of_a_piece: whether the program is one of several that a model became: a name that it has nothing of is then a
-            warning.
+            in the model or in the lowered program.
+        of_a_piece: whether the program is one of several graphs of a model: an unmatched name is then a warning.
     """
 
     modules: Collection[str] = ()
@@ -65,15 +64,15 @@ class Forced:
     _seen: set[str] = field(default_factory=set)
 
     @contextmanager
-    def noted(self, graph: fx.Graph) -> Iterator[None]:
-        """Note at each operator of an exported graph that it was named, for as long as it is decomposed."""
+    def annotate(self, graph: fx.Graph) -> Iterator[None]:
+        """Record selected operators in the module stacks of an exported graph in the block."""
         if not self.operators:
             yield
             return
         stacks: dict[fx.Node, Any] = {}
         for node in graph.nodes:
             self._seen.update(operator_names(node.target))
-            if name := self._named(node.target):
+            if name := self._match(node.target):
                 stacks[node] = node.meta.get("nn_module_stack")
                 node.meta["nn_module_stack"] = {**(stacks[node] or {}), _NOTE: ("", f"{_NOTE}{name}")}
         try:
@@ -86,17 +85,17 @@ class Forced:
                     node.meta["nn_module_stack"] = stack
 
     def keeps(self, operator: object) -> bool:
-        """Say whether an operator is not to be decomposed."""
-        return self._named(operator) is not None
+        """Return whether an operator must not be decomposed."""
+        return self._match(operator) is not None
 
     def mark(self, graph: fx.Graph) -> int:
-        """Mark what is named in a decomposed graph, and hide it from passes; return how much that is.
+        """Mark selected operators in a decomposed graph, and hide them from passes; return their number.
 
-        The mark, ``meta["torch_executed"]``, is the reason in words. Sizes are not marked, and what is there for a side
-        effect is not hidden.
+        The mark, ``meta["torch_executed"]``, is the reason as text. Sizes are not marked, and operators with side
+        effects are not hidden.
 
         Raises:
-            SettingsError: no operator has such a name, or came from a module of that name.
+            SettingsError: no operator or module has a selected name.
         """
         if not self.modules and not self.operators:
             return 0
@@ -112,7 +111,7 @@ class Forced:
                     node.target = TorchExecuted(node.target)
                 count += 1
         self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
-        self._check("torch_executed_ops", {_dotted(name) for name in self.operators}, self._seen)
+        self._check("torch_executed_ops", {_normalize(name) for name in self.operators}, self._seen)
         return count
 
     def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
@@ -120,32 +119,32 @@ class Forced:
             error = SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
             if not self.of_a_piece:
                 raise error
-            log.warning("nothing of this name stays in torch, unless another graph has it: %s", error)
+            log.warning("nothing with this name stays in torch, unless another graph contains it: %s", error)
 
-    def _named(self, operator: object) -> str | None:
+    def _match(self, operator: object) -> str | None:
         found = operator_names(operator)
-        return next((name for name in self.operators if _dotted(name) in found), None)
+        return next((name for name in self.operators if _normalize(name) in found), None)
 
     def _reason(self, node: fx.Node, modules: set[str]) -> str | None:
         if found := next((name for name in self.modules if name in modules), None):
             return f"torch_executed_modules has {found}"
-        named = self._named(node.target) or next((one[len(_NOTE) :] for one in modules if one.startswith(_NOTE)), None)
+        named = self._match(node.target) or next((one[len(_NOTE) :] for one in modules if one.startswith(_NOTE)), None)
         return f"torch_executed_ops has {named}" if named else None
 
 
 def operator_names(operator: object) -> tuple[str, ...]:
-    """Return what people call an operator: ``aten.softmax.int``, and all its overloads ``aten.softmax``."""
+    """Return an operator's names: ``aten.softmax.int``, and for all overloads ``aten.softmax``."""
     if isinstance(operator, torch._ops.OpOverload):
         return str(operator), str(operator).rpartition(".")[0]
     return (str(operator),) if isinstance(operator, torch._ops.HigherOrderOperator) else ()
 
 
-def _dotted(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.replace("::", ".")
 
 
-def unhide(graph: fx.Graph) -> None:
-    """Give marked operators back their own targets; the marks stay, in ``meta["torch_executed"]``."""
+def restore_targets(graph: fx.Graph) -> None:
+    """Restore the targets of marked operators; the marks stay in ``meta["torch_executed"]``."""
     for node in graph.nodes:
         if isinstance(node.target, TorchExecuted):
             node.target = node.target.operator

@@ -1,11 +1,11 @@
-"""Guards: what ``torch.export`` assumed about the sizes of a program's inputs.
+"""Guards: assumptions of ``torch.export`` about the sizes of a program's inputs.
 
-Where a model branches on a size, export follows one branch and notes the condition (``x.shape[1] != y.shape[1]``).
+If a model branches on a size, export follows one branch and records the condition (``x.shape[1] != y.shape[1]``).
 ``ExportedProgram.module()`` checks these conditions; ``run_decompositions`` and torch's package loader do not. Here
-they are read in a canonical form, which is part of the program's interface and key and is checked at every call.
+they are converted to a canonical form, which is part of the program's interface and key and is checked at every call.
 
 There are two sources, and both are read: ``ExportedProgram._guards_code``, which is saved with a program, and the
-``ShapeEnv`` of a program in memory, which also has what decompositions assumed.
+``ShapeEnv`` of a program in memory, which also has the assumptions of decompositions.
 
 A guard is JSON: ``["Ne", {"sym": 0}, {"sym": 2}]``, with the symbols and the arithmetic of ``symbols.py`` and the
 relations ``Eq``, ``Ne``, ``Le``, ``Lt``, ``And``, ``Or`` and ``Not``.
@@ -62,8 +62,8 @@ _CALLS = {
 }
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Eq", "Ne", "And", "Or"})
 _NEGATED = {"Eq": "Ne", "Ne": "Eq"}
-_TRACED_FROM = 2  # the least size that torch takes one that varies for
-_SPREAD = re.compile(r"(.+)_(\d+)")  # torch calls what ``*xs`` takes xs_0, xs_1, and in guards L['xs'][0]
+_TRACED_FROM = 2  # torch assumes that dynamic sizes are at least this
+_SPREAD = re.compile(r"(.+)_(\d+)")  # arguments of ``*xs`` are named xs_0, xs_1, and in guards L['xs'][0]
 
 
 class UnknownTermError(ValueError):
@@ -72,15 +72,15 @@ class UnknownTermError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ExportGuards:
-    """What an exported program says of the sizes that it was exported for, before it is lowered.
+    """Assumptions about sizes from an exported program, before it is lowered.
 
     Attributes:
-        texts: its guards as torch saves them, which name arguments.
-        terms: the sizes, strides and numbers of its inputs, by the terms that the texts have for them.
-        environment: the ``ShapeEnv`` of its symbols, whose guards name symbols and grow when it is decomposed; None
-            where no size varies.
-        operators: conditions of its operators that decompositions lose, as sympy expressions.
-        excluded: conditions on sizes of 0 and 1, likewise; none before these sizes are tried.
+        texts: its guards as saved by torch, in terms of arguments.
+        terms: the sizes, strides and numbers of its inputs, by their terms in the texts.
+        environment: the ``ShapeEnv`` of its symbols, whose guards are in terms of symbols and grow when it is
+            decomposed; None without dynamic sizes.
+        operators: conditions of its operators that decompositions drop, as sympy expressions.
+        excluded: conditions on sizes of 0 and 1, likewise; empty before these sizes are tried.
     """
 
     texts: tuple[str, ...]
@@ -91,31 +91,31 @@ class ExportGuards:
 
     @classmethod
     def of(cls, program: ExportedProgram) -> ExportGuards:
-        """Read them from an exported program, before it is decomposed."""
+        """Read the guards of an exported program, before it is decomposed."""
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
         return cls(texts, terms, _environment(program), operator_checks(program))
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
-        """Return these with conditions on sizes of 0 and 1, which are tried (``small_sizes.py``)."""
+        """Return these guards with conditions on sizes of 0 and 1, found by trial (``small_sizes.py``)."""
         known = (*_live(self.environment), *self.operators)
         return replace(self, excluded=tuple(small_size_guards(program, decomposed, known)))
 
-    def checked(
+    def finalize(
         self, proven: Iterable[Any], symbols: Symbols, ranges: Sequence[tuple[int | None, int | None]]
     ) -> tuple[tuple[Json, ...], SmallSizes]:
-        """Return the guards in canonical form, sorted, without those that the ranges imply; and which small sizes pass.
+        """Return the guards in canonical form, sorted, without those implied by ranges, and the small sizes that pass.
 
-        A range begins at 2 where torch traced with sizes from 2 on and nothing else was said: its other end is then
+        A range starts at 2 if torch traced with sizes from 2 on and nothing else was requested: its upper end is then
         open, or a guard. Calls may have smaller sizes there.
 
         Args:
             proven: conditions of assertions that lowering removed, as sympy expressions.
             symbols: the symbols of the inputs' sizes, numbered.
-            ranges: the least and the most value of each symbol.
+            ranges: the minimum and maximum of each symbol.
 
         Raises:
-            ExportError: a guard has a term that is not known, so that it could not be checked.
+            ExportError: a guard has an unknown term, so that it could not be checked.
         """
         live = _live(self.environment)
         found = [*symbolic_guards((*live, *self.operators, *proven), symbols)]
@@ -123,19 +123,19 @@ class ExportGuards:
             try:
                 found.append(parse(text, lambda term: self._term(term, symbols)))
             except UnknownTermError as error:
-                if not live:  # else the same guards were read from the environment
-                    raise _unchecked(text, error) from error
+                if not live:  # otherwise the same guards were read from the environment
+                    raise _uncheckable(text, error) from error
         parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
         least = [
             0 if low == _TRACED_FROM and (high is None or _is_guard(number, high, parts)) else low
             for number, (low, high) in enumerate(ranges)
         ]
-        held = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
+        checked_ranges = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
         traced = [(max(low or 0, _TRACED_FROM), high) for low, high in ranges]
-        kept = {key: part for key, part in parts.items() if part is not True and not _implied(part, held)}
-        # What holds for all sizes from 2 on excludes small sizes only. It is no part of the key: programs of one graph
-        # have one engine, whatever their models do with a batch of one.
-        small = [part for _, part in sorted(kept.items()) if _implied(part, traced)]
+        kept = {key: part for key, part in parts.items() if part is not True and not _is_implied(part, checked_ranges)}
+        # Guards that are true for all sizes from 2 on only exclude small sizes. They are not in the key: programs with
+        # one graph have one engine, whatever their models do with a batch of one.
+        small = [part for _, part in sorted(kept.items()) if _is_implied(part, traced)]
         guards = tuple(part for _, part in sorted(kept.items()) if part not in small)
         excluded = (*small, *(one for one in symbolic_guards(self.excluded, symbols) if one not in small))
         return guards, SmallSizes(tuple(least), excluded)
@@ -146,20 +146,20 @@ class ExportGuards:
 
 
 def _is_guard(number: int, most: int, parts: Mapping[bytes, Json]) -> bool:
-    """Say whether a range ends where a guard ends it, ``s <= 6`` or ``s < 7``, not where the caller's does."""
+    """Return whether a range's upper end comes from a guard, ``s <= 6`` or ``s < 7``, not from the caller."""
     ends: tuple[Json, ...] = (["Le", {"sym": number}, most], ["Lt", {"sym": number}, most + 1])
     return any(json_bytes(end) in parts for end in ends)
 
 
 def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]:
-    """Return guards in canonical form; those about other symbols than the inputs' are left out.
+    """Return guards in canonical form, without those on symbols that are not the inputs'.
 
     Args:
         guards: sympy expressions.
         symbols: the symbols of the inputs' sizes, numbered.
 
     Raises:
-        ExportError: a guard has a term that is not known, so that it could not be checked.
+        ExportError: a guard has an unknown term, so that it could not be checked.
     """
     from torch.utils._sympy.printers import PythonPrinter
 
@@ -172,16 +172,16 @@ def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]
         try:
             found.append(parse(text, names.get))
         except UnknownTermError as error:
-            raise _unchecked(text, error) from error
+            raise _uncheckable(text, error) from error
     return tuple(found)
 
 
-def _unchecked(text: str, error: UnknownTermError) -> ExportError:
+def _uncheckable(text: str, error: UnknownTermError) -> ExportError:
     return ExportError("the program", f"its assumption {text} cannot be checked at a call: {error}")
 
 
 def _environment(program: ExportedProgram) -> Any:
-    """Return the ``ShapeEnv`` of a program's symbols; None where there are none."""
+    """Return the ``ShapeEnv`` of a program's symbols, or None."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
@@ -191,18 +191,18 @@ def _environment(program: ExportedProgram) -> Any:
 
 
 def _live(environment: Any) -> list[Any]:
-    """Return the guards of a ``ShapeEnv`` in the symbols that are left."""
+    """Return the guards of a ``ShapeEnv`` in terms of its remaining symbols."""
     return [environment.replace(guard.expr) for guard in environment.guards] if environment is not None else []
 
 
 def _usable(guard: Any, symbols: Symbols) -> bool:
-    """Say whether a guard is about sizes of inputs: others are assertions in the graph, or of another program."""
+    """Return whether a guard is about sizes of inputs: others are assertions in the graph, or another program's."""
     free: set[Any] = getattr(guard, "free_symbols", set())
     return bool(free) and free <= set(symbols.order)
 
 
 def _named_terms(program: ExportedProgram) -> dict[str, Any]:
-    """Return the sizes, strides and numbers of a program's inputs by the terms that guards have for them."""
+    """Return the sizes, strides and numbers of a program's inputs by their terms in guards."""
     placeholders = program.graph.find_nodes(op="placeholder")
     inputs = [
         node
@@ -226,7 +226,7 @@ def _named_terms(program: ExportedProgram) -> dict[str, Any]:
 
 
 def _roots(leaf: int, path: tuple[Any, ...], names: Sequence[str]) -> Iterable[str]:
-    """Yield the ways in which torch writes an argument's leaf: ``L['x']``, ``L['xs'][0]``, ``L['flat_args'][3]``."""
+    """Yield torch's notations for an argument's leaf: ``L['x']``, ``L['xs'][0]``, ``L['flat_args'][3]``."""
     group, first, *rest = path
     steps = pytree.keystr(tuple(rest))
     yield f"L['flat_args'][{leaf}]"
@@ -242,20 +242,20 @@ def _roots(leaf: int, path: tuple[Any, ...], names: Sequence[str]) -> Iterable[s
 
 
 def parse(text: str, term: Callable[[str], Json]) -> Json:
-    """Return a guard as torch prints it, in canonical form.
+    """Convert a guard printed by torch to canonical form.
 
     Args:
         text: a Python expression.
         term: returns the canonical form of a source such as ``L['x'].size()[0]``, or None.
 
     Raises:
-        UnknownTermError: it has something in it that is not known here.
+        UnknownTermError: it contains an unknown term.
     """
     return _Reader(term).read(ast.parse(text.replace("\n", " ").strip(), mode="eval").body)
 
 
 class _Reader:
-    """Turns the syntax tree of a guard into its canonical form."""
+    """Convert the syntax tree of a guard to its canonical form."""
 
     def __init__(self, term: Callable[[str], Json]) -> None:
         self._term = term
@@ -324,7 +324,7 @@ def _relation(operator: ast.cmpop, left: Json, right: Json) -> Json:
 
 
 def negate(guard: Json) -> Json:
-    """Return the opposite of a guard."""
+    """Return the negation of a guard."""
     if isinstance(guard, bool):
         return not guard
     if isinstance(guard, list):
@@ -339,7 +339,7 @@ def negate(guard: Json) -> Json:
 
 
 def combine(head: str, parts: Iterable[Json]) -> Json:
-    """Return an expression in canonical form: nested sums flat, commutative arguments sorted, numbers computed."""
+    """Return an expression in canonical form: nested sums flattened, commutative arguments sorted, numbers folded."""
     args: list[Json] = []
     for part in parts:
         nested = isinstance(part, list) and part[0] == head and head in {"Add", "Mul", "Max", "Min", "And", "Or"}
@@ -347,7 +347,7 @@ def combine(head: str, parts: Iterable[Json]) -> Json:
     if head in {"And", "Or"}:
         return _junction(head, args)
     if head in {"Add", "Mul"}:
-        args = _folded(head, args)
+        args = _fold_numbers(head, args)
         if len(args) == 1:
             return args[0]
     if head in _COMMUTATIVE:
@@ -362,7 +362,7 @@ def combine(head: str, parts: Iterable[Json]) -> Json:
 
 
 def _junction(head: str, args: list[Json]) -> Json:
-    """Return ``And`` or ``Or`` without the parts that decide nothing."""
+    """Return ``And`` or ``Or`` without redundant parts."""
     neutral = head == "And"
     if any(one is (not neutral) for one in args):
         return not neutral
@@ -373,27 +373,27 @@ def _junction(head: str, args: list[Json]) -> Json:
     return parts[0] if len(parts) == 1 else [head, *parts]
 
 
-def _folded(head: str, args: list[Json]) -> list[Json]:
-    """Return the arguments of a sum or product with its numbers in one."""
+def _fold_numbers(head: str, args: list[Json]) -> list[Json]:
+    """Return the arguments of a sum or product with its numbers combined."""
     total, neutral = (0, 0) if head == "Add" else (1, 1)
     rest: list[Json] = []
-    for one in args:
-        if type(one) is int:
-            total = total + one if head == "Add" else total * one
+    for argument in args:
+        if type(argument) is int:
+            total = total + argument if head == "Add" else total * argument
         else:
-            rest.append(one)
+            rest.append(argument)
     if head == "Mul" and total == 0:
         return [0]
     return [total, *rest] if total != neutral or not rest else rest
 
 
 def conjuncts(guard: Json) -> list[Json]:
-    """Return the conditions that hold together where a guard holds."""
+    """Return the conditions of a conjunction; any other guard alone."""
     return guard[1:] if isinstance(guard, list) and guard[0] == "And" else [guard]
 
 
-def _implied(guard: Json, ranges: Sequence[tuple[int | None, int | None]]) -> bool:
-    """Say whether a comparison holds for all sizes in the checked ranges, by interval arithmetic."""
+def _is_implied(guard: Json, ranges: Sequence[tuple[int | None, int | None]]) -> bool:
+    """Return whether a comparison is true for all sizes in the ranges, by interval arithmetic."""
     if not isinstance(guard, list) or guard[0] not in {"Le", "Lt", "Ne"}:
         return False
     (left_least, left_most), (right_least, right_most) = (bounds(one, ranges) for one in guard[1:])

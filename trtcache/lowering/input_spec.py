@@ -1,4 +1,4 @@
-"""``trtcache.Input``: an example argument given by its shapes instead of by a tensor."""
+"""``trtcache.Input``: an example argument specified by shapes instead of a tensor."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument whose sizes may vary between a least and a most shape.
+    """A tensor argument with a range of shapes.
 
     ``Input((4, 128))`` is a tensor of that shape. ``Input(min_shape=(1, 8), opt_shape=(4, 128), max_shape=(16, 512))``
-    varies in both sizes; a plan is fastest at ``opt_shape``. The example tensor is zeros.
+    is dynamic in both sizes; a plan is fastest at ``opt_shape``. The example tensor is zeros.
 
     Attributes:
-        shape: the only shape, where none of the others is given.
-        dtype: of the tensor.
-        min_shape, max_shape: the least and the most sizes.
-        opt_shape: the usual ones; by default the most.
-        device: where the tensor is.
+        shape: the only shape, instead of the others.
+        dtype: the tensor's dtype.
+        min_shape, max_shape: the minimum and maximum sizes.
+        opt_shape: the optimal sizes; by default the maximum.
+        device: the tensor's device.
     """
 
     shape: Sequence[int] | None = None
@@ -54,18 +54,18 @@ class Input:
             raise SettingsError("Input", f"sizes must rise from {least} over {usual} to {most}")
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return the least, the usual and the most sizes."""
+        """Return the minimum, optimal and maximum sizes."""
         if self.shape is not None:
             return tuple(self.shape), tuple(self.shape), tuple(self.shape)
         most = tuple(self.max_shape or ())
         return tuple(self.min_shape or ()), tuple(self.opt_shape or most), most
 
     def example(self) -> torch.Tensor:
-        """Return a tensor of the usual shape."""
+        """Return a tensor of the optimal shape."""
         return torch.zeros(self.bounds()[1], dtype=self.dtype, device=self.device)
 
     def dimensions(self) -> dict[int, Any]:
-        """Return what ``torch.export`` is to know of each size that varies."""
+        """Return ``torch.export``'s dimension for each dynamic size."""
         least, _, most = self.bounds()
         return {
             place: Dim.DYNAMIC(min=low, max=high)
@@ -79,12 +79,12 @@ def _check_sizes(*shapes: Sequence[int] | None) -> None:
         if shape is not None and not (
             isinstance(shape, Sequence) and all(isinstance(size, Integral) for size in shape)
         ):
-            raise SettingsError("Input", f"a shape is whole numbers such as (4, 128), not {shape!r}")
+            raise SettingsError("Input", f"a shape is a sequence of integers such as (4, 128), not {shape!r}")
 
 
 @contextmanager
 def whole_ranges() -> Iterator[None]:
-    """Let ``torch.export`` keep ranges that begin at 1, and usual sizes of 1; else it takes 1 for a case of its own.
+    """Let ``torch.export`` keep ranges that start at 1, and example sizes of 1; otherwise it specialises on 1.
 
     torch.onnx does the same for its own exports.
     """
@@ -95,16 +95,16 @@ def whole_ranges() -> Iterator[None]:
 def examples(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-    """Return example arguments and dynamic shapes, with the tensors and the ranges of each ``Input`` among them.
+    """Return example arguments and dynamic shapes, with each ``Input`` replaced by its tensor and ranges.
 
     Raises:
-        SettingsError: there are both, ``Input`` and ``dynamic_shapes``: which is to hold?
+        SettingsError: both ``Input`` and ``dynamic_shapes`` are given.
     """
     given = pytree.tree_leaves((args, kwargs))
     if not any(isinstance(one, Input) for one in given):
         return args, dict(kwargs), dynamic_shapes
     if dynamic_shapes is not None:
-        raise SettingsError("dynamic_shapes", "an Input has its sizes with it; give one or the other")
+        raise SettingsError("dynamic_shapes", "an Input specifies its own sizes; give one or the other")
     shapes, named = pytree.tree_map(
         lambda one: one.dimensions() if isinstance(one, Input) else None, (args, dict(kwargs))
     )

@@ -1,7 +1,7 @@
-"""Modules among the arguments of a program: torch.export takes their parameters and buffers as inputs.
+"""Modules among the arguments of a program, whose parameters and buffers torch.export treats as inputs.
 
-Their classes, flags and numbers become part of the program. torch knows how to flatten such a module only while it
-exports; ``in_spec`` has its class, and as context the names of its tensors and a weak reference to it.
+Their classes, flags and numbers become part of the program. torch can flatten such a module only during export;
+``in_spec`` has its class, and as context the names of its tensors and a weak reference to it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _TENSORS = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_bu
 
 
 def module_class(spec: pytree.TreeSpec) -> type[torch.nn.Module] | None:
-    """Return the class of a module that was an argument when exporting; None for other specs."""
+    """Return the class of a module argument's spec; None for other specs."""
     return spec.type if isinstance(spec.type, type) and issubclass(spec.type, torch.nn.Module) else None
 
 
 def without_modules(spec: pytree.TreeSpec) -> pytree.TreeSpec:
-    """Return a spec in which a module is a dict of its tensors: torch knows how to flatten modules in export only."""
+    """Return a spec with modules replaced by dicts of their tensors: torch flattens modules only during export."""
     if spec.is_leaf():
         return spec
     parts = [without_modules(child) for child in children(spec)]
@@ -30,9 +30,9 @@ def without_modules(spec: pytree.TreeSpec) -> pytree.TreeSpec:
 
 
 def configuration(module: torch.nn.Module) -> dict[str, Any]:
-    """Return all that a module's answers depend on beside its parameters and buffers: classes, flags and numbers.
+    """Return what a module's results depend on besides parameters and buffers: classes, flags and numbers.
 
-    Whatever has no plain value counts as the object that it is.
+    An object without a plain value is compared by identity.
     """
     found: dict[str, Any] = {}
     for path, part in module.named_modules():
@@ -52,7 +52,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Same:
-    """An object that equals only itself, kept so that no other can get its address."""
+    """An object that equals only itself, kept alive so that no other gets its address."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -65,16 +65,16 @@ class _Same:
 
 
 def configurations(spec: pytree.TreeSpec) -> list[dict[str, Any] | None]:
-    """Return how the modules among the arguments are set up, in their order; None for one that is gone."""
+    """Return the configurations of module arguments, in order; None for one that no longer exists."""
     if spec.is_leaf():
         return []
     if module_class(spec) is not None:
-        module = spec.context[1]()  # after torch.export.load this is no module of that class
+        module = spec.context[1]()  # after torch.export.load this is not a module of that class
         return [configuration(module) if type(module) is spec.type else None]
     return [found for child in children(spec) for found in configurations(child)]
 
 
 def children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    """Return the parts of a spec, which older versions of torch have as an attribute."""
+    """Return the children of a spec, which older versions of torch have as an attribute."""
     parts = spec.children
     return list(parts() if callable(parts) else parts)

@@ -1,4 +1,4 @@
-"""What people are shown nodes of a lowered graph as: ``softmax_1``, ``in0``, ``w3``. The same in each place."""
+"""Readable names of a lowered graph's nodes, used everywhere: ``softmax_1``, ``in0``, ``w3``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 
 
 class NodeNames:
-    """Gives out names, one node after another in canonical order."""
+    """Assigns names to nodes in canonical order."""
 
     def __init__(self) -> None:
-        """Start with no names given."""
+        """Start without names."""
         self._seen: Counter[str] = Counter()
 
     def call(self, operator: str) -> str:
@@ -18,7 +18,7 @@ class NodeNames:
         number = self._count(base)
         return f"{base}_{number}" if number else base
 
-    def numbered(self, letter: str) -> str:
+    def number(self, letter: str) -> str:
         """Return the name of the next weight or constant: ``w0``, ``w1``."""
         return f"{letter}{self._count(letter)}"
 
@@ -29,7 +29,7 @@ class NodeNames:
 
 
 def short_name(operator: str) -> str:
-    """Return what calls of an operator are called: ``softmax`` for ``aten._softmax.default``.
+    """Return the base name of an operator's calls: ``softmax`` for ``aten._softmax.default``.
 
     A custom operator may be given by its schema.
     """

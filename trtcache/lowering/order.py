@@ -1,4 +1,4 @@
-"""The canonical order of a lowered graph: what its results need, each node after those it uses."""
+"""The canonical order of a lowered graph: nodes that results depend on, in topological order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
+from trtcache.lowering.rewriting import arguments
 from trtcache.weights.slots import is_fake
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ def canonical_order(
 ) -> tuple[list[fx.Node], dict[fx.Node, list[Any]]]:
     """Return the nodes in the order of a depth-first walk from the outputs, and the arguments of each.
 
-    The walk enters arguments in the order of the operator's schema, so the order of statements, names and dead code
-    have no say in it. Nodes with side effects that no result depends on follow in their own order; inputs that nothing
-    uses and the output node itself are not in it.
+    The walk visits arguments in the order of the operator's schema, so that statement order, names and dead code do not
+    matter. Nodes with side effects that no result depends on follow in their own order; unused inputs and the output
+    node are left out.
     """
     found: dict[fx.Node, list[Any]] = {}
     order: list[fx.Node] = []
@@ -49,20 +49,20 @@ def _walk(root: fx.Node, found: dict[fx.Node, list[Any]], order: list[fx.Node]) 
 
 
 def nodes_in(argument: Any) -> Iterator[fx.Node]:
-    """Yield the nodes in an argument, or in the lists, mappings and slices in it, in order."""
+    """Yield the nodes in an argument, including in lists, mappings and slices, in order."""
     if isinstance(argument, fx.Node):
         yield argument
     elif isinstance(argument, (list, tuple)):
-        for one in argument:
-            yield from nodes_in(one)
+        for element in argument:
+            yield from nodes_in(element)
     elif isinstance(argument, dict):
         yield from nodes_in([one for _, one in sorted(argument.items())])
     elif isinstance(argument, slice):
         yield from nodes_in((argument.start, argument.stop, argument.step))
 
 
-def tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Group names of tensors that are one tensor: name to all names of its group, in their order."""
+def group_tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Group names of tensors that are the same tensor: each name to all names of its group, in order."""
     groups: dict[object, list[str]] = {}
     for name, tensor in names.items():
         # A fake tensor has no address; `data_ptr` of all of them is 0.

@@ -1,15 +1,15 @@
-"""What a lowering pass is.
+"""The contract of lowering passes.
 
 A pass takes a lowered graph and returns one that computes the same. The graph is a flat ``torch.fx`` graph of ATen
-operators without mutation, as ``torch.export`` makes it, in which
+operators without mutation, as exported by ``torch.export``, in which
 
-* a ``placeholder`` whose ``meta["input"]`` is a number is that leaf of the call's arguments;
-* a ``placeholder`` whose ``meta["weight"]`` is a name is a weight. It has a fake value only: no pass can read weights;
-* a ``get_attr`` is a constant tensor, kept on the graph module, and its value may be read;
-* the ``output`` lists every result, and its ``meta["roles"]`` says of each what it is (see ``program.Role``).
+* a ``placeholder`` whose ``meta["input"]`` is a number is that leaf of the call's arguments; * a ``placeholder`` whose
+``meta["weight"]`` is a name is a weight. It has a fake value only: passes cannot read weights; * a ``get_attr`` is a
+constant tensor, stored on the graph module, and its value may be read; * the ``output`` lists every result, and its
+``meta["roles"]`` has the role of each (see ``capture.Role``).
 
-Every node's ``meta["val"]`` is the fake value that it makes; a pass that adds a node sets it. The Python code of the
-graph module is not kept up to date: call ``recompile`` to run it.
+Every node's ``meta["val"]`` is its fake result; a pass that adds a node sets it. The Python code of the graph module is
+not updated: call ``recompile`` to run it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """A lowered graph, and whether it differs from the one that was given."""
+    """A lowered graph, and whether it was modified."""
 
     graph_module: fx.GraphModule
     modified: bool
@@ -34,26 +34,26 @@ class Pass(Protocol):
 
     A pass MUST keep results and symbolic shapes, MUST be idempotent, MUST leave the graph untouched when it reports
     ``modified=False``, and MUST NOT depend on the names or the order of nodes. ``version`` MUST change whenever the
-    graphs that it makes change: it is part of every key.
+    graphs that it produces change: it is part of every key.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite the graph. It may be changed in place."""
+        """Rewrite the graph, possibly in place."""
         ...
 
     def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # a default for all graphs
-        """Return why the pass cannot take this graph, or None."""
+        """Return why the pass cannot handle this graph, or None."""
         return None
 
     def ensures(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # a default for no promise
-        """Return how the graph that the pass returned breaks its promise, or None."""
+        """Return how the pass's result violates its postcondition, or None."""
         return None
 
 
-def spec(one: Pass) -> str:
-    """Return a pass as it stands in the key: ``fold_constants@1{max_bytes=65536}``."""
-    options = ",".join(f"{field.name}={getattr(one, field.name)!r}" for field in fields(one))  # type: ignore[arg-type]
-    return f"{one.name}@{one.version}" + (f"{{{options}}}" if options else "")
+def spec(lowering_pass: Pass) -> str:
+    """Return a pass's spec string in the key: ``fold_constants@1{max_bytes=65536}``."""
+    options = ",".join(f"{field.name}={getattr(lowering_pass, field.name)!r}" for field in fields(lowering_pass))  # type: ignore[arg-type]
+    return f"{lowering_pass.name}@{lowering_pass.version}" + (f"{{{options}}}" if options else "")

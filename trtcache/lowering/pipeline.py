@@ -1,4 +1,4 @@
-"""Runs passes in order and holds each one to its contract."""
+"""The pass pipeline: runs passes in order and checks their contracts."""
 
 from __future__ import annotations
 
@@ -6,54 +6,48 @@ import difflib
 import logging
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
 from trtcache.lowering.passes import Pass, PassResult, spec
-from trtcache.lowering.rewrites.arithmetic import Arithmetic
-from trtcache.lowering.rewrites.assertions import Assertions
-from trtcache.lowering.rewrites.attributes import Attributes
-from trtcache.lowering.rewrites.batch_norm import BatchNorm
+from trtcache.lowering.rewrites.arithmetic import Arithmetic, Commutative
+from trtcache.lowering.rewrites.assertions import Assertions, Attributes, Guards
+from trtcache.lowering.rewrites.autocast import Autocast
 from trtcache.lowering.rewrites.casts import Casts
-from trtcache.lowering.rewrites.common_subexpressions import CommonSubexpressions
-from trtcache.lowering.rewrites.commutative import Commutative
+from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode, DeadStores, NoOps
 from trtcache.lowering.rewrites.concatenations import Concatenations
-from trtcache.lowering.rewrites.constants import FoldConstants
-from trtcache.lowering.rewrites.dead_code import DeadCode
-from trtcache.lowering.rewrites.dead_stores import DeadStores
+from trtcache.lowering.rewrites.constants import Factories, FoldConstants
 from trtcache.lowering.rewrites.dimensions import Dimensions
-from trtcache.lowering.rewrites.factories import Factories
-from trtcache.lowering.rewrites.guards import Guards
-from trtcache.lowering.rewrites.linear import Linear
-from trtcache.lowering.rewrites.lookups import Lookups
+from trtcache.lowering.rewrites.indexing import Lookups, Slices, Tuples
+from trtcache.lowering.rewrites.linear import BatchNorm, Linear
 from trtcache.lowering.rewrites.loops import Loops
-from trtcache.lowering.rewrites.no_ops import NoOps
 from trtcache.lowering.rewrites.reductions import Reductions
-from trtcache.lowering.rewrites.shapes import Shapes
-from trtcache.lowering.rewrites.sizes import Sizes
-from trtcache.lowering.rewrites.slices import Slices
-from trtcache.lowering.rewrites.tile import Tile
-from trtcache.lowering.rewrites.tuples import Tuples
+from trtcache.lowering.rewrites.shapes import Shapes, Tile
+from trtcache.lowering.rewrites.sizes import CanonicalSizes
+from trtcache.lowering.rewrites.unpack import Unpack
 from trtcache.lowering.text import listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+    from importlib.metadata import EntryPoint
 
     from torch import fx
 
+    from trtcache.lowering.passes import Pass
 
 log = logging.getLogger("trtcache.lowering")
 
 
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """What one pass did.
+    """The run of one pass.
 
     Attributes:
-        spec: the pass as it stands in the key.
-        modified: whether it changed the graph.
-        duration_s: how long it took, with the checks of its contract.
-        diff: the change as a unified diff of the graph's text; only where it was asked for.
+        spec: the pass's spec string in the key.
+        modified: whether it modified the graph.
+        duration_s: its duration, including the contract checks.
+        diff: the change as a unified diff of the graph's text; only if requested.
     """
 
     spec: str
@@ -70,10 +64,10 @@ class PassRun:
 class Pipeline:
     """Passes in the order in which they run.
 
-    After a round in which one of ``again_after`` changed the graph they run again, up to so many ``rounds``; a pass is
-    left out while nothing has changed since it ran last. Whether the graph is well formed is checked after each pass of
-    others, and once after ours, whose tests check it after each: it costs as much as two passes. With ``trace`` it is
-    checked after each.
+    After a round in which a pass of ``again_after`` modified the graph they run again, up to ``rounds`` times; a pass
+    is skipped while nothing has changed since its last run. The graph is linted after each third-party pass, and once
+    after our own, whose tests lint it after each: it costs as much as two passes. With ``trace`` it is linted after
+    each.
     """
 
     passes: tuple[Pass, ...]
@@ -82,20 +76,20 @@ class Pipeline:
 
     @property
     def spec(self) -> list[str]:
-        """The passes as they stand in the key, and when they run again."""
+        """The spec strings of the passes in the key, and when they run again."""
         again = [f"again@{self.rounds}{{after={'+'.join(sorted(self.again_after))}}}"] if self.rounds > 1 else []
-        return [*(spec(one) for one in self.passes), *again]
+        return [*(spec(lowering_pass) for lowering_pass in self.passes), *again]
 
     def run(self, graph_module: fx.GraphModule, *, trace: bool = False) -> tuple[PassRun, ...]:
-        """Run the passes over a lowered graph, in place.
+        """Run the passes on a lowered graph, in place.
 
         Args:
             graph_module: the graph.
-            trace: note what each pass changed, for people. Logging at DEBUG notes it too.
+            trace: record what each pass changed. Logging at DEBUG does so too.
 
         Raises:
-            PreconditionError: a pass cannot take the graph that those before it made.
-            PostconditionError: a pass returned a graph that breaks its promise, or that is not well formed.
+            PreconditionError: a pass cannot handle the graph from those before it.
+            PostconditionError: a pass violated its postcondition, or its graph is malformed.
             PassError: a pass raised; its exception is the cause.
         """
         runs: list[PassRun] = []
@@ -108,11 +102,11 @@ class Pipeline:
             goes_on = goes_on and bool(place)
             if seen[place] == changes:
                 continue
-            one = self.passes[place]
+            lowering_pass = self.passes[place]
             before = tuple(run.spec for run in runs)
             start = time.perf_counter()
             try:
-                modified = _run(one, graph_module, before, lint=trace or not _is_ours(one))
+                modified = _run(lowering_pass, graph_module, before, lint=trace or not _is_ours(lowering_pass))
             except PassError as error:
                 error.graph = "\n".join(listing(graph_module.graph))
                 error.add_note(error.graph)
@@ -120,48 +114,55 @@ class Pipeline:
             duration_s, diff = time.perf_counter() - start, ""
             again, changes = seen[place] >= 0, changes + modified
             seen[place] = changes
-            goes_on = goes_on or (modified and one.name in self.again_after)
+            goes_on = goes_on or (modified and lowering_pass.name in self.again_after)
             if again and not modified:
                 continue
             if trace:
                 earlier, text = text, listing(graph_module.graph)
-                diff = "\n".join(difflib.unified_diff(earlier, text, "before", f"after {one.name}", lineterm=""))
-            runs.append(PassRun(spec(one), modified, duration_s, diff))
+                diff = "\n".join(
+                    difflib.unified_diff(earlier, text, "before", f"after {lowering_pass.name}", lineterm="")
+                )
+            runs.append(PassRun(spec(lowering_pass), modified, duration_s, diff))
             log.debug("%s", runs[-1])
         if changes:
             _lint(graph_module, runs[-1].spec, tuple(run.spec for run in runs[:-1]))
         return tuple(runs)
 
 
-def _run(one: Pass, graph_module: fx.GraphModule, before: tuple[str, ...], *, lint: bool) -> bool:
-    if why := _asked(one, one.requires, graph_module, before):
-        raise PreconditionError(one.name, before, why)
-    size, text = len(graph_module.graph.nodes), None if _is_ours(one) else listing(graph_module.graph)
-    result = _asked(one, one, graph_module, before)
+def _run(lowering_pass: Pass, graph_module: fx.GraphModule, before: tuple[str, ...], *, lint: bool) -> bool:
+    if why := _call_pass(lowering_pass, lowering_pass.requires, graph_module, before):
+        raise PreconditionError(lowering_pass.name, before, why)
+    size, text = len(graph_module.graph.nodes), None if _is_ours(lowering_pass) else listing(graph_module.graph)
+    result = _call_pass(lowering_pass, lowering_pass, graph_module, before)
     if not isinstance(result, PassResult):
-        raise PostconditionError(one.name, before, f"returned {type(result).__name__}, not a PassResult")
+        raise PostconditionError(lowering_pass.name, before, f"returned {type(result).__name__}, not a PassResult")
     if result.graph_module is not graph_module:
-        raise PostconditionError(one.name, before, "returned another graph module than it was given")
+        raise PostconditionError(lowering_pass.name, before, "returned another graph module than it was given")
     if not result.modified and len(graph_module.graph.nodes) != size:
-        raise PostconditionError(one.name, before, "reported no change, but the number of nodes changed")
-    if why := _asked(one, one.ensures, graph_module, before) or _broken(graph_module, result, text):
-        raise PostconditionError(one.name, before, why)
+        raise PostconditionError(lowering_pass.name, before, "reported no change, but the number of nodes changed")
+    if why := _call_pass(lowering_pass, lowering_pass.ensures, graph_module, before) or _find_violation(
+        graph_module, result, text
+    ):
+        raise PostconditionError(lowering_pass.name, before, why)
     if result.modified and lint:
-        _lint(graph_module, one.name, before)
+        _lint(graph_module, lowering_pass.name, before)
     return result.modified
 
 
-def _asked(
-    one: Pass, question: Callable[[fx.GraphModule], Any], graph_module: fx.GraphModule, before: tuple[str, ...]
+def _call_pass(
+    lowering_pass: Pass,
+    question: Callable[[fx.GraphModule], Any],
+    graph_module: fx.GraphModule,
+    before: tuple[str, ...],
 ) -> Any:
     try:
         return question(graph_module)
     except Exception as error:
-        raise PassError(one.name, before, f"raised {type(error).__name__}: {error}") from error
+        raise PassError(lowering_pass.name, before, f"raised {type(error).__name__}: {error}") from error
 
 
-def _broken(graph_module: fx.GraphModule, result: PassResult, text: list[str] | None) -> str | None:
-    """Return what a pass of others did that ours are tested not to do; ``text`` is the graph before it."""
+def _find_violation(graph_module: fx.GraphModule, result: PassResult, text: list[str] | None) -> str | None:
+    """Return a contract violation by a third-party pass that ours are tested for; ``text`` is the graph before."""
     if text is None:
         return None
     if not result.modified and listing(graph_module.graph) != text:
@@ -177,8 +178,8 @@ def _lint(graph_module: fx.GraphModule, name: str, before: tuple[str, ...]) -> N
         raise PostconditionError(name, before, f"the graph is not well formed: {error}") from error
 
 
-def _is_ours(one: Pass) -> bool:
-    return type(one).__module__.startswith("trtcache.lowering.")
+def _is_ours(lowering_pass: Pass) -> bool:
+    return type(lowering_pass).__module__.startswith("trtcache.lowering.")
 
 
 def default_pipeline() -> Pipeline:
@@ -187,11 +188,61 @@ def default_pipeline() -> Pipeline:
         (
             *(Assertions(), Attributes(), DeadStores(), DeadCode(), Loops()),
             *(Tuples(), NoOps(), Casts(), Tile(), Factories(), Dimensions(), Arithmetic(), Lookups()),
-            *(Slices(), Sizes(), Shapes(), Reductions(), Concatenations()),
+            *(Slices(), CanonicalSizes(), Shapes(), Reductions(), Concatenations()),
             *(DeadCode(), Linear(), BatchNorm(), Guards(), FoldConstants(), DeadCode()),
             *(Commutative(), CommonSubexpressions()),
         ),
         rounds=4,
-        # What these write anew is for the others to write in their way; a second look at every graph costs 3 ms.
+        # What these rewrite needs the other passes again; a second round on every graph would cost 3 ms.
         again_after=frozenset({"tuples", "concatenations", "linear", "batch_norm"}),
     )
+
+
+def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
+    """Return the passes of entry points, sorted by name.
+
+    Args:
+        points: entry points.
+        ours: names that are taken.
+
+    Raises:
+        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
+            a pass cannot be imported or instantiated, or its name differs from its entry point's.
+    """
+    owners = dict.fromkeys(ours, "trtcache")
+    for point in points:
+        owner = point.dist.name if point.dist else point.value
+        if point.name in owners:
+            raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
+        owners[point.name] = owner
+    return tuple(_load_pass(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
+
+
+def last_pipeline(
+    points: Collection[EntryPoint], unpack: Collection[str], autocast: Autocast | None = None
+) -> Pipeline:
+    """Return the passes that run after ours; empty if there are none.
+
+    Args:
+        points: the entry points of this environment.
+        unpack: operators that the backend wants decomposed further.
+        autocast: the pass of the caller's settings, or None.
+
+    Raises:
+        PassError: see ``third_party``.
+    """
+    ours: tuple[Pass, ...] = (autocast, Casts()) if autocast else ()
+    ours += (Unpack(tuple(sorted(unpack))),) if unpack else ()
+    taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
+    passes_ = (*ours, *third_party(points, taken))
+    return Pipeline((*passes_, CommonSubexpressions(), DeadCode()) if passes_ else ())
+
+
+def _load_pass(point: EntryPoint, owner: str) -> Pass:
+    try:
+        made: Pass = getattr(import_module(point.module), point.attr)()
+    except Exception as error:
+        raise PassError(point.name, (), f"{point.value} of {owner} cannot be loaded: {error}") from error
+    if made.name != point.name:
+        raise PassError(point.name, (), f"{point.value} of {owner} has the name {made.name!r}")
+    return made

@@ -1,4 +1,4 @@
-"""The lowered program: a graph in canonical order with numbered slots, and the model's own tensors beside it."""
+"""The lowered program: a graph in canonical order with numbered slots, and the model's own tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
 from trtcache.lowering.numbers import write_number
 from trtcache.lowering.order import canonical_order
-from trtcache.lowering.rewrites.guards import PROVEN
+from trtcache.lowering.rewrites.assertions import PROVEN
 from trtcache.lowering.slots import number_weights
 from trtcache.lowering.symbols import Symbols
 from trtcache.lowering.text import render
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 
-    from trtcache.lowering.capture import Marked, Role
+    from trtcache.lowering.capture import MarkedGraph, Role
     from trtcache.lowering.input_guards import ExportGuards
     from trtcache.lowering.pipeline import PassRun
 
@@ -35,20 +35,20 @@ class LoweredProgram:
     """A program after lowering.
 
     Attributes:
-        name: what people call it; not part of the key.
-        device: where it runs: the one CUDA device that its tensors are on, or the CPU.
-        graph_module: the graph, in the form that ``passes.py`` describes.
+        name: the program's name; not part of the key.
+        device: its device: the only CUDA device of its tensors, or the CPU.
+        graph_module: the graph, in the form described in ``passes.py``.
         order: the nodes that results depend on, in canonical order.
         arguments: the arguments of each node of ``order``, defaults filled in.
         interface: inputs, results, slots and constants.
-        constants: the constants' tensors, by the engine's names for them.
-        state: every weight of the model by name, live: an engine shares their memory.
-        sources: what the model's own constants (non-persistent buffers, tensors that are plain attributes) are.
+        constants: the constants' tensors by the engine's names.
+        state: every weight of the model by name; an engine shares their memory.
+        sources: contents of the model's own constants (non-persistent buffers, tensors that are plain attributes).
         in_spec, out_spec: how torch flattens the call's arguments and the model's output.
         symbols: the symbolic sizes, numbered.
-        constraints: what is known of their ranges, by torch's names.
-        pipeline: the passes that made it, as they stand in the key.
-        runs: what each pass did.
+        constraints: their ranges, by torch's names.
+        pipeline: the spec strings of its passes, as in the key.
+        runs: the runs of the passes.
     """
 
     name: str
@@ -70,7 +70,7 @@ class LoweredProgram:
 
     @property
     def text(self) -> str:
-        """The lowered program as text: a line for each node, in canonical order, under canonical names."""
+        """The lowered program as text: a line for each node, in canonical order, with canonical names."""
         return render(self)
 
 
@@ -90,11 +90,11 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is known of a program beside its graph.
+    """The data of a program besides its graph.
 
     Attributes:
-        name, in_spec, out_spec, constraints, pipeline, runs: as of ``LoweredProgram``.
-        saved: names of weights that the model's state_dict has.
+        name, in_spec, out_spec, constraints, pipeline, runs: see ``LoweredProgram``.
+        saved: names of weights in the model's state_dict.
     """
 
     name: str
@@ -108,39 +108,39 @@ class Frame:
 
 def finish(
     exported: ExportedProgram,
-    marked: Marked,
+    marked: MarkedGraph,
     *,
     name: str,
     pipeline: tuple[str, ...],
     runs: tuple[PassRun, ...],
     guards: ExportGuards | None = None,
 ) -> LoweredProgram:
-    """Number the slots and constants of a lowered graph and gather what an engine's caller must know.
+    """Number the slots and constants of a lowered graph, and collect the program's interface.
 
     Args:
-        exported: the decomposed program that the graph came from.
+        exported: the decomposed program of the graph.
         marked: its graph, marked and lowered.
-        name: what people call the program.
+        name: the program's name.
         pipeline: the passes' specs.
-        runs: what they did.
-        guards: what export assumed about sizes; None where there is nothing to check.
+        runs: the runs of the passes.
+        guards: the guards of export; None if there is nothing to check.
 
     Raises:
-        ExportError: an output is neither a tensor nor a constant, the tensors are on several CUDA devices, or what
-            export assumed about sizes cannot be checked at a call.
+        ExportError: an output is neither a tensor nor a constant, the tensors are on several CUDA devices, or a guard
+            cannot be checked at a call.
     """
     call, saved = exported.call_spec, exported.state_dict
     frame = Frame(name, call.in_spec, call.out_spec, exported.range_constraints, saved, pipeline, runs)
-    program = assembled(marked, frame)
+    program = assemble_program(marked, frame)
     if guards is None:
         return program
     proven = marked.graph_module.meta.get(PROVEN, ())
-    found, small_sizes = guards.checked(proven, program.symbols, program.interface.ranges)
+    found, small_sizes = guards.finalize(proven, program.symbols, program.interface.ranges)
     return replace(program, interface=replace(program.interface, guards=found, small_sizes=small_sizes))
 
 
 def without_small_sizes(program: LoweredProgram) -> LoweredProgram:
-    """Return a program that no call may give sizes of 0 and 1 where torch's range begins at 2, as a profile does."""
+    """Return a program that rejects sizes of 0 and 1 where torch's range starts at 2, as a profile does."""
     interface = program.interface
     if interface.small_sizes is None:
         return program
@@ -148,11 +148,11 @@ def without_small_sizes(program: LoweredProgram) -> LoweredProgram:
     return replace(program, interface=replace(interface, small_sizes=small_sizes))
 
 
-def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
+def assemble_program(marked: MarkedGraph, frame: Frame) -> LoweredProgram:
     """Return the program of a lowered graph.
 
     Raises:
-        ExportError: as ``finish``.
+        ExportError: see ``finish``.
     """
     graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
@@ -163,7 +163,7 @@ def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
     mutated = {str(role.target) for role in roles if role.kind == "weight"}
     slots, weights = number_weights(order, state, mutated=mutated, saved=frame.saved)
     constants, digests = _constants(graph_module, order)
-    numbered = symbols.copied()
+    numbered = symbols.copy()
     return LoweredProgram(
         name=frame.name,
         device=_device(frame.name, graph_module.graph.nodes),
@@ -178,7 +178,7 @@ def assembled(marked: Marked, frame: Frame) -> LoweredProgram:
             weights=weights,
             constants=digests,
             ranges=symbols.ranges(frame.constraints),
-            outputs=_outputs(output, roles, symbols.copied()),
+            outputs=_outputs(output, roles, symbols.copy()),
         ),
         constants=constants,
         state=state,
@@ -212,7 +212,7 @@ def _result(role: Role, symbols: Symbols) -> Result:
 
 
 def _outputs(output: fx.Node, roles: Iterable[Role], symbols: Symbols) -> tuple[TensorOutput, ...]:
-    """Return what an engine gives; the numbers of symbols that are only here are nobody else's."""
+    """Return the engine's outputs; symbols that only occur here get their own numbers."""
     nodes: Any = output.args[0]
     values = [
         node.meta["val"] for role, node in zip(roles, nodes, strict=True) if role.kind not in {*NOT_COMPUTED, "weight"}

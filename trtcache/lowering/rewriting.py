@@ -1,8 +1,9 @@
-"""What passes share: reading the arguments and sizes of a node, and putting others in their place."""
+"""Utilities for passes: read and replace the arguments and sizes of nodes."""
 
 from __future__ import annotations
 
 import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -14,35 +15,35 @@ if TYPE_CHECKING:
 
 
 def tensor_of(node: object) -> torch.Tensor | None:
-    """Return the fake tensor that a node makes, or None."""
+    """Return the fake tensor of a node, or None."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
 
 
 def expression(size: Any) -> Any:
-    """Return a size as an int or a sympy expression; asking about it adds no guard."""
+    """Return a size as an int or a sympy expression, without adding a guard."""
     return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def same_sizes(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Say whether two shapes, or two lists of strides, are equal for all values of their symbols."""
+    """Return whether two shapes, or two lists of strides, are equal for all values of their symbols."""
     return len(left) == len(right) and all(
         one is other or expression(one) == expression(other) for one, other in zip(left, right, strict=True)
     )
 
 
 def same_shape(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether two fake tensors have one shape."""
+    """Return whether two fake tensors have the same shape."""
     return same_sizes(left.shape, right.shape)
 
 
 def is_static(sizes: Sequence[Any]) -> bool:
-    """Say whether no size is symbolic."""
+    """Return whether no size is symbolic."""
     return all(type(size) is int for size in sizes)
 
 
 def is_dense(value: torch.Tensor) -> bool:
-    """Say whether a fake tensor is contiguous; asking torch of one with symbolic sizes would add a guard."""
+    """Return whether a fake tensor is contiguous; torch's own check of symbolic sizes would add a guard."""
     if is_static(value.shape):
         return value.is_contiguous()
     expected: Any = 1
@@ -54,7 +55,7 @@ def is_dense(value: torch.Tensor) -> bool:
 
 
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
-    """Give a node its arguments in the order of its operator's schema; those that are their defaults are left out."""
+    """Set a node's arguments in the order of its operator's schema, without those that equal their defaults."""
     names, first_keyword, defaults = _signature(node.target)
     given = len(values)
     while given and not _is_required(defaults[given - 1], values[given - 1]):
@@ -80,20 +81,20 @@ def _signature(operator: torch._ops.OpOverload) -> tuple[tuple[str, ...], int, t
 
 @functools.cache
 def parameter_places(operator: object) -> dict[str, int]:
-    """Return the place of each argument of an operator by its name; nothing for what has no schema."""
+    """Return the index of each argument of an operator by name; empty without a schema."""
     if not isinstance(operator, torch._ops.OpOverload):
         return {}
     return {argument.name: place for place, argument in enumerate(operator._schema.arguments)}
 
 
 def calls_of(graph: fx.Graph, targets: Iterable[Any]) -> list[fx.Node]:
-    """Return the calls of some operators in the order of the graph, without a walk over all of it."""
+    """Return the calls of some operators in graph order, without walking the whole graph."""
     found = [graph.find_nodes(op="call_function", target=target, sort=False) for target in targets]
     return sorted(node for nodes in found for node in nodes)
 
 
 def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: object) -> fx.Node:
-    """Return a new call before a node; ``value`` is the fake value that it makes."""
+    """Insert a call before a node and return it; ``value`` is its fake result."""
     with before.graph.inserting_before(before):
         made = before.graph.call_function(target, args)
     made.meta["val"] = value
@@ -101,19 +102,84 @@ def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: obje
 
 
 def replace(node: fx.Node, by: fx.Node) -> None:
-    """Let another node stand where a node stood, which is removed."""
+    """Replace a node by another one, and erase it."""
     node.replace_all_uses_with(by)
     node.graph.erase_node(node)
 
 
 @functools.cache
 def makes_view(target: object) -> bool:
-    """Say whether an operator's result shares the memory of an argument."""
+    """Return whether an operator's result shares the memory of an argument."""
     if not isinstance(target, torch._ops.OpOverload):
         return False
     return any(one.alias_info is not None for one in target._schema.returns)
 
 
 def is_number(value: object) -> bool:
-    """Say whether a size expression is a plain number."""
+    """Return whether a size expression is a plain number."""
     return isinstance(value, (int, sympy.Integer))
+
+
+def arguments(node: fx.Node) -> list[Any]:
+    """Return every argument of a node in order, defaults included.
+
+    ``add(a, b)``, ``add(a, other=b)`` and ``add(a, b, alpha=1)`` give the same. For a function without a schema, return
+    its positional arguments, then its keyword arguments sorted by name.
+    """
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        given, kwargs = list(node.args), node.kwargs
+        for name, default in _parameters(target)[len(given) :]:
+            given.append(kwargs.get(name, default))
+        return given
+    return [*node.args, *(one for _, one in sorted(node.kwargs.items()))]
+
+
+def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
+    """Return the argument names of an operator's schema."""
+    return tuple(name for name, _ in _parameters(operator))
+
+
+@functools.cache
+def _parameters(operator: torch._ops.OpOverload) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (argument.name, argument.default_value if argument.has_default_value() else None)
+        for argument in operator._schema.arguments
+    )
+
+
+aten = torch.ops.aten
+
+# They read strides, or require dense ones: the layout of their arguments must not change.
+_STRIDE_READERS = frozenset(
+    {
+        *(aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default),
+        *(aten.view.dtype, aten.view_copy.dtype, aten.view_as_complex.default, aten.view_as_complex_copy.default),
+    }
+)
+_NAMESPACES = frozenset({"aten", "prims", "_operator", "math"})
+
+
+def reads_strides(node: fx.Node) -> bool:
+    """Return whether a node's result may depend on the layout of its arguments; custom operators' may."""
+    if node.op != "call_function" or node.target in _STRIDE_READERS:
+        return node.op == "call_function"
+    namespace = getattr(node.target, "namespace", None) or getattr(node.target, "__module__", None)
+    return namespace not in _NAMESPACES
+
+
+def is_returned(node: fx.Node) -> bool:
+    """Return whether the output exposes the memory of a node, itself or through a view."""
+    return any(shows(user) for user in node.users)
+
+
+def shows(user: fx.Node) -> bool:
+    """Return whether a user is the output, or a view that the output exposes."""
+    return user.op == "output" or (is_view(user) and is_returned(user))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node may share the memory of its argument; an item of several views does as they do."""
+    if node.target is operator.getitem:
+        return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
+    return node.target is aten.reshape.default or makes_view(node.target)

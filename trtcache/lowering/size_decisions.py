@@ -1,16 +1,16 @@
-"""Recording of what Python code decides by sizes during an export, beyond the guards that torch notes.
+"""Recording of branches on sizes in Python code during an export, beyond torch's own guards.
 
-``torch.export`` takes a size that varies for at least 2 while it traces, and notes no guard for what follows from
-that: a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, and the program answers a call with such
-a size by the wrong branch. Here each truth value of a size that Python code asks for is recorded with the comparison
-that it came from, and becomes a guard of the program like torch's own.
+``torch.export`` assumes that a dynamic size is at least 2 while it traces, and adds no guard for consequences of that:
+a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, and for such a size the program takes the
+wrong branch. Here each truth value of a size that Python code reads is recorded with its comparison, and becomes a
+guard of the program like torch's own.
 
 Terms of sizes are simplified by the same assumption: ``torch.sym_max(x.shape[0], 1)`` becomes ``x.shape[0]``, and
 ``x.numel() // x.shape[0]`` a number, where Python raises ZeroDivisionError for a batch of 0. That divisors are not 0,
 and that a simplified term has the value of the original one, become guards as well.
 
-``Tensor.is_contiguous`` answers for such sizes as well, and with one of 1 more tensors are contiguous. Where it said
-no, the program is held to that.
+``Tensor.is_contiguous`` has the same assumption, and with a size of 1 more tensors are contiguous. If it returned
+False, the program is guarded by that.
 
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes agree.
@@ -46,7 +46,7 @@ _FORMATS = {  # dimensions from the innermost
 }
 _ATTRIBUTE = "_trtcache_comparison"
 
-# Methods of SymInt that Python code calls: what they compute, and the sympy function that torch has for it.
+# Methods of SymInt that Python code calls: their function, and torch's sympy function for it.
 _ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "__floordiv__": (operator.floordiv, FloorDiv),
     "__mod__": (operator.mod, PythonMod),
@@ -61,25 +61,25 @@ _MOST_TRIED = 256
 
 
 class Decisions:
-    """The comparisons of sizes that Python code has asked for, as sympy expressions that held."""
+    """Comparisons of sizes that Python code evaluated, as sympy expressions that were true."""
 
     def __init__(self, counts: Callable[[], bool] | None = None) -> None:
-        """Start with none; ``counts`` says of the code that asks whether its decisions count."""
+        """Start empty; ``counts`` returns whether to record decisions of the calling code."""
         self.conditions: dict[Any, None] = {}
         self._counts = counts or (lambda: _asking_code() != "__torch_dispatch__")
         # torch computes strides outside of the model
         self._counts_terms = counts or (lambda: _asking_code() == "forward")
 
-    def note(self, node: Any, outcome: bool) -> None:  # as torch's own methods have it
-        """Note that a comparison had an outcome, unless an operator asked for it."""
+    def record(self, node: Any, outcome: bool) -> None:  # as in torch's own methods
+        """Record the outcome of a comparison, unless an operator made it."""
         comparison = getattr(node, _ATTRIBUTE, None)
         if comparison is None:
             comparison = node._expr
         if getattr(comparison, "free_symbols", None) and self._counts():
             self.conditions[comparison if outcome else sympy.Not(comparison, evaluate=False)] = None
 
-    def note_arithmetic(self, name: str, left: Any, right: Any, result: Any) -> None:
-        """Note that a divisor is not 0, and that a term which torch simplified has the value of the original one."""
+    def record_arithmetic(self, name: str, left: Any, right: Any, result: Any) -> None:
+        """Record that a divisor is not 0, and that a term simplified by torch equals the original one."""
         terms = [_term(left), _term(right)]
         symbols = {symbol for term in terms for symbol in getattr(term, "free_symbols", ())}
         if not symbols or not self._counts_terms():
@@ -91,13 +91,13 @@ class Decisions:
             original = head(*map(sympy.sympify, terms), evaluate=False)
             self.conditions[sympy.Eq(_term(result), original, evaluate=False)] = None
 
-    def note_choice(self, condition: Any, result: Any, chosen: Any) -> None:
-        """Note which of two terms ``torch.sym_ite`` chose by a comparison that torch decided at once."""
+    def record_choice(self, condition: Any, result: Any, chosen: Any) -> None:
+        """Record the term that ``torch.sym_ite`` chose by a comparison that torch decided at once."""
         if getattr(getattr(condition, "node", None), _ATTRIBUTE, None) is not None:
-            self.note(condition.node, _term(result) == _term(chosen))
+            self.record(condition.node, _term(result) == _term(chosen))
 
-    def note_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
-        """Note that a tensor is not contiguous: a size is not 1 whose stride is not the one it would have."""
+    def record_not_contiguous(self, tensor: torch.Tensor, memory_format: torch.memory_format) -> None:
+        """Record that a tensor is not contiguous: a size is not 1 and its stride is not the contiguous one."""
         order = _FORMATS.get((memory_format, tensor.dim()), range(tensor.dim() - 1, -1, -1))
         differing, inner = [], sympy.S.One
         for dim in order:
@@ -108,11 +108,11 @@ class Decisions:
                 differing.append(sympy.And(*parts, evaluate=False))
             inner = inner * size
         if inner.free_symbols and self._counts():
-            self.conditions[sympy.Ne(inner, 0, evaluate=False)] = None  # a tensor of no elements is contiguous
+            self.conditions[sympy.Ne(inner, 0, evaluate=False)] = None  # a tensor without elements is contiguous
             self.conditions[sympy.Or(*differing, evaluate=False)] = None
 
     def add_to(self, program: ExportedProgram) -> None:
-        """Add the decisions to a program's guards, in the words of torch's own."""
+        """Add the decisions to a program's guards, in torch's notation."""
         texts = list(program._guards_code)
         for text in self._texts(program):
             if text not in texts:
@@ -151,13 +151,13 @@ def trials(symbols: Sequence[Any], values: Sequence[int]) -> Iterator[dict[Any, 
 
 
 def _differs(function: Callable[[Any, Any], Any], terms: list[Any], result: Any, symbols: list[Any]) -> bool:
-    """Say whether a simplified term has another value than the original one for some small sizes."""
+    """Return whether a simplified term differs from the original one for some small sizes."""
     for sizes in trials(symbols, _TRIED):
         try:
             numbers = [_number(term, sizes) for term in terms]
             if function(*numbers) != _number(result, sizes):
                 return True
-        except (ArithmeticError, AssertionError, TypeError):  # a division by 0, which is a condition of its own
+        except (ArithmeticError, AssertionError, TypeError):  # a division by 0, which is a separate condition
             continue
     return False
 
@@ -184,7 +184,7 @@ def _environment(program: ExportedProgram) -> Any:
 
 
 def _asking_code() -> str:
-    """Return the name of the innermost function that is an operator's dispatch or a module's ``forward``, or ''."""
+    """Return the innermost calling function that is an operator's dispatch or a module's ``forward``, or ''."""
     frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         if frame.f_code.co_name in {"__torch_dispatch__", "forward"}:
@@ -194,7 +194,7 @@ def _asking_code() -> str:
 
 
 class _Layouts(TorchFunctionMode):
-    """Notes each tensor of which Python code hears that it is not contiguous."""
+    """Record each tensor whose ``is_contiguous`` returned False to Python code."""
 
     def __init__(self, decisions: Decisions) -> None:
         super().__init__()
@@ -205,20 +205,20 @@ class _Layouts(TorchFunctionMode):
         result = func(*args, **kwargs)
         if func is torch.Tensor.is_contiguous and result is False and args[0].layout == torch.strided:
             memory_format = kwargs.get("memory_format", torch.contiguous_format)
-            self._decisions.note_not_contiguous(args[0], memory_format)
+            self._decisions.record_not_contiguous(args[0], memory_format)
         return result
 
 
 @contextmanager
-def recorded_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
-    """Record what Python code decides by sizes while the body runs, in this thread's exports.
+def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decisions]:
+    """Record branches on sizes in Python code in the block, in this thread's exports.
 
-    Comparisons are methods of ``SymNode``. One that sympy decides at once, by the assumption that sizes are positive,
-    leaves only True or False, so the comparison is kept beside its result. ``bool_`` is called by ``SymBool.__bool__``,
-    for Python code only; C++ calls ``guard_bool``. ``expect_true`` is what ``torch._check`` calls.
+    Comparisons are methods of ``SymNode``. One that sympy decides at once, because sizes are positive, only leaves True
+    or False, so the comparison is attached to its result. ``bool_`` is called by ``SymBool.__bool__``, for Python code
+    only; C++ calls ``guard_bool``. ``expect_true`` is called by ``torch._check``.
 
     Args:
-        counts: says of the code that asks whether its decisions count; by default all but those inside an operator.
+        counts: returns whether to record decisions of the calling code; by default all except those inside an operator.
     """
     decisions = Decisions(counts)
     replaced: list[tuple[type, str, Any]] = []
@@ -258,7 +258,7 @@ def _comparison(head: Any, original: Any) -> Any:
 def _bool(decisions: Decisions, original: Any) -> Any:
     def bool_(self: Any) -> bool:
         outcome: bool = original(self)
-        decisions.note(self, outcome)
+        decisions.record(self, outcome)
         return outcome
 
     return bool_
@@ -268,7 +268,7 @@ def _expect_true(decisions: Decisions, original: Any) -> Any:
     def expect_true(self: Any, *place: Any) -> bool:
         outcome: bool = original(self, *place)
         if outcome:
-            decisions.note(self, outcome)
+            decisions.record(self, outcome)
         return outcome
 
     return expect_true
@@ -281,7 +281,7 @@ def _arithmetic(decisions: Decisions, name: str, original: Any) -> Any:
         result = original(self, other)
         if result is not NotImplemented:
             left, right = (other, self) if straight else (self, other)
-            decisions.note_arithmetic(straight or name, left, right, result)
+            decisions.record_arithmetic(straight or name, left, right, result)
         return result
 
     return compute
@@ -290,7 +290,7 @@ def _arithmetic(decisions: Decisions, name: str, original: Any) -> Any:
 def _choice(decisions: Decisions, original: Any) -> Any:
     def sym_ite(self: Any, then: Any, other: Any) -> Any:
         result = original(self, then, other)
-        decisions.note_choice(self, result, then)
+        decisions.record_choice(self, result, then)
         return result
 
     return sym_ite

@@ -1,10 +1,10 @@
-"""Numbers slots and engine weights, by first use from a program's outputs."""
+"""Numbering of slots and engine weights by first use from a program's outputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtcache.lowering.order import tied
+from trtcache.lowering.order import group_tied
 from trtcache.weights.recipes import WeightRef, rename, sources
 from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def recipe_of(node: fx.Node) -> Recipe | None:
-    """Return the recipe of a weight's node, over the model's names; None if the node is no weight."""
+    """Return the recipe of a weight's node in terms of the model's names; None if it is not a weight."""
     if "weight" in node.meta:
         return WeightRef(node.meta["weight"])
     recipe: Recipe | None = node.meta.get("recipe")
@@ -32,16 +32,16 @@ def number_weights(
     mutated: Collection[str],
     saved: Collection[str],
 ) -> tuple[tuple[Slot, ...], tuple[EngineWeight, ...]]:
-    """Return a program's slots and engine weights; each weight's node gets its ``meta["engine_weight"]``.
+    """Return a program's slots and engine weights; set each weight node's ``meta["engine_weight"]``.
 
     Args:
         order: the program's nodes in canonical order.
         state: every weight of the model by name.
-        mutated: names of weights that a call changes.
-        saved: names that the model's state_dict has.
+        mutated: names of weights that a call modifies.
+        saved: names in the model's state_dict.
     """
     found = [(node, recipe) for node in order if (recipe := recipe_of(node))]
-    groups = tied(state)
+    groups = group_tied(state)
     whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
     used = dict.fromkeys(groups[str(name)] for _, recipe in found for name in sources(recipe))
     slots: dict[str | int, Slot] = {}

@@ -1,18 +1,18 @@
-"""Which sizes of 0 and 1 a program answers: found by running its graph with such sizes, on tensors without memory.
+"""Sizes of 0 and 1 that a program supports: found by running its graph with such sizes, on tensors without memory.
 
-``torch.export`` takes each size that varies for at least 2 while it traces, whatever the range that it was given
-(``Dim("batch")`` allows 0). Mostly the program is right for 0 and 1 as well, and a batch of one is the commonest call
-of all; but ``squeeze`` keeps such a dimension in the program and drops it when it runs, and ``amax`` of nothing raises.
-So the exported graph is run with fake tensors of these sizes, and each result must have the shape that the program
-says. Sizes for which it has another, or for which an operator raises, become guards. The decomposed graph is run as
-well: what ``logsumexp`` and ``roll`` are decomposed into raises for sizes of 0 that they take themselves.
+``torch.export`` assumes that each dynamic size is at least 2 while it traces, whatever its range (``Dim("batch")``
+allows 0). Mostly the program is right for 0 and 1 as well, and a batch of one is the most common call; but ``squeeze``
+keeps such a dimension in the program and drops it when it runs, and ``amax`` of no elements raises. So the exported
+graph is run with fake tensors of these sizes, and each result must have the program's shape. Sizes for which it has
+another, or for which an operator raises, become guards. The decomposed graph is run as well: decompositions of
+``logsumexp`` and ``roll`` raise for sizes of 0 that these operators accept.
 
-Some kernels refuse tensors without elements, or end the process (a division by the length of a sequence, a read at an
+Some kernels reject tensors without elements, or end the process (a division by the length of a sequence, a read at an
 index of nothing), and their fake kernels do not. For these there is a list. Reductions without a value for no elements
-(``max``) are run on tensors of no elements.
+(``max``) are run on real tensors without elements.
 
-``reshape`` and ``contiguous`` copy in the program and may return the tensor itself where a size is 1. Then what is
-written into one of the two afterwards is in both, and sizes for which that is so are excluded as well.
+``reshape`` and ``contiguous`` copy in the program and may return the tensor itself if a size is 1. Then a later write
+to one of the two is visible in both, and such sizes are excluded as well.
 """
 
 from __future__ import annotations
@@ -47,21 +47,20 @@ _WITHOUT_IDENTITY = frozenset(
     )
 )
 _INDEXED = frozenset({"index", "_unsafe_index", "embedding"})
-_MOST_PAIRS = 4  # symbols of which every two are tried together: 24 runs
+_MOST_PAIRS = 4  # up to this many symbols are tried in pairs: 24 runs
 
 
 def small_size_guards(
     program: ExportedProgram, decomposed: ExportedProgram, conditions: Sequence[Any] = ()
 ) -> list[Any]:
-    """Return conditions, as sympy expressions, that exclude the sizes of 0 and 1 for which a program is not right.
+    """Return conditions, as sympy expressions, that exclude sizes of 0 and 1 that a program does not support.
 
-    Each symbol is tried alone with the others at their example's sizes, every two together where there are few, and
-    all at once.
+    Each symbol is tried alone with the others at their example's sizes, each pair if there are few, and all at once.
 
     Args:
         program: an exported program.
         decomposed: the same program in core ATen operators.
-        conditions: what calls are held to anyway, as sympy expressions. A trial has sizes that satisfy them.
+        conditions: conditions checked on calls anyway, as sympy expressions. Trials satisfy them.
     """
     hints = _hints(program)
     if not hints:
@@ -80,14 +79,15 @@ def small_size_guards(
 
 
 def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: Sequence[Any]) -> dict[Any, int] | None:
-    """Return sizes of all symbols that satisfy the conditions, with those of a trial; None where there are none.
+    """Return sizes of all symbols that satisfy the conditions and contain a trial's; None if there are none.
 
-    The other sizes are the example's, or like one of the trial where a condition makes them equal; else small ones are
-    searched. Where none are found no call can have the trial's sizes, or almost none: it is tried with the example's.
+    The other sizes are the example's, or equal to one of the trial if a condition requires that; otherwise small ones
+    are searched. If none are found, calls with the trial's sizes are (almost) impossible: it is tried with the
+    example's.
     """
     others = [symbol for symbol in hints if symbol not in trial]
     candidates = [{**hints, **trial}, *({**dict.fromkeys(others, size), **trial} for size in set(trial.values()))]
-    generator = random.Random(0)  # noqa: S311  # the same trials each time
+    generator = random.Random(0)  # noqa: S311  # deterministic trials
     candidates += [
         {**{symbol: generator.randint(0, 12) for symbol in others}, **trial} for _ in range(200 if others else 0)
     ]
@@ -106,7 +106,7 @@ def _may_hold(condition: Any, numbers: Mapping[Any, Any]) -> bool:
 
 
 def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
-    """Yield assignments of small sizes, those of few symbols first, so that a guard names no more than it has to."""
+    """Yield assignments of small sizes, with few symbols first, so that a guard names no more than necessary."""
     for symbol, size in itertools.product(symbols, _SMALL):
         yield {symbol: size}
     if len(symbols) <= _MOST_PAIRS:
@@ -136,15 +136,15 @@ def _hints(program: ExportedProgram) -> dict[Any, int]:
 
 
 def _copies(program: ExportedProgram, hints: Mapping[Any, int]) -> frozenset[str]:
-    """Return which nodes make copies for the example's sizes; none where nothing is written into a tensor."""
-    if not any(map(_written, program.graph.nodes)):
+    """Return which nodes copy for the example's sizes; empty if no operator mutates a tensor."""
+    if not any(map(_is_mutating, program.graph.nodes)):
         return frozenset()
     run = _Run(program, hints)
     return frozenset(run.copies) if _is_right(run) else frozenset()
 
 
 class _Run(fx.Interpreter):
-    """Runs a graph and compares the shape of each result with the program's, for given values of its symbols.
+    """Run a graph for given values of its symbols, and compare the shape of each result with the program's.
 
     Attributes:
         copies: the names of nodes whose result shares no memory with their arguments.
@@ -163,17 +163,17 @@ class _Run(fx.Interpreter):
         """Run the graph.
 
         Raises:
-            Exception: an operator does not take these sizes, or the program is not right for them.
+            Exception: an operator does not support these sizes, or a shape differs from the program's.
         """
-        self.run(*(_input(said, self._sizes) for said in self._inputs), enable_io_processing=False)
+        self.run(*(_input(expected, self._sizes) for expected in self._inputs), enable_io_processing=False)
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run a node and compare its result."""
+        """Run a node and check its result."""
         if n.op != "call_function":
             return super().run_node(n)
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
-        if self._shared and _written(n) and any(map(self._is_shared, arguments)):
-            raise ValueError(f"{n.name} writes into what is no copy")
+        if self._shared and _is_mutating(n) and any(map(self._is_shared, arguments)):
+            raise ValueError(f"{n.name} writes into a tensor that is not a copy")
         if arguments and not _takes(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
         if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _WITHOUT_IDENTITY:
@@ -195,9 +195,9 @@ class _Run(fx.Interpreter):
 
 
 def _takes(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
-    """Say whether an operator takes such tensors, where its fake kernel does not tell.
+    """Return whether an operator accepts such tensors, where its fake kernel does not check it.
 
-    An index that is there and points into no elements is out of range, whatever its value.
+    A non-empty index into no elements is out of range, whatever its value.
     """
     name = _name(target)
     first, *others = arguments
@@ -211,10 +211,10 @@ def _name(target: Any) -> str:
 
 
 def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
-    """Run an operator on zeros of the shapes of fake tensors, some of which have no elements.
+    """Run an operator on zeros with the shapes of fake tensors, some of which have no elements.
 
     Raises:
-        Exception: it does not take them.
+        Exception: it does not accept them.
     """
     with unset_fake_temporarily():
         args, kwargs = pytree.tree_map_only(
@@ -223,8 +223,8 @@ def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
         target(*args, **kwargs)
 
 
-def _written(node: fx.Node) -> bool:
-    """Say whether an operator writes into an argument."""
+def _is_mutating(node: fx.Node) -> bool:
+    """Return whether an operator writes into an argument."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
@@ -237,15 +237,15 @@ def _memory(tensor: torch.Tensor) -> int:
     return address
 
 
-def _agrees(said: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
-    if isinstance(said, (list, tuple)):
-        return len(said) == len(found) and all(map(lambda one, other: _agrees(one, other, sizes), said, found))
-    if isinstance(said, torch.Tensor):
-        return said.dim() == found.dim() and all(
-            map(lambda one, other: _agrees(one, other, sizes), said.shape, found.shape)
+def _agrees(expected: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
+    if isinstance(expected, (list, tuple)):
+        return len(expected) == len(found) and all(map(lambda one, other: _agrees(one, other, sizes), expected, found))
+    if isinstance(expected, torch.Tensor):
+        return expected.dim() == found.dim() and all(
+            map(lambda one, other: _agrees(one, other, sizes), expected.shape, found.shape)
         )
-    if isinstance(said, (int, torch.SymInt)) and type(said) is not bool:
-        value = _value(said, sizes)
+    if isinstance(expected, (int, torch.SymInt)) and type(expected) is not bool:
+        value = _value(expected, sizes)
         return value is None or not isinstance(found, int) or value == found
     return True
 
@@ -264,16 +264,16 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
 def _is_right(run: _Run) -> bool:
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     try:
-        with mode, torch.no_grad(), _unlogged():
+        with mode, torch.no_grad(), _without_logging():
             run.check()
-    except Exception:  # noqa: BLE001  # an operator may raise anything for a size that it does not take
+    except Exception:  # noqa: BLE001  # an operator may raise anything for an unsupported size
         return False
     return True
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep torch from logging what fake tensors raise: sizes that do not fit are expected here."""
+def _without_logging() -> Iterator[None]:
+    """Disable torch's logging of errors of fake tensors: mismatched sizes are expected here."""
     before, _LOG.disabled = _LOG.disabled, True
     try:
         yield
@@ -281,12 +281,12 @@ def _unlogged() -> Iterator[None]:
         _LOG.disabled = before
 
 
-def _input(said: Any, sizes: Mapping[Any, int]) -> Any:
-    if isinstance(said, torch.SymInt):
-        return _value(said, sizes)
-    if not isinstance(said, FakeTensor):
-        return said
-    shape = [size for size in (_value(size, sizes) for size in said.shape) if size is not None and size >= 0]
-    if len(shape) != said.dim():
+def _input(expected: Any, sizes: Mapping[Any, int]) -> Any:
+    if isinstance(expected, torch.SymInt):
+        return _value(expected, sizes)
+    if not isinstance(expected, FakeTensor):
+        return expected
+    shape = [size for size in (_value(size, sizes) for size in expected.shape) if size is not None and size >= 0]
+    if len(shape) != expected.dim():
         raise ValueError("an input cannot have these sizes")
-    return torch.empty(shape, dtype=said.dtype, device=said.device)
+    return torch.empty(shape, dtype=expected.dtype, device=expected.device)

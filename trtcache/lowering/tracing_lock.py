@@ -1,7 +1,7 @@
-"""torch traces in one thread at a time.
+"""A lock for tracing with torch.
 
-``torch.export.load``, ``torch.export.export``, its decompositions and Inductor keep what they are at in variables of
-the process: of four threads that did so at once three failed (torch 2.13: ``_CURRENT_DESERIALIZER is already set``).
+``torch.export.load``, ``torch.export.export``, its decompositions and Inductor use global state: of four threads that
+used them concurrently three failed (torch 2.13: ``_CURRENT_DESERIALIZER is already set``).
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from __future__ import annotations
 import threading
 
 ALONE = threading.RLock()
-"""Held by a thread that has torch load, export, decompose or compile a program."""
+"""Held by a thread in which torch loads, exports, decomposes or compiles a program."""

@@ -10,9 +10,9 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
-from trtcache.lowering.rewrites.common_subexpressions import draws, is_random
+from trtcache.lowering.rewrites.cleanup import draws, is_random
+from trtcache.lowering.rewriting import is_view
 from trtcache.lowering.text import operator_name
-from trtcache.lowering.visibility import is_view
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:

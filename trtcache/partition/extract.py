@@ -14,13 +14,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.capture import Marked, Role
+from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.interface import SmallSizes
 from trtcache.lowering.order import canonical_order
-from trtcache.lowering.program import Frame, assembled
-from trtcache.lowering.rewriting import expression, is_dense, is_static, tensor_of
+from trtcache.lowering.program import Frame, assemble_program
+from trtcache.lowering.rewriting import expression, is_dense, is_static, reads_strides, tensor_of
 from trtcache.lowering.symbols import Symbols
-from trtcache.lowering.visibility import reads_strides
 from trtcache.partition.capability import is_size
 from trtcache.partition.partitions import EnginePartition, TorchPartition
 from trtcache.partition.wires import SizeTensor
@@ -57,7 +56,7 @@ def extract_engine_partition(
         saved=saved,
         pipeline=whole.pipeline,
     )
-    program = _with_small_sizes(assembled(Marked(graph_module, dict(whole.state), {}, {}), frame), whole)
+    program = _with_small_sizes(assemble_program(MarkedGraph(graph_module, dict(whole.state), {}, {}), frame), whole)
     return EnginePartition(program, takes, len(outputs), cut.weights(), cluster)
 
 
@@ -195,8 +194,8 @@ class _Extraction:
 
 def _all_sizes(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _all_sizes(one)
+        for element in value:
+            yield from _all_sizes(element)
     elif isinstance(value, torch.Tensor):
         yield from (size for size in value.shape if type(size) is not int)
 

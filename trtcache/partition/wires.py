@@ -103,7 +103,7 @@ class WireTable:
         Raises:
             ExportError: it cannot be computed from the inputs' sizes.
         """
-        written = self._program.symbols.copied().write(size)
+        written = self._program.symbols.copy().write(size)
         numbers = symbols_in(written)
         if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= self._input_symbols():
             why = f"size {size} crosses a partition boundary, and cannot be computed from the inputs' sizes"
@@ -113,8 +113,8 @@ class WireTable:
 
     def _input_symbols(self) -> set[int]:
         found: set[int] = set()
-        for one in self._program.interface.inputs:
-            for written in one.shape:
+        for spec in self._program.interface.inputs:
+            for written in spec.shape:
                 found |= symbols_in(written)
         return found
 

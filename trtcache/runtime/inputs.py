@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from trtcache.errors import GuardError, InputError
-from trtcache.lowering.expressions import evaluate
-from trtcache.lowering.guard_text import describe, guard_symbols, symbol_names
+from trtcache.lowering.expressions import describe, evaluate, guard_symbols, symbol_names
 from trtcache.runtime.guards import compile_guards, failed_guard
 from trtcache.runtime.memory import find_overlap
 from trtcache.weights.slots import contiguous, dtype_name, is_aligned
@@ -197,32 +196,32 @@ class InputCheck:
         self._check_guards(sizes)
         return [_apply_layout(one, leaves[one.leaf], sizes) for one in self._inputs]
 
-    def _check(self, one: TensorInput, given: Any, device: torch.device) -> None:
+    def _check(self, spec: TensorInput, given: Any, device: torch.device) -> None:
         if not isinstance(given, torch.Tensor):
-            raise self._wrong(one.leaf, f"a {one.dtype} tensor", _describe(given))
+            raise self._wrong(spec.leaf, f"a {spec.dtype} tensor", _describe(given))
         if given.layout != torch.strided:
-            raise self._wrong(one.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
+            raise self._wrong(spec.leaf, "a dense tensor", f"one of layout {given.layout}", "use .to_dense()")
         if not is_plain(given):
-            raise self._wrong(one.leaf, "a plain tensor", type(given).__name__, "an engine reads memory directly")
-        if dtype_name(given.dtype) != one.dtype:
-            raise self._wrong(one.leaf, one.dtype, dtype_name(given.dtype), f"use .to(torch.{one.dtype})")
+            raise self._wrong(spec.leaf, "a plain tensor", type(given).__name__, "an engine reads memory directly")
+        if dtype_name(given.dtype) != spec.dtype:
+            raise self._wrong(spec.leaf, spec.dtype, dtype_name(given.dtype), f"use .to(torch.{spec.dtype})")
         if given.device != device:
-            raise self._wrong(one.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
-        if given.dim() != len(one.shape):
-            raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape))
+            raise self._wrong(spec.leaf, f"a tensor on {device}", f"one on {given.device}", f"use .to({str(device)!r})")
+        if given.dim() != len(spec.shape):
+            raise self._wrong(spec.leaf, _shape(spec.shape), _shape(given.shape))
 
-    def _compare(self, one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
-        expected = [evaluate(written, sizes) for written in one.shape]
+    def _compare(self, spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> None:
+        expected = [evaluate(written, sizes) for written in spec.shape]
         if expected == list(given.shape):
             return
-        if all(isinstance(size, int) for size in one.shape):
+        if all(isinstance(size, int) for size in spec.shape):
             hint = "compile with dynamic_shapes for other sizes"
         else:
             hint = "its sizes do not fit each other"
         error = InputError if self._fixed else GuardError
-        if one.number:
-            raise self._wrong(one.leaf, str(expected[0]), str(given.shape[0]), hint, error)
-        raise self._wrong(one.leaf, _shape(one.shape), _shape(given.shape), hint, error)
+        if spec.number:
+            raise self._wrong(spec.leaf, str(expected[0]), str(given.shape[0]), hint, error)
+        raise self._wrong(spec.leaf, _shape(spec.shape), _shape(given.shape), hint, error)
 
     def _check_ranges(self, leaves: Sequence[Any], sizes: dict[int, int]) -> None:
         for number, (least, most) in enumerate(self._ranges):
@@ -287,11 +286,11 @@ def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]
     symbol, later ones of a symbol, and those of a fixed size.
     """
     plan, known = [], set[int]()
-    for one, device in zip(inputs, devices, strict=True):
+    for spec, device in zip(inputs, devices, strict=True):
         first: list[tuple[int, int]] = []
         again: list[tuple[int, int]] = []
         fixed: list[tuple[int, int]] = []
-        for dim, size in enumerate(one.shape):
+        for dim, size in enumerate(spec.shape):
             if isinstance(size, int):
                 fixed.append((dim, size))
             elif isinstance(size, dict):
@@ -300,20 +299,20 @@ def _varying_plan(inputs: Sequence[TensorInput], devices: Sequence[torch.device]
                 known.add(number)
             else:
                 return None
-        if not _is_contiguous(one):
+        if not _is_contiguous(spec):
             return None
-        dtype, on_cpu = getattr(torch, one.dtype), device.type == "cpu"
-        plan.append((one.leaf, dtype, len(one.shape), device, on_cpu, tuple(first), tuple(again), tuple(fixed)))
+        dtype, on_cpu = getattr(torch, spec.dtype), device.type == "cpu"
+        plan.append((spec.leaf, dtype, len(spec.shape), device, on_cpu, tuple(first), tuple(again), tuple(fixed)))
     return tuple(plan)
 
 
-def _is_contiguous(one: TensorInput) -> bool:
+def _is_contiguous(spec: TensorInput) -> bool:
     """Return whether an input's strides are contiguous, tested with sizes whose products are all different."""
-    numbers = {number for size in one.shape for number in _symbols(size)}
+    numbers = {number for size in spec.shape for number in _symbols(size)}
     for base in (1009, 2003):
         sizes = {number: base + 2 * number for number in numbers}
-        shape = [evaluate(size, sizes) for size in one.shape]
-        stride = [evaluate(step, sizes) for step in one.stride]
+        shape = [evaluate(size, sizes) for size in spec.shape]
+        stride = [evaluate(step, sizes) for step in spec.stride]
         if None in shape or None in stride or tuple(stride) != contiguous(tuple(shape)):
             return False
     return True
@@ -325,8 +324,8 @@ def bind_sizes(inputs: Sequence[TensorInput], given: Sequence[Any]) -> dict[int,
     A dynamic int may be given itself, or as the tensor that represents it.
     """
     sizes: dict[int, int] = {}
-    for one, tensor in zip(inputs, given, strict=True):
-        _bind(one, tensor, sizes)
+    for spec, tensor in zip(inputs, given, strict=True):
+        _bind(spec, tensor, sizes)
     return sizes
 
 
@@ -342,10 +341,10 @@ def evaluate_size(written: Any, sizes: Mapping[int, int]) -> Any:
     return value
 
 
-def _bind(one: TensorInput, given: Any, sizes: dict[int, int]) -> None:
+def _bind(spec: TensorInput, given: Any, sizes: dict[int, int]) -> None:
     """Record the symbols that an input's sizes determine: a symbol itself, or the one in ``a * s + b``."""
     shape = given.shape if isinstance(given, torch.Tensor) else (given, 0)
-    for written, size in zip(one.shape, shape, strict=True):
+    for written, size in zip(spec.shape, shape, strict=True):
         number = _only_symbol(written)
         if number is None or number in sizes:
             continue
@@ -361,8 +360,8 @@ def same_value(given: object, value: object) -> bool:
     return repr(given) == repr(value) if isinstance(value, (float, complex)) else given == value  # -0.0, nan
 
 
-def _fixed_size(one: TensorInput) -> torch.Size:
-    return torch.Size([size for size in one.shape if isinstance(size, int)])
+def _fixed_size(spec: TensorInput) -> torch.Size:
+    return torch.Size([size for size in spec.shape if isinstance(size, int)])
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -382,8 +381,8 @@ def _symbols(written: Json) -> list[int]:
     return [number for one in written[1:] for number in _symbols(one)] if isinstance(written, list) else []
 
 
-def _apply_layout(one: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
-    written = [evaluate(step, sizes) for step in one.stride]
+def _apply_layout(spec: TensorInput, given: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+    written = [evaluate(step, sizes) for step in spec.stride]
     stride = tuple(step for step in written if step is not None)
     if len(stride) != len(written):
         stride = contiguous(tuple(given.shape))

@@ -20,8 +20,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import affine, describe, evaluate
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
@@ -198,15 +197,15 @@ def _read(spec: str) -> Any:
 def _sizes(taken: Sequence[Mapping[str, Any]], inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
     """Return the symbols' sizes, which may be the tracer's symbols."""
     sizes: dict[int, Any] = {}
-    for number, (one, given) in enumerate(zip(taken, inputs, strict=True)):
+    for number, (spec, given) in enumerate(zip(taken, inputs, strict=True)):
         found = (dtype_name(given.dtype), given.device.type, given.dim())
-        expected = (one["dtype"], one["device"], len(one["shape"]))
+        expected = (spec["dtype"], spec["device"], len(spec["shape"]))
         _require(found == expected, f"input {number} of the engine", _format_spec(expected), _format_spec(found))
-        for written, size in zip(one["shape"], given.shape, strict=True):
+        for written, size in zip(spec["shape"], given.shape, strict=True):
             if isinstance(written, dict):
                 sizes.setdefault(written["sym"], size)
-    for number, (one, given) in enumerate(zip(taken, inputs, strict=True)):
-        for place, (written, size) in enumerate(zip(one["shape"], given.shape, strict=True)):
+    for number, (spec, given) in enumerate(zip(taken, inputs, strict=True)):
+        for place, (written, size) in enumerate(zip(spec["shape"], given.shape, strict=True)):
             _bind(written, size, sizes)
             fitting = evaluate(written, sizes)
             _require(fitting == size, f"dimension {place} of input {number} of the engine", str(fitting), size)
@@ -233,13 +232,15 @@ def _require(condition: Any, where: str, expected: str, found: object, kind: typ
         raise error
 
 
-def _empty(one: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    shape = [evaluate(written, sizes) for written in one["shape"]]
+def _empty(spec: Mapping[str, Any], sizes: Mapping[int, Any], inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    shape = [evaluate(written, sizes) for written in spec["shape"]]
     if any(size is None for size in shape):
-        raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", str(one["shape"]))
-    device = next((given.device for given in inputs if given.device.type == one["device"]), torch.device(one["device"]))
-    order = one["layout"] or list(range(len(shape)))
-    made = torch.empty([shape[place] for place in order], dtype=getattr(torch, one["dtype"]), device=device)
+        raise InputError("outputs of the engine", "sizes that its inputs' sizes determine", str(spec["shape"]))
+    device = next(
+        (given.device for given in inputs if given.device.type == spec["device"]), torch.device(spec["device"])
+    )
+    order = spec["layout"] or list(range(len(shape)))
+    made = torch.empty([shape[place] for place in order], dtype=getattr(torch, spec["dtype"]), device=device)
     return made.permute(sorted(range(len(order)), key=order.__getitem__))
 
 

@@ -320,9 +320,9 @@ class Precedence:
                 direct[after].add(before)
         later: list[list[int]] = [[] for _ in direct]
         depths: list[int] = []
-        for number, one in enumerate(direct):
-            depths.append(1 + max((depths[other] for other in one), default=0))
-            for other in one:
+        for number, predecessors in enumerate(direct):
+            depths.append(1 + max((depths[other] for other in predecessors), default=0))
+            for other in predecessors:
                 later[other].append(number)
         longest = max(depths, default=0)
         return cls(tuple(map(len, direct)), tuple(map(tuple, later)), len(direct) - longest + 1)

@@ -64,8 +64,8 @@ def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch
     """
     values = {one.slot.index: weights[one.name].detach() for one in interface.weights if one.slot is not None}
     made = [one for one in interface.weights if one.slot is None]
-    for one in made:
-        for slot in one.slots:
+    for weight in made:
+        for slot in weight.slots:
             known = weights.source_weights.get(slot.index)
             tensor = known.tensor() if known is not None else None
             if slot.index not in values and tensor is not None:
@@ -76,10 +76,10 @@ def slot_values(interface: Interface, weights: EngineWeights) -> dict[int, torch
 
 def _check_recipes(made: Iterable[EngineWeight], values: Mapping[int, torch.Tensor], weights: EngineWeights) -> None:
     missing, changed = [], []
-    for one in made:
-        missing += [slot.names[0] for slot in one.slots if slot.index not in values]
-        if not missing and not alike(_evaluate_recipe(one, values), weights[one.name]):
-            changed.append(f"{one.label} (it has changed since; refit the module with the model first)")
+    for weight in made:
+        missing += [slot.names[0] for slot in weight.slots if slot.index not in values]
+        if not missing and not alike(_evaluate_recipe(weight, values), weights[weight.name]):
+            changed.append(f"{weight.label} (it has changed since; refit the module with the model first)")
     if missing or changed:
         gone = tuple(f"{name} (the model is gone; refit the module with it first, and keep it)" for name in missing)
         raise RefitError(missing=gone, mismatched=tuple(changed))

@@ -129,18 +129,20 @@ class Report:
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.backend} for {self.target}"]
-        for one in self.partitions:
-            built = f"build {format_duration(one.build_s)}" + (" saved" if one.outcome == "hit" else "")
-            why = f" ({one.reason})" if one.reason else ""
-            key = one.key.digest[:12] if one.key else "without key "
+        for partition in self.partitions:
+            built = f"build {format_duration(partition.build_s)}" + (" saved" if partition.outcome == "hit" else "")
+            why = f" ({partition.reason})" if partition.reason else ""
+            key = partition.key.digest[:12] if partition.key else "without key "
             rows.append(
-                f"  {key}  {one.outcome}{why:<10}  {one.weights} weights  "
-                f"fetch {format_duration(one.fetch_s)}  load {format_duration(one.load_s)}  {built}"
+                f"  {key}  {partition.outcome}{why:<10}  {partition.weights} weights  "
+                f"fetch {format_duration(partition.fetch_s)}  load {format_duration(partition.load_s)}  {built}"
             )
-            if one.frozen:
-                rows.append(f"  frozen: it has the values of {one.frozen} weights in it, and other values need another")
-            if one.why:
-                rows.append(f"  {one.why}")
+            if partition.frozen:
+                rows.append(
+                    f"  frozen: it has the values of {partition.frozen} weights in it, and other values need another"
+                )
+            if partition.why:
+                rows.append(f"  {partition.why}")
         rows += [f"  in torch: {words}" for words in summarize_left(self.left)]
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:

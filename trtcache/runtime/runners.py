@@ -123,8 +123,8 @@ class Runners:
                 ahead.extend(self.submit(*item) for item in islice(items, 1))
                 yield answer
         finally:
-            for one in ahead:
-                one.cancel()
+            for future in ahead:
+                future.cancel()
 
     def close(self) -> None:
         """Accept no more calls, and wait for those submitted."""

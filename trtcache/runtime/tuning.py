@@ -215,14 +215,14 @@ def sample(interface: Interface, call: CallSignature, shapes: Mapping[str, tuple
     return args, kwargs
 
 
-def _match(one: TensorInput, given: tuple[int, ...] | None, name: str, sizes: dict[int, int]) -> None:
+def _match(spec: TensorInput, given: tuple[int, ...] | None, name: str, sizes: dict[int, int]) -> None:
     """Record the sizes of a given shape."""
     if given is None:
         return
     text = "x".join(map(str, given))
-    if len(given) != len(one.shape):
-        raise InputError(f"argument {name}", f"{len(one.shape)} sizes", text)
-    for written, size in zip(one.shape, given, strict=True):
+    if len(given) != len(spec.shape):
+        raise InputError(f"argument {name}", f"{len(spec.shape)} sizes", text)
+    for written, size in zip(spec.shape, given, strict=True):
         if isinstance(written, dict):
             known = sizes.setdefault(int(str(written["sym"])), size)
             if known != size:
@@ -231,20 +231,20 @@ def _match(one: TensorInput, given: tuple[int, ...] | None, name: str, sizes: di
             raise InputError(f"argument {name}", f"a size of {written}", text)
 
 
-def _tensor(one: TensorInput, name: str, sizes: Mapping[int, int], interface: Interface) -> torch.Tensor:
-    shape = [evaluate(written, sizes) for written in one.shape]
+def _tensor(spec: TensorInput, name: str, sizes: Mapping[int, int], interface: Interface) -> torch.Tensor:
+    shape = [evaluate(written, sizes) for written in spec.shape]
     known = [size for size in shape if size is not None]
     if len(known) != len(shape):
         wanted = "x".join("?" if size is None else str(size) for size in shape)
         raise InputError(f"argument {name}", "a number for each size that varies", wanted, f"say {name}=SIZES")
-    for written, size in zip(one.shape, known, strict=True):
+    for written, size in zip(spec.shape, known, strict=True):
         _check_range(written, size, name, interface)
-    dtype = getattr(torch, one.dtype)
-    stride = [evaluate(step, sizes) for step in one.stride]
+    dtype = getattr(torch, spec.dtype)
+    stride = [evaluate(step, sizes) for step in spec.stride]
     steps = [step for step in stride if step is not None]
-    made = torch.empty_strided(known, steps, dtype=dtype, device=one.device) if len(steps) == len(known) else None
+    made = torch.empty_strided(known, steps, dtype=dtype, device=spec.device) if len(steps) == len(known) else None
     if made is None:
-        made = torch.empty(known, dtype=dtype, device=one.device)
+        made = torch.empty(known, dtype=dtype, device=spec.device)
     if dtype.is_floating_point or dtype.is_complex:
         return made.copy_(torch.randn(known, generator=torch.Generator().manual_seed(0)))
     return made.fill_(dtype is torch.bool)

@@ -132,8 +132,8 @@ def compare(
     usual = max((_tolerance(one, device) for one in (*dtypes, *outputs)), default=0.0)
     allowed = usual if tolerance is None else tolerance
     worst = 0.0
-    for (path, one), (_, other) in zip(wanted, found, strict=True):
-        off_by = _off_by(one, other)
+    for (path, expected), (_, actual) in zip(wanted, found, strict=True):
+        off_by = _off_by(expected, actual)
         if not off_by <= allowed:
             where = f"output{pytree.keystr(path)}"
             raise VerifyError(where=where, why=f"off by {off_by:.1e} of its largest value; {allowed:.1e} is allowed")

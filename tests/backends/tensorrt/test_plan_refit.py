@@ -15,7 +15,7 @@ from tests.backends.tensorrt.plans import Small, compiled, ids
 from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import ErrorCollector, get_logger
-from trtcache.backends.tensorrt.refit import dtypes_of, refit_engine
+from trtcache.backends.tensorrt.refit import refit_dtypes, refit_engine
 from trtcache.compiler.refit import refitted_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.weights.fingerprints import fingerprints
@@ -173,7 +173,7 @@ def test_a_weight_that_nobody_has_is_told() -> None:
 
 def test_the_real_classes_take_what_they_are_given() -> None:
     """Weights of each dtype are of the size and bytes that were meant; a refitter wants a real engine."""
-    for dtype, kind in dtypes_of(TRT).items():
+    for dtype, kind in refit_dtypes(TRT).items():
         tensor = torch.arange(5).to(dtype)
         weights = TRT.Weights(kind, tensor.data_ptr(), tensor.numel())
         assert (weights.dtype, weights.size, weights.nbytes) == (kind, 5, tensor.nbytes)

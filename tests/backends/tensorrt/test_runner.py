@@ -72,7 +72,7 @@ def test_sizes_may_change_from_call_to_call() -> None:
 
 def test_a_shape_outside_the_profile_is_refused() -> None:
     """TensorRT's no becomes an error that names the input and its shape."""
-    with pytest.raises(RunError, match=r"refuses \(65,\) for in0"):
+    with pytest.raises(RunError, match=r"rejects \(65,\) for in0"):
         runner_of(doubling()).run([torch.ones(65)])
 
 
@@ -177,7 +177,7 @@ def test_sizes_that_tensorrt_cannot_infer_are_an_error(monkeypatch: pytest.Monke
     with pytest.raises(RunError, match="sizes do not fit each other: reshape"):
         runner_of(doubling()).run([torch.ones(2)])
     monkeypatch.setattr(Context, "infer_shapes", lambda _: ["in0"])
-    with pytest.raises(RunError, match="does not know the sizes of in0"):
+    with pytest.raises(RunError, match="the sizes of these are unknown: in0"):
         runner_of(doubling()).run([torch.ones(2)])
 
 

@@ -59,7 +59,7 @@ def test_tensorrt_builds_for_generations_and_for_windows() -> None:
         ("sm_89", TENSORRT, None, r"no NVIDIA GPU here; build on the GPU's machine"),
         ("sm_90", TENSORRT, L4, r"builds for the GPU at hand, NVIDIA L4 \(sm_89\)"),
         ("sm_86,sm_89", TENSORRT, L4, r"one GPU at a time"),
-        ("ampere+,sm_89", TENSORRT, L4, r"name no other beside it"),
+        ("ampere+,sm_89", TENSORRT, L4, r"name no other target"),
     ],
 )
 def test_what_a_flavour_cannot_build_for_is_refused(

@@ -18,10 +18,9 @@ import torch
 from trtcache.backends.members import GRAPH, INTERFACE
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.guard_text import describe
+from trtcache.lowering.expressions import affine, describe, evaluate
 from trtcache.lowering.input_spec import whole_ranges
-from trtcache.lowering.size_decisions import recorded_decisions, trials
+from trtcache.lowering.size_decisions import record_decisions, trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +105,7 @@ def record_assumptions(program: LoweredProgram) -> Iterator[SizeGuards]:
     whole = whole_ranges() if _has_whole_ranges(environment) else nullcontext()
     with _preserve_environment(environment), _without_layout_guards(environment), whole:
         count = len(environment.guards)
-        with recorded_decisions(_is_deciding) as recorded:
+        with record_decisions(_is_deciding) as recorded:
             yield result
         small = filter(_fails_for_small_sizes, recorded.conditions)
         result.guards = (*(guard.expr for guard in environment.guards[count:]), *small)

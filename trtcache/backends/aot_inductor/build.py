@@ -20,8 +20,8 @@ from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.interface import NOT_COMPUTED
+from trtcache.lowering.rewriting import is_view
 from trtcache.lowering.tracing_lock import ALONE
-from trtcache.lowering.visibility import is_view
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:

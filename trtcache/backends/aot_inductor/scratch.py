@@ -68,9 +68,9 @@ def reclaim(directory: Path | None = None, *, now_s: float | None = None) -> int
     """
     removed = 0
     with suppress(OSError), os.scandir(directory or tempfile.gettempdir()) as found:
-        for one in found:
-            if one.name.startswith((PREFIX, TORCH_PREFIX)) and _is_ours(one):
-                folder = Path(one.path)
+        for candidate in found:
+            if candidate.name.startswith((PREFIX, TORCH_PREFIX)) and _is_ours(candidate):
+                folder = Path(candidate.path)
                 if _is_abandoned(folder, time.time() if now_s is None else now_s):
                     shutil.rmtree(folder, ignore_errors=True)
                     removed += not folder.exists()

@@ -161,8 +161,8 @@ def _compare(
     dtypes: Mapping[Any, torch.dtype],
     kind: str,
 ) -> None:
-    for name, one in wanted.items():
-        if name in ports and (why := _difference(ports[name], one, dtypes)):
+    for name, spec in wanted.items():
+        if name in ports and (why := _difference(ports[name], spec, dtypes)):
             remedy = "use the aot_inductor backend, or correct the ONNX file"
             raise BuildError(kind, f"the parser made {side} {name} {why}; {remedy}")
 

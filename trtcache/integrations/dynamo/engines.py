@@ -194,12 +194,12 @@ def _specialized_dims(
 ) -> tuple[tuple[int, int], ...]:
     """Return the sizes that are dynamic in Dynamo but not in the lowered program."""
     found = []
-    for one in interface.inputs:
-        place = arguments.inputs[one.leaf]
+    for spec in interface.inputs:
+        place = arguments.inputs[spec.leaf]
         given = placeholders[place].meta["example_value"].shape
         found += [
             (place, dim)
-            for dim, (size, lowered) in enumerate(zip(given, one.shape, strict=True))
+            for dim, (size, lowered) in enumerate(zip(given, spec.shape, strict=True))
             if type(size) is not int and isinstance(lowered, int)
         ]
     return tuple(found)

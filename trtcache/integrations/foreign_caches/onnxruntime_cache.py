@@ -215,11 +215,11 @@ def _context(reader: _Reader, attributes: list[Span]) -> Context:
     for attribute in attributes:
         fields = list(reader.fields(attribute))
         name = next((reader.text(one.span) for one in fields if one.number == _NAME and one.span is not None), "")
-        for one in fields:
-            if one.number == _INTEGER:
-                integers[name] = one.integer
-            elif one.number == _BYTES and one.span is not None:
-                values[name] = one.span
+        for field in fields:
+            if field.number == _INTEGER:
+                integers[name] = field.integer
+            elif field.number == _BYTES and field.span is not None:
+                values[name] = field.span
     cache = values.get("ep_cache_context")
     embedded = integers.get("embed_mode", 1) == 1
     return Context(

@@ -1,6 +1,6 @@
-"""Computes matrix products and convolutions of a float32 program in float16 or bfloat16.
+"""Autocast: matrix products and convolutions of a float32 program in float16 or bfloat16.
 
-Precision is then in the graph, and so in the key: engines for strongly typed networks read it there.
+Precision is then part of the graph, and so of the key: builders of strongly typed networks read it there.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
-"""What ``Settings.autocast`` can be."""
+"""The values of ``Settings.autocast``."""
 
 NARROW = frozenset(
     ("aten.addmm", "aten.bmm", "aten.convolution", "aten.mm", "aten.baddbmm", "aten.scaled_dot_product_attention")
 )
-"""Operators that are computed in the narrow dtype: those that have fast kernels for it and sum in float32."""
+"""Operators that are computed in the narrow dtype: those with fast kernels for it that accumulate in float32."""
 
 FOLLOWING = frozenset(
     (
@@ -40,18 +40,18 @@ FOLLOWING = frozenset(
         *("aten.max_pool2d_with_indices", "aten.constant_pad_nd", "<built-in function getitem>"),
     )
 )
-"""Operators that are computed in the narrow dtype where all that they take is in it already; the others are not."""
+"""Operators that are computed in the narrow dtype if all their operands already are; all others are not."""
 
 _VIEWS = frozenset(("aten.reshape", "aten.permute", "aten.slice", "aten.expand"))
 
 
 @dataclass(frozen=True, slots=True)
 class Autocast(Pass):
-    """Casts what the operators of ``NARROW`` take, and lets those of ``FOLLOWING`` go on in the narrow dtype.
+    """Cast the operands of the operators in ``NARROW``, and let those in ``FOLLOWING`` continue in the narrow dtype.
 
-    Everything else is computed in float32, and results keep their dtypes. A weight that is cast becomes one that a
-    recipe makes, so the engine holds the narrow one and a refit casts anew; one that calls change is cast in the call.
-    Operators in ``exclude`` (``aten.mm``) stay as they are, and so do programs that are not float32.
+    Everything else is computed in float32, and results keep their dtypes. A cast weight becomes one with a recipe, so
+    the engine holds the narrow one and a refit casts again; one that calls modify is cast in the call. Operators in
+    ``exclude`` (``aten.mm``) are unchanged, and so are programs that are not float32.
     """
 
     dtype: str = "fp16"
@@ -75,8 +75,8 @@ class Autocast(Pass):
         return PassResult(graph_module, casting.modified)
 
     def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # the options alone decide
-        """Refuse a dtype that it does not know."""
-        return None if self.dtype in DTYPES else f"{self.dtype!r} is none of {', '.join(DTYPES)}"
+        """Reject an unknown dtype."""
+        return None if self.dtype in DTYPES else f"{self.dtype!r} is not one of {', '.join(DTYPES)}"
 
 
 def _packet(node: fx.Node) -> str:
@@ -106,7 +106,7 @@ class _Casting:
         self._become_narrow(node)
 
     def follow(self, node: fx.Node) -> bool:
-        """Compute an operator in the narrow dtype if all that it takes of floating point is; say whether it was."""
+        """Compute an operator in the narrow dtype if all its floating-point operands are; return whether it was."""
         floating = [one for one in node.all_input_nodes if _is_floating(one.meta.get("val"))]
         if not floating or not all(one in self._narrowed for one in floating):
             return False
@@ -114,7 +114,7 @@ class _Casting:
         return True
 
     def widen(self, node: fx.Node) -> None:
-        """Give an operator, or the output, float32 where it had float32."""
+        """Restore float32 operands of an operator or the output."""
         for source in list(node.all_input_nodes):
             if source in self._narrowed and isinstance(source.meta["val"], torch.Tensor):
                 node.replace_input_with(source, self._cast(source, torch.float32))
@@ -147,7 +147,7 @@ class _Casting:
         return made
 
     def _cast_view(self, source: fx.Node, dtype: torch.dtype) -> fx.Node | None:
-        """Cast the weight that a chain of views begins with, and not what the last view shows of it."""
+        """Cast the weight at the start of a chain of views, not the last view."""
         if _packet(source) not in _VIEWS or len(source.all_input_nodes) != 1:
             return None
         (base,) = source.all_input_nodes

@@ -1,4 +1,4 @@
-"""Joins chains of casts."""
+"""Merging of chains of casts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import replace, tensor_of
-from trtcache.lowering.visibility import is_returned
+from trtcache.lowering.rewriting import is_returned, replace, tensor_of
 
 if TYPE_CHECKING:
     from torch import fx
@@ -25,23 +24,23 @@ _PROMOTING = frozenset(
         *(aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
     }
 )
-"""Operators that bring two tensors to one dtype before they compute."""
+"""Operators that promote two tensors to one dtype before they compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Casts(Pass):
-    """Skips a cast whose result is cast again, where the dtype between holds every value of the first one.
+    """Skip a cast whose result is cast again, if the intermediate dtype represents every value of the first one.
 
-    ``f16 -> f32 -> f16`` is gone, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds. Only
-    casts that change nothing but the dtype are joined. Where a result is returned, a pair that cancels is a ``clone``.
-    A cast for an operator that would cast in the same way is gone.
+    ``f16 -> f32 -> f16`` is removed, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds.
+    Only casts that change nothing but the dtype are merged. If a result is returned, a pair that cancels becomes a
+    ``clone``. A cast that equals an operator's own type promotion is removed.
     """
 
     name: ClassVar[str] = "casts"
     version: ClassVar[int] = 2
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Join in place; the casts that were skipped are left for dead code elimination."""
+        """Merge in place; skipped casts are left for dead code elimination."""
         modified = False
         for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
             source = node.args[0]
@@ -67,19 +66,19 @@ class Casts(Pass):
 
 
 def _promotes(user: fx.Node, cast: fx.Node) -> bool:
-    """Say whether an operator casts an operand as it was cast for it; the other operand must not be a cast too."""
+    """Return whether an operator promotes an operand like its cast; the other operand must not be a cast too."""
     if user.target not in _PROMOTING or not _changes_dtype_only(cast):
         return False
     others: list[Any] = [one for one in user.args if one is not cast]
     first: Any = cast.args[0]
     if first.meta["val"].dtype is torch.bool and user.target is aten.sub.Tensor:
-        return False  # torch does not subtract truth values
+        return False  # torch does not subtract booleans
     source, other = tensor_of(first), tensor_of(others[0]) if len(others) == 1 else None
     if source is None or other is None or others[0].target is _cast or source.device != other.device:
         return False
-    # A tensor without dimensions has less say in the dtype than one that has some.
-    has_say = source.dim() > 0 and other.dim() > 0
-    return has_say and torch.result_type(source, other) is cast.meta["val"].dtype
+    # A zero-dimensional tensor has lower priority in type promotion.
+    have_dimensions = source.dim() > 0 and other.dim() > 0
+    return have_dimensions and torch.result_type(source, other) is cast.meta["val"].dtype
 
 
 def _changes_dtype_only(node: fx.Node) -> bool:
@@ -91,7 +90,7 @@ def _changes_dtype_only(node: fx.Node) -> bool:
 
 @functools.cache
 def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
-    """Say whether every value of one dtype is a value of another."""
+    """Return whether a dtype represents every value of another."""
     if narrow is wide or narrow is torch.bool:
         return True
     if wide is torch.bool or wide.is_complex or narrow.is_complex:

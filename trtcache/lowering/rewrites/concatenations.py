@@ -1,4 +1,4 @@
-"""Writes every concatenation, stacking and concatenation of concatenations as one ``cat``."""
+"""Concatenations, stacks and concatenations of concatenations as one ``cat``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import calls_of, insert_call, same_sizes, tensor_of
-from trtcache.lowering.visibility import reads_strides
+from trtcache.lowering.rewriting import arguments, calls_of, insert_call, reads_strides, same_sizes, tensor_of
 
 if TYPE_CHECKING:
     from torch import fx
@@ -21,18 +19,18 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Concatenations(Pass):
-    """Joins a ``cat`` of ``cat`` along the same dimension, and rewrites a ``cat`` of ``unsqueeze`` as torch does stack.
+    """Merge a ``cat`` of ``cat`` along the same dimension, and rewrite a ``cat`` of ``unsqueeze`` like torch's stack.
 
-    That is a ``cat`` of the tensors themselves and one ``reshape``; along a last dimension, which they have not, torch
-    concatenates reshapes as well. A ``cat`` that others use too stays, and so does one that changes the dtype, whose
-    sums of casts may round twice.
+    That is a ``cat`` of the tensors themselves and one ``reshape``; along a new last dimension torch concatenates
+    reshapes as well. A ``cat`` with other users is unchanged, and so is one that changes the dtype, where chained casts
+    may round twice.
     """
 
     name: ClassVar[str] = "concatenations"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place. What a joined call leaves unused is left for dead code elimination."""
+        """Rewrite in place. Merged calls are left for dead code elimination."""
         modified, sizes = False, None
         for node in calls_of(graph_module.graph, (aten.cat.default,)):
             if any(map(reads_strides, node.users)):
@@ -50,7 +48,7 @@ def _operands(node: fx.Node) -> tuple[list[fx.Node], int]:
 
 
 def _join(node: fx.Node) -> bool:
-    """Take the tensors of concatenations among those of a concatenation in their place."""
+    """Replace concatenations among a concatenation's operands by their own operands."""
     tensors, dim = _operands(node)
     joined = [part for one in tensors for part in (_operands(one)[0] if _is_part(one, node, dim) else [one])]
     if len(joined) == len(tensors):
@@ -69,7 +67,7 @@ def _is_part(one: fx.Node, node: fx.Node, dim: int) -> bool:
 
 
 def _is_of_reshapes(node: fx.Node) -> bool:
-    """Say whether tensors are joined along a dimension of size 1 that a reshape gave to each, and that is not last."""
+    """Return whether tensors are joined along a dimension of size 1 added by a reshape, which is not the last."""
     tensors, dim = _operands(node)
     rank = node.meta["val"].dim()
     if len(tensors) < 2 or dim >= rank - 1:
@@ -85,7 +83,7 @@ def _is_single(value: torch.Tensor, dim: int, rank: int) -> bool:
 
 
 def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
-    """Make a concatenation a reshape of one of tensors without its dimension; say whether it could be."""
+    """Rewrite a concatenation as a reshape of one of tensors without its dimension; return whether it was possible."""
     tensors, dim = _operands(node)
     made = node.meta["val"]
     single = list(made.shape)
@@ -102,9 +100,9 @@ def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
     return True
 
 
-def _without(one: fx.Node, sizes: list[Any], shape: list[Any]) -> fx.Node:
-    """Return a reshape's tensor in a shape: what was reshaped, where it has that shape already."""
-    base: Any = one.args[0]
+def _without(node: fx.Node, sizes: list[Any], shape: list[Any]) -> fx.Node:
+    """Return a reshape's operand in a shape: itself if it already has that shape."""
+    base: Any = node.args[0]
     if same_sizes(base.meta["val"].shape, shape):
         return base  # type: ignore[no-any-return]  # its first argument is a tensor
-    return insert_call(one, aten.reshape.default, (base, sizes), one.meta["val"].new_empty(shape))
+    return insert_call(node, aten.reshape.default, (base, sizes), node.meta["val"].new_empty(shape))

@@ -1,4 +1,4 @@
-"""Writes arguments that mean the same in one way: dimensions, bounds, sizes of windows, numbers and dtypes."""
+"""Canonical arguments: dimensions, bounds, window sizes, numbers and dtypes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_static, parameter_places, set_arguments, tensor_of
+from trtcache.lowering.rewriting import arguments, expression, is_static, parameter_places, set_arguments, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,7 @@ aten = torch.ops.aten
 
 _DIM_NAMES = frozenset({"dim", "dims", "dim0", "dim1", "dim2", "axis", "axes", "axis0", "axis1", "dimension"})
 
-# Dimensions of a reduction have no order; of none given, these reduce all.
+# Dimensions of a reduction are unordered; without any, these reduce all.
 _REDUCTIONS = frozenset(
     {
         *(aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.logsumexp.default),
@@ -32,7 +31,7 @@ _REDUCTIONS = frozenset(
 )
 _UNORDERED = _REDUCTIONS | {aten.flip.default, aten.any.dims, aten.all.dims, aten.squeeze.dims}
 
-# Their results have one dimension more than what they are given.
+# Their results have one dimension more than their operands.
 _ADDING = frozenset({aten.unsqueeze.default, aten.stack.default, aten.unsqueeze_copy.default, aten.diag_embed.default})
 
 _OVERLOADS = {
@@ -54,7 +53,7 @@ _WINDOWS = {
 _WINDOW_NAMES = ("kernel_size", "stride", "padding", "dilation")
 _CONVOLUTION_NAMES = ("stride", "padding", "dilation", "output_padding")
 
-# Elementwise operators whose numbers are computed with in the tensor's own floating-point dtype.
+# Elementwise operators that use their numbers in the tensor's own floating-point dtype.
 _SCALED = frozenset(
     {
         *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.div.Tensor_mode, aten.rsub.Scalar),
@@ -81,13 +80,13 @@ _REDUCED_DTYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Dimensions(Pass):
-    """Makes equal calls equal: ``softmax(x, -1)`` and ``softmax(x, 1)`` of a matrix, ``x * 2`` and ``x * 2.0``.
+    """Unify equal calls: ``softmax(x, -1)`` and ``softmax(x, 1)`` of a matrix, ``x * 2`` and ``x * 2.0``.
 
-    Dimensions count from the front, and those of a reduction are sorted and all named; slices and indices of a static
+    Dimensions count from the front, and those of a reduction are sorted and explicit; slices and indices of a static
     dimension are within it; windows of convolution and pooling have a number for each dimension, and a stride; numbers
-    next to floats are floats; a dtype, layout or device that is the one an operator would take itself is given to
-    operators that make tensors and left out of the others; attention's default scale is left out, and so is what only
-    the gradient of an embedding depends on.
+    next to floats are floats; a dtype, layout or device that equals the operator's default is explicit in factory
+    functions and omitted elsewhere; attention's default scale is omitted, and so are arguments that only affect the
+    gradient of an embedding.
     """
 
     name: ClassVar[str] = "dimensions"
@@ -119,14 +118,14 @@ def _rewrite(node: fx.Node) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Say whether two arguments are the same; ``1`` and ``1.0`` are not."""
+    """Return whether two arguments are the same; ``1`` and ``1.0`` are not."""
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_alike, one, other))
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
 def _change_overload(node: fx.Node, target: torch._ops.OpOverload) -> None:
-    """Call an overload that takes the same arguments, and those by name that it has besides."""
+    """Call an overload with the same arguments, and its additional ones by name."""
     names = parameter_places(node.target)
     node.kwargs = {name: value for name, value in zip(names, arguments(node), strict=True) if name != "self"}
     node.args = node.args[:1]
@@ -138,7 +137,7 @@ def _change_overload(node: fx.Node, target: torch._ops.OpOverload) -> None:
 
 @functools.cache
 def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
-    """Return what may have to be rewritten in calls of an operator, each a change of its list of arguments."""
+    """Return the rules for calls of an operator, each of which modifies the list of arguments."""
     if target in _OVERLOADS:
         return _rules(_OVERLOADS[target]) or (_nothing,)
     names = parameter_places(target)
@@ -164,7 +163,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
 
 
 def _nothing(node: fx.Node, values: list[Any]) -> None:
-    """Change nothing: the overload was all there was to change."""
+    """Change nothing: the overload was the only change."""
 
 
 def _rank(node: fx.Node, values: list[Any]) -> int | None:
@@ -173,7 +172,7 @@ def _rank(node: fx.Node, values: list[Any]) -> int | None:
         return None if made is None else made.dim()
     first = values[0][0] if isinstance(values[0], (list, tuple)) and values[0] else values[0]
     if node.target is aten.cat.default:
-        first = node  # an empty vector may stand among tensors of any rank
+        first = node  # an empty vector may be among tensors of any rank
     value = tensor_of(first)
     return None if value is None else max(value.dim(), 1)
 
@@ -215,13 +214,13 @@ def _bound_slice(node: fx.Node, values: list[Any]) -> None:
     size = values[0].meta["val"].shape[dim]
     start = 0 if start is None else start
     if type(size) is int:
-        start, end = _bounded(start, size), _bounded(end, size)
+        start, end = _clip_bound(start, size), _clip_bound(end, size)
     elif end is None or (type(end) is int and end >= 2**31) or _is_size(end, size):
         end = sys.maxsize
     values[start_place + 1 : start_place + 3] = [start, end]
 
 
-def _bounded(bound: Any, size: int) -> Any:
+def _clip_bound(bound: Any, size: int) -> Any:
     if bound is None:
         return size
     if type(bound) is not int:
@@ -245,10 +244,10 @@ def _widen_convolution(_: fx.Node, values: list[Any]) -> None:
     rank = values[1].meta["val"].dim() - 2
     places = parameter_places(aten.convolution.default)
     for name in _CONVOLUTION_NAMES:
-        values[places[name]] = _widened(values[places[name]], rank)
+        values[places[name]] = _widen(values[places[name]], rank)
 
 
-def _widened(window: Any, rank: int) -> list[Any]:
+def _widen(window: Any, rank: int) -> list[Any]:
     listed = [window] if type(window) is int else window
     return list(listed) * rank if len(listed) == 1 != rank else listed
 
@@ -257,13 +256,13 @@ def _widen_window(node: fx.Node, values: list[Any]) -> None:
     rank, places = _WINDOWS[node.target], parameter_places(node.target)  # type: ignore[index]  # one of them
     for name in _WINDOW_NAMES:
         if name in places:
-            values[places[name]] = _widened(values[places[name]], rank)
+            values[places[name]] = _widen(values[places[name]], rank)
     if not values[places["stride"]]:
         values[places["stride"]] = values[places["kernel_size"]]
 
 
 def _float_numbers(node: fx.Node, values: list[Any]) -> None:
-    """Make whole numbers floats where they are only ever used as floats of the dtype that the tensors have."""
+    """Convert integers to floats where they are only used as floats of the tensors' dtype."""
     whole = [one for one in _places(node.target, _NUMBERS) if type(values[one]) is int and abs(values[one]) <= 2**24]
     if not whole:
         return
@@ -277,7 +276,7 @@ def _float_numbers(node: fx.Node, values: list[Any]) -> None:
 
 
 def _whole_factors(node: fx.Node, values: list[Any]) -> None:
-    """Make factors whole numbers where they are, as their defaults are written; no correction given means 1."""
+    """Convert factors to integers where possible, like their defaults; a missing correction means 1."""
     for place in _places(node.target, _FACTORS):
         if isinstance(values[place], float) and values[place].is_integer():
             values[place] = int(values[place])
@@ -296,7 +295,7 @@ def _drop_own_dtype(node: fx.Node, values: list[Any]) -> None:
 
 
 def _name_options(node: fx.Node, values: list[Any]) -> None:
-    """Give tensors that are made from nothing their dtype, layout and device; drop from copies what is not changed."""
+    """Make dtype, layout and device of factory functions explicit; omit unchanged ones from copies."""
     made, source = tensor_of(node), tensor_of(values[0])
     if made is None:
         return
@@ -313,17 +312,17 @@ def _name_options(node: fx.Node, values: list[Any]) -> None:
 
 
 def _drop_gradients(_: fx.Node, values: list[Any]) -> None:
-    """Leave out the padding row and other arguments that only the gradient of an embedding depends on."""
+    """Omit the padding row and other arguments that only affect the gradient of an embedding."""
     values[2:] = [-1, False, False]
 
 
 def _whole_bounds(_: fx.Node, values: list[Any]) -> None:
-    """Make the bounds of a range whole numbers where they are; its dtype is named."""
+    """Convert the bounds of a range to integers where possible; its dtype is explicit."""
     values[:3] = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values[:3]]
 
 
 def _name_sizes(node: fx.Node, values: list[Any]) -> None:
-    """Resize to a size where a factor that is a power of two leads to it: positions are computed from the quotient."""
+    """Resize to a size if a power-of-two factor gives it: positions are computed from the quotient."""
     places = parameter_places(node.target)
     factors, made, source = values[places["scale_factors"]], node.meta["val"].shape[2:], values[0].meta["val"].shape[2:]
     if factors is None or not (is_static(made) and is_static(source)):

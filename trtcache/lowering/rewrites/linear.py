@@ -1,38 +1,53 @@
-"""Writes every linear layer in one form: ``reshape`` to two dimensions, ``mm`` or ``addmm``, ``reshape``."""
+"""Linear layers in one form: ``reshape`` to two dimensions, ``mm`` or ``addmm``, ``reshape``."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import calls_of, expression, insert_call, is_static, same_sizes, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    expression,
+    insert_call,
+    is_static,
+    replace,
+    same_sizes,
+    tensor_of,
+)
+from trtcache.lowering.slots import recipe_of
+from trtcache.weights.recipes import sources, step
+from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
 class Linear(Pass):
-    """Fuses a product and the addition of a vector, and makes a batched product with one matrix an unbatched one.
+    """Fuse a product and the addition of a vector, and make a batched product with one matrix an unbatched one.
 
     ``mm`` + ``add`` of a bias, behind a ``reshape`` or not, is ``addmm``; an expanded bias is the vector itself;
     ``bmm`` by an expanded matrix, or with a batch of one, is ``mm`` between reshapes. The bias must have the product's
-    dtype and its last dimension, and nobody else may use the product. ``addmm`` with other factors than 1 stays.
+    dtype and last dimension, and the product must have no other users. ``addmm`` with factors other than 1 is
+    unchanged.
     """
 
     name: ClassVar[str] = "linear"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place; what a fused node leaves unused is left for dead code elimination."""
+        """Rewrite in place; unused nodes are left for dead code elimination."""
         modified = False
         for target, rewrite in _REWRITES:
             for node in calls_of(graph_module.graph, (target,)):
@@ -53,12 +68,12 @@ def _fuse(node: fx.Node) -> bool:
 
 
 def _product(value: Any, user: fx.Node) -> fx.Node | None:
-    """Return the ``mm`` that an operand is, or is a reshape of that keeps its columns; nothing else uses them."""
+    """Return the ``mm`` of an operand, behind a reshape that keeps its columns or not, if it has no other users."""
     made = tensor_of(value)
     if made is None or len(value.users) != 1 or not same_sizes(made.shape, user.meta["val"].shape):
         return None
     if value.target is aten.mm.default:
-        return value  # type: ignore[no-any-return]  # a node, since it makes a tensor
+        return value  # type: ignore[no-any-return]  # a node, since it has a tensor
     source = value.args[0] if value.target is aten.reshape.default else None
     if not isinstance(source, fx.Node) or source.target is not aten.mm.default or len(source.users) != 1:
         return None
@@ -66,7 +81,7 @@ def _product(value: Any, user: fx.Node) -> fx.Node | None:
 
 
 def _fits(bias: Any, product: fx.Node, node: fx.Node) -> bool:
-    """Say whether an operand is a vector, possibly with ones in front, as long as the product has columns."""
+    """Return whether an operand is a vector, possibly with leading ones, as long as the product has columns."""
     value, made = tensor_of(bias), product.meta["val"]
     if value is None or value.dim() == 0 or value.device != made.device:
         return False
@@ -139,7 +154,7 @@ def _explicit(sizes: SizeNodes | None, shape: Sequence[Any]) -> list[Any] | None
 
 
 def _matrix(right: Any) -> fx.Node | None:
-    """Return the one matrix that all of a batch is multiplied by; the operand itself where the batch is one."""
+    """Return the matrix that a whole batch is multiplied by; the operand itself if the batch is one."""
     value = tensor_of(right)
     if value is None:
         return None
@@ -152,3 +167,175 @@ def _matrix(right: Any) -> fx.Node | None:
 
 
 _REWRITES = ((aten.bmm.default, _unbatch), (aten.add.Tensor, _fuse), (aten.addmm.default, _shorten_bias))
+
+
+_NORM = aten._native_batch_norm_legit_no_training.default
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm(Pass):
+    """Fold BatchNorm in eval mode into weights computed by recipes.
+
+    A convolution or linear layer whose only user is the BatchNorm absorbs scale and shift into its own weights;
+    otherwise one multiplication and one addition remain. Unchanged are a BatchNorm with batch statistics, one with a
+    parameter that is not a weight (a constant, an input) or that calls modify, and one whose statistics are used.
+    Accumulation is in float32 for float16 and bfloat16, as in torch.
+    """
+
+    name: ClassVar[str] = "batch_norm"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Fold in place. Weights that only the BatchNorm used are left for dead code elimination."""
+        norms = graph_module.graph.find_nodes(op="call_function", target=_NORM)
+        folding = _Folding(graph_module) if norms else None
+        folded = [folding.fold(norm) for norm in norms] if folding else []
+        return PassResult(graph_module, any(folded))
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """The scale and shift of a BatchNorm, as recipes, and a fake tensor with an element for each channel."""
+
+    scale: Recipe
+    mean: Recipe
+    bias: Recipe | None
+    like: torch.Tensor
+
+    def shift(self, before: Recipe | None = None) -> Recipe:
+        """Return the shift; ``before`` is the bias of the preceding operator."""
+        centre = step("sub", before, self.mean) if before else step("neg", self.mean)
+        moved = step("mul", centre, self.scale)
+        return step("add", moved, self.bias) if self.bias else moved
+
+
+class _Folding:
+    """Fold the BatchNorms of one graph; equal recipes share one weight."""
+
+    def __init__(self, graph_module: fx.GraphModule) -> None:
+        self._graph = graph_module.graph
+        self._first = next(iter(self._graph.nodes))
+        placeholders = self._graph.find_nodes(op="placeholder")
+        self._made: dict[object, fx.Node] = {one.meta["recipe"]: one for one in placeholders if "recipe" in one.meta}
+        roles = self._graph.output_node().meta["roles"]
+        self._changing = {role.target for role in roles if role.kind == "weight"}
+
+    def fold(self, norm: fx.Node) -> bool:
+        affine = self._affine(norm)
+        if affine is None or any(used.users and used.args[1] != 0 for used in norm.users):
+            return False
+        before: Any = norm.args[0]
+        made = None
+        if len(before.users) == 1:
+            made = self._into_convolution(before, affine) or self._into_linear(before, affine)
+        made = made or self._multiply_add(norm, before, affine)
+        for used in list(norm.users):
+            replace(used, made)
+        self._graph.erase_node(norm)
+        return True
+
+    def _affine(self, norm: fx.Node) -> _Affine | None:
+        _, weight, bias, mean, var, _, eps = arguments(norm)
+        wide = {node: self._wide(node) for node in (weight, bias, mean, var) if node is not None}
+        if None in wide.values() or not math.isfinite(eps):
+            return None
+        scale = step("rsqrt", step("add", cast("Recipe", wide[var]), float(eps)))
+        factor = wide.get(weight)
+        like = mean.meta["val"]
+        return _Affine(
+            scale=step("mul", scale, factor) if factor else scale,
+            mean=cast("Recipe", wide[mean]),
+            bias=wide.get(bias),
+            like=like.to(torch.float32) if like.dtype in _HALVES else like,
+        )
+
+    def _weight(self, node: Any) -> Recipe | None:
+        recipe = recipe_of(node) if isinstance(node, fx.Node) else None
+        return recipe if recipe and self._changing.isdisjoint(sources(recipe)) else None
+
+    def _wide(self, node: Any) -> Recipe | None:
+        recipe = self._weight(node)
+        return step("cast", recipe, "float32") if recipe and node.meta["val"].dtype in _HALVES else recipe
+
+    def _into_convolution(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
+        if before.target is not aten.convolution.default:
+            return None
+        x, weight, bias, *rest = arguments(before)
+        *_, transposed, _, groups = rest
+        if transposed and groups != 1:
+            return None
+        taken = self._combined_weights(affine, weight, bias, channel=1 if transposed else 0)
+        return insert_call(before, before.target, (x, *taken, *rest), before.meta["val"]) if taken else None
+
+    def _into_linear(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
+        form = _linear(before)
+        if form is None:
+            return None
+        bias, x, weight = form
+        turned = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
+        source = weight.args[0] if turned else weight
+        taken = self._combined_weights(affine, source, bias, channel=0 if turned else 1)
+        if taken is None:
+            return None
+        factor, shift = taken
+        if turned:
+            factor = insert_call(before, aten.permute.default, (factor, [1, 0]), weight.meta["val"])
+        return insert_call(before, aten.addmm.default, (shift, x, factor), before.meta["val"])
+
+    def _combined_weights(
+        self, affine: _Affine, weight: Any, bias: Any, *, channel: int
+    ) -> tuple[fx.Node, fx.Node] | None:
+        """Return the weight and bias that combine an operator and the BatchNorm."""
+        recipe, before = self._weight(weight), self._wide(bias)
+        if recipe is None or (bias is not None and before is None):
+            return None
+        value = weight.meta["val"]
+        sizes = [1] * value.ndim
+        sizes[channel] = -1
+        scaled = step("mul", recipe, step("reshape", affine.scale, tuple(sizes)))
+        return (
+            self._placeholder(_narrow(scaled, value.dtype), value),
+            self._placeholder(_narrow(affine.shift(before), value.dtype), affine.like.to(value.dtype)),
+        )
+
+    def _multiply_add(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
+        value = before.meta["val"]
+        halved = value.dtype in _HALVES
+        wide, x = value, before
+        if halved:
+            wide = value.to(torch.float32)
+            x = insert_call(norm, aten._to_copy.default, (x,), wide)
+            x.kwargs = {"dtype": torch.float32}
+        sizes = (-1, *[1] * (value.ndim - 2))
+        like = affine.like.reshape(sizes)
+        for operator, recipe in ((aten.mul.Tensor, affine.scale), (aten.add.Tensor, affine.shift())):
+            factor = self._placeholder(step("reshape", recipe, sizes), like)
+            x = insert_call(norm, operator, (x, factor), wide)
+        if halved:
+            x = insert_call(norm, aten._to_copy.default, (x,), value)
+            x.kwargs = {"dtype": value.dtype}
+        return x
+
+    def _placeholder(self, recipe: Recipe, value: torch.Tensor) -> fx.Node:
+        if recipe not in self._made:
+            with self._graph.inserting_before(self._first):
+                made = self._graph.placeholder("made_weight")
+            made.meta |= {"recipe": recipe, "val": value}
+            self._made[recipe] = made
+        return self._made[recipe]
+
+
+def _linear(node: fx.Node) -> tuple[Any, Any, Any] | None:
+    """Return bias, input and weight of a linear layer whose bias, if any, has an element for each channel."""
+    if node.target is aten.mm.default:
+        return (None, *arguments(node))
+    if node.target is not aten.addmm.default:
+        return None
+    bias, x, weight, beta, alpha = arguments(node)
+    whole = beta == alpha == 1 and bias.meta["val"].shape == weight.meta["val"].shape[1:]
+    return (bias, x, weight) if whole else None
+
+
+def _narrow(recipe: Recipe, dtype: torch.dtype) -> Recipe:
+    return step("cast", recipe, dtype_name(dtype)) if dtype in _HALVES else recipe

@@ -1,4 +1,4 @@
-"""Unrolls loops whose number of trips is known."""
+"""Unrolling of loops with a known number of iterations."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ aten = torch.ops.aten
 
 _UNKNOWN = object()
 _FOLLOWED = EXACT | {aten.clone.default}
-_KNOWN_ELEMENTS = 64  # counters and small tables; what is larger does not decide how often a loop runs
+_KNOWN_ELEMENTS = 64  # counters and small tables; larger tensors do not determine iteration counts
 
 
 @dataclass(frozen=True, slots=True)
 class Loops(Pass):
-    """Writes out ``while_loop`` and ``scan`` where the number of trips follows from the program alone.
+    """Unroll ``while_loop`` and ``scan`` if the number of iterations follows from the program alone.
 
-    For a ``scan`` that is the size it scans over; for a ``while_loop`` the condition is followed from constants, as far
-    as exact operators go. Left alone is a loop whose trips depend on inputs or weights, one that does not end, and one
-    that would have more than ``max_nodes`` nodes.
+    For a ``scan`` that is the size of the scanned dimension; for a ``while_loop`` the condition is evaluated from
+    constants, as far as exact operators allow. Unchanged are loops whose iterations depend on inputs or weights,
+    endless ones, and those that would have more than ``max_nodes`` nodes.
     """
 
     max_nodes: int = 10_000
@@ -39,7 +39,7 @@ class Loops(Pass):
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Unroll in place, loops in bodies of loops too. Bodies are left for dead code elimination."""
+        """Unroll in place, including nested loops. Bodies are left for dead code elimination."""
         waiting = deque(node for node in graph_module.graph.nodes if _is_loop(node))
         modified = False
         while waiting:
@@ -55,7 +55,7 @@ def _is_loop(node: fx.Node) -> bool:
 
 
 class _Unrolling:
-    """Writes out one loop."""
+    """Unroll one loop."""
 
     def __init__(self, graph_module: fx.GraphModule, loop: fx.Node) -> None:
         self._graph_module = graph_module
@@ -65,13 +65,13 @@ class _Unrolling:
         self._mode = _fake_mode(graph_module.graph)
 
     def run(self, max_nodes: int) -> list[fx.Node] | None:
-        """Return the loops that were in the body, or None if this one is left alone."""
+        """Return the nested loops of the body, or None if this loop is unchanged."""
         is_scan = str(self._loop.target) == "scan"
         results = self._scan(max_nodes) if is_scan else self._while(max_nodes)
         if results is None:
             return None
         for used in list(self._loop.users):
-            _put(used, results[used.args[1]])  # type: ignore[index]  # getitem of a number
+            _substitute(used, results[used.args[1]])  # type: ignore[index]  # getitem of a number
         self._loop.graph.erase_node(self._loop)
         return self._inner
 
@@ -84,12 +84,12 @@ class _Unrolling:
     def _while(self, max_nodes: int) -> Sequence[Any] | None:
         condition, body = map(self._body, self._loop.args[:2])
         carried, more = list(self._loop.args[2]), list(self._loop.args[3])  # type: ignore[arg-type]  # lists of nodes
-        known = [self._known(one) for one in (*carried, *more)]
+        known = [self._known_value(one) for one in (*carried, *more)]
         trips = _trips(condition, body, known, len(carried), max_nodes // len(body.graph.nodes))
         if trips is None:
             return None
         for _ in range(trips):
-            carried = self._inlined(body, [*carried, *more])
+            carried = self._inline(body, [*carried, *more])
         return carried
 
     def _scan(self, max_nodes: int) -> Sequence[Any] | None:
@@ -100,15 +100,15 @@ class _Unrolling:
             return None
         first, rows = len(carried), []
         for trip in range(trips):
-            made = self._inlined(body, [*carried, *(self._row(one, trip) for one in scanned), *more])
+            made = self._inline(body, [*carried, *(self._row(one, trip) for one in scanned), *more])
             carried, row = made[:first], made[first:]
             rows.append(row)
-        return [*carried, *(self._stacked(column) for column in zip(*rows, strict=True))]
+        return [*carried, *(self._stack(column) for column in zip(*rows, strict=True))]
 
     def _row(self, scanned: fx.Node, trip: int) -> fx.Node:
         return insert_call(self._loop, aten.select.int, (scanned, 0, trip), scanned.meta["val"].select(0, trip))
 
-    def _stacked(self, rows: Sequence[fx.Node]) -> fx.Node:
+    def _stack(self, rows: Sequence[fx.Node]) -> fx.Node:
         """Return rows as one tensor, as torch decomposes ``stack``."""
         shape = rows[0].meta["val"].shape
         if not shape or not is_static(shape):
@@ -119,14 +119,14 @@ class _Unrolling:
         sizes = [len(rows), *shape]
         return insert_call(self._loop, aten.view.default, (whole, sizes), whole.meta["val"].view(sizes))
 
-    def _inlined(self, body: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
-        """Copy a body in front of the loop and return its results: nodes, or numbers that are known."""
+    def _inline(self, body: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        """Copy a body before the loop and return its results: nodes, or known numbers."""
         values: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
         for node in body.graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._attribute(getattr(body, str(node.target)))
             elif node.op == "call_function":
-                values[node] = self._copied(node, values)
+                values[node] = self._copy_node(node, values)
         results = fx.node.map_arg(body.graph.output_node().args[0], values.__getitem__)
         return list(results)  # type: ignore[arg-type]  # a body returns a list or a tuple
 
@@ -138,7 +138,7 @@ class _Unrolling:
         with self._loop.graph.inserting_before(self._loop):
             return self._loop.graph.create_node("get_attr", name)
 
-    def _copied(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+    def _copy_node(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         if _is_arithmetic(node.target) and not any(isinstance(one, fx.Node) for one in args):
             return node.target(*args, **kwargs)  # type: ignore[operator]  # a function of Python
@@ -152,8 +152,8 @@ class _Unrolling:
                 copy.meta["val"] = node.target(*values_in[0], **values_in[1])
         return copy
 
-    def _known(self, argument: Any) -> Any:
-        """Return the value of an argument if constants alone decide it and it is small."""
+    def _known_value(self, argument: Any) -> Any:
+        """Return the value of an argument if it is small and depends on constants alone."""
         if not isinstance(argument, fx.Node):
             return argument
         if argument not in self._followed:
@@ -165,7 +165,7 @@ class _Unrolling:
             return _small(getattr(self._graph_module, str(node.target), None))
         if node.op != "call_function" or node.target not in _FOLLOWED:
             return _UNKNOWN
-        return _computed(node, {one: self._known(one) for one in node.all_input_nodes})
+        return _compute(node, {one: self._known_value(one) for one in node.all_input_nodes})
 
 
 def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
@@ -173,7 +173,7 @@ def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
     return next((one.fake_mode for one in made if isinstance(one, FakeTensor)), None) or FakeTensorMode()
 
 
-def _put(node: fx.Node, result: Any) -> None:
+def _substitute(node: fx.Node, result: Any) -> None:
     if isinstance(result, fx.Node):
         replace(node, result)
         return
@@ -185,7 +185,7 @@ def _put(node: fx.Node, result: Any) -> None:
 def _trips(
     condition: fx.GraphModule, body: fx.GraphModule, known: Sequence[Any], carried: int, most: int
 ) -> int | None:
-    """Return how often a loop runs, given what is known of its inputs; None if that does not decide it."""
+    """Return the number of iterations of a loop, given the known values of its inputs, or None."""
     for trip in range(most + 1):
         (goes_on,) = _partial(condition, known)
         if goes_on is _UNKNOWN:
@@ -197,19 +197,19 @@ def _trips(
 
 
 def _partial(body: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
-    """Return the results of a graph as far as known inputs decide them."""
+    """Evaluate a graph as far as known inputs determine its results."""
     values: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
     for node in body.graph.nodes:
         if node.op == "get_attr":
             values[node] = _small(getattr(body, str(node.target)))
         elif node.op == "call_function":
-            values[node] = _computed(node, values)
+            values[node] = _compute(node, values)
     results = body.graph.output_node().args[0]
     listed = results if isinstance(results, (list, tuple)) else [results]
     return [values[one] if isinstance(one, fx.Node) else one for one in listed]
 
 
-def _computed(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+def _compute(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     if any(known[one] is _UNKNOWN for one in node.all_input_nodes):
         return _UNKNOWN
     fake = tensor_of(node)
@@ -230,6 +230,6 @@ def _is_small(value: torch.Tensor) -> bool:
 
 
 def _is_arithmetic(target: object) -> bool:
-    """Say whether a target is Python's arithmetic, or torch's stand-in for it where sizes are symbolic."""
+    """Return whether a target is Python's arithmetic, or torch's replacement for symbolic sizes."""
     module, name = getattr(target, "__module__", None), getattr(target, "__name__", "")
     return module in {"_operator", "math"} or (module == "torch" and name.startswith("sym_"))

@@ -1,4 +1,4 @@
-"""Writes reductions in one way: kept dimensions, and the greatest element alone."""
+"""Canonical reductions: kept dimensions, and extrema without indices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import calls_of, parameter_places, replace, same_sizes, set_arguments
+from trtcache.lowering.rewriting import arguments, calls_of, parameter_places, replace, same_sizes, set_arguments
 
 if TYPE_CHECKING:
     from torch import fx
@@ -29,10 +28,10 @@ _EXTREMES: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten
 
 @dataclass(frozen=True, slots=True)
 class Reductions(Pass):
-    """Rewrites ``x.sum(1).unsqueeze(1)`` to a sum that keeps its dimensions, and ``x.max(1)[0]`` to ``amax``.
+    """Rewrite ``x.sum(1).unsqueeze(1)`` to a sum that keeps its dimensions, and ``x.max(1)[0]`` to ``amax``.
 
-    A reshape that only puts back, or takes out, the reduced dimensions becomes the reduction's own, if nobody else uses
-    what it reduced. ``max`` and ``min`` of which the places are used as well stay.
+    A reshape that only restores, or drops, the reduced dimensions becomes the reduction's own, if it is the only user.
+    ``max`` and ``min`` whose indices are used are unchanged.
     """
 
     name: ClassVar[str] = "reductions"
@@ -68,7 +67,7 @@ def _keep(node: fx.Node) -> bool:
     if user.target is not aten.reshape.default or dims in (None, []):
         return False
     keepdim = not values[places["keepdim"]]
-    if not same_sizes(user.meta["val"].shape, _reduced(node, dims, keepdim=keepdim)):
+    if not same_sizes(user.meta["val"].shape, _reduced_shape(node, dims, keepdim=keepdim)):
         return False
     values[places["keepdim"]] = keepdim
     set_arguments(node, values)
@@ -77,8 +76,8 @@ def _keep(node: fx.Node) -> bool:
     return True
 
 
-def _reduced(node: fx.Node, dims: Any, *, keepdim: bool) -> list[Any]:
-    """Return the shape of what a node reduces with some dimensions reduced to one, or taken out."""
+def _reduced_shape(node: fx.Node, dims: Any, *, keepdim: bool) -> list[Any]:
+    """Return the operand's shape with some dimensions reduced to one, or dropped."""
     sizes = node.all_input_nodes[0].meta["val"].shape
     reduced = {dims} if isinstance(dims, int) else set(dims)
     ones = [1 if dim in reduced else size for dim, size in enumerate(sizes)]

@@ -1,4 +1,4 @@
-"""Writes every change of shape as one ``reshape``, and every change of the order of dimensions as one ``permute``."""
+"""Changes of shape as one ``reshape``, and of dimension order as one ``permute``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import expression, insert_call, is_static, replace, same_sizes, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    expression,
+    insert_call,
+    is_returned,
+    is_static,
+    reads_strides,
+    replace,
+    same_sizes,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,19 +40,19 @@ _PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default,
 
 @dataclass(frozen=True, slots=True)
 class Shapes(Pass):
-    """Rewrites view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and joins chains.
+    """Rewrite view, flatten, squeeze and unsqueeze to ``reshape``, transpose and t to ``permute``, and merge chains.
 
-    Sizes are explicit; symbolic ones are made as ``Sizes`` makes them. A reshape to its own shape, a permute that moves
-    nothing, and an ``expand`` in front of an elementwise operator that expands by itself are gone; a permute that
-    only moves dimensions of size 1 is a reshape.
+    Sizes are explicit; symbolic ones are computed as by ``sizes``. A reshape to its own shape, an identity permute, and
+    an ``expand`` before an elementwise operator that broadcasts are removed; a permute that only moves dimensions of
+    size 1 is a reshape.
     """
 
     name: ClassVar[str] = "shapes"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Rewrite in place. What a joined chain leaves unused is left for dead code elimination."""
-        walk = _Walk(graph_module.graph)
+        """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
+        walk = _ShapeWalk(graph_module.graph)
         handlers = walk.handlers()
         for node in graph_module.graph.nodes:
             handle = handlers.get(node.target)
@@ -51,8 +61,8 @@ class Shapes(Pass):
         return PassResult(graph_module, walk.modified)
 
 
-class _Walk:
-    """One walk over a graph: what changed, and the nodes of its sizes once they are needed."""
+class _ShapeWalk:
+    """One walk over a graph: whether it changed, and the nodes of its sizes once needed."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.modified = False
@@ -60,7 +70,7 @@ class _Walk:
         self._sizes: SizeNodes | None = None
 
     def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
-        """Return what to do with each operator."""
+        """Return the handler of each operator."""
         return {
             **dict.fromkeys(_RESHAPES, self.reshape),
             **dict.fromkeys(_PERMUTES, self.permute),
@@ -86,7 +96,7 @@ class _Walk:
         self.modified = True
 
     def reshape(self, node: fx.Node, source: fx.Node) -> bool:
-        """Make a node a reshape of a source; say whether it is one now, or gone."""
+        """Rewrite a node to a reshape of a source; return whether it is one now, or removed."""
         source = _through(aten.reshape.default, source)
         made = node.meta["val"]
         if same_sizes(source.meta["val"].shape, made.shape):
@@ -104,7 +114,7 @@ class _Walk:
             self._free_expanding(node, source)
 
     def _free_expanding(self, node: fx.Node, source: fx.Node) -> None:
-        """Give operators that expand by themselves what was there before its shape was changed for them."""
+        """Connect operators that broadcast to the tensor before its shape was changed for them."""
         for user in list(node.users):
             if _expands_itself(user, node, source):
                 user.replace_input_with(node, source)
@@ -119,13 +129,13 @@ class _Walk:
         moved = [dim for dim in order if expression(shape[dim]) != 1]
         if order == sorted(order):
             self._replace(node, source)
-        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permuted_first(node, source, moved):
+        elif (moved == sorted(moved) and self.reshape(node, source)) or self._permute_first(node, source, moved):
             return
         else:
             self._set(node, aten.permute.default, (source, order))
 
-    def _permuted_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
-        """Permute before a reshape that only adds or drops dimensions of size 1, not after; say whether it could be."""
+    def _permute_first(self, node: fx.Node, source: fx.Node, moved: list[int]) -> bool:
+        """Permute before a reshape that only adds or drops dimensions of size 1, not after; return whether possible."""
         if source.target is not aten.reshape.default:
             return False
         base: Any = source.args[0]
@@ -190,7 +200,7 @@ def _order(node: fx.Node) -> list[int]:
 
 
 def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
-    """Say whether an operator makes the same of what was expanded as of the expanded tensor."""
+    """Return whether an operator gives the same result for the tensor before it was expanded."""
     target = user.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
         return False
@@ -199,7 +209,7 @@ def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
         return False
     used = [source if one is expanded else one for one in arguments(user)]
     tensors = [value for value in map(tensor_of, used) if value is not None]
-    # A tensor with no dimensions has less say in the dtype of a result than one that has some.
+    # A zero-dimensional tensor has lower priority in type promotion.
     ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
     return ranked and same_sizes(_broadcast(tensors), made.shape)
 
@@ -212,3 +222,71 @@ def _broadcast(tensors: list[torch.Tensor]) -> list[Any]:
             if expression(size) != 1:
                 shape[dim] = size
     return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Tile(Pass):
+    """Rewrite ``tile``, and ``cat`` of one tensor several times, to ``repeat``, and merge chains of repeats.
+
+    A repeat of dimensions of size 1 is an ``expand``, unless its result is returned or used by an operator that reads
+    strides: a repeat has its own memory. Repetitions by a symbolic number are unchanged.
+    """
+
+    name: ClassVar[str] = "tile"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place. Unused parts of a merged chain are left for dead code elimination."""
+        modified = False
+        for node in calls_of(graph_module.graph, _REPETITIONS):
+            repetition = _repetition(node)
+            if repetition is not None:
+                modified |= _write(node, *repetition)
+        return PassResult(graph_module, modified)
+
+
+_REPETITIONS = (aten.tile.default, aten.cat.default, aten.repeat.default)
+
+
+def _repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
+    """Return a node's source, and the number of repetitions along each dimension of the result, or None."""
+    if node.target is aten.cat.default:
+        return _cat_repetition(node)
+    source, repeats = arguments(node)
+    value = tensor_of(source)
+    if value is None or not all(type(one) is int for one in repeats):
+        return None
+    repeats = [1] * (value.dim() - len(repeats)) + list(repeats)
+    inner = _repetition(source) if source.target is aten.repeat.default else None
+    if inner is None:
+        return source, repeats
+    times = [1] * (len(repeats) - len(inner[1])) + inner[1]
+    return inner[0], [one * other for one, other in zip(times, repeats, strict=True)]
+
+
+def _cat_repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
+    tensors, dim = arguments(node)
+    made = tensor_of(node)
+    if made is None or len(tensors) < 2 or len(set(tensors)) > 1:
+        return None
+    repeats = [1] * made.dim()
+    repeats[dim] = len(tensors)
+    return tensors[0], repeats
+
+
+def _write(node: fx.Node, source: fx.Node, repeats: list[int]) -> bool:
+    target, args = aten.repeat.default, (source, repeats)
+    if _is_expand(node, source, repeats):
+        target, args = aten.expand.default, (source, list(node.meta["val"].shape))
+    if node.target is target and node.args == args:
+        return False
+    node.target, node.args, node.kwargs = target, args, {}
+    return True
+
+
+def _is_expand(node: fx.Node, source: fx.Node, repeats: list[int]) -> bool:
+    sizes: list[Any] = list(source.meta["val"].shape)
+    sizes = [1] * (len(repeats) - len(sizes)) + sizes
+    if not is_static(sizes) or any(times != 1 and size != 1 for times, size in zip(repeats, sizes, strict=True)):
+        return False
+    return not is_returned(node) and not any(map(reads_strides, node.users))

@@ -1,4 +1,4 @@
-"""Computes each symbolic size in one way, from the sizes of the inputs."""
+"""Canonical arithmetic on symbolic sizes, from the sizes of the inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sympy
 
 OUT_OF_RANGE = "a number that the program computes is out of its range"
-"""The message of every assertion on a number; torch's name symbols and nodes, which equal programs need not share."""
+"""The message of every assertion on a number; torch's messages name symbols and nodes, which may differ."""
 
 _DIVISIONS: dict[object, Callable[..., Any]] = {
     functions.FloorDiv: operator.floordiv,
@@ -32,21 +32,20 @@ _DIVISIONS: dict[object, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes(Pass):
-    """Replaces arithmetic on sizes: what is the same expression of the inputs' sizes becomes the same nodes.
+class CanonicalSizes(Pass):
+    """Replace arithmetic on sizes: equal expressions of the inputs' sizes become the same nodes.
 
-    A symbol is read from the first input that has it; sums and products are taken in the order of those inputs. Sizes
-    that only operators make (of ``nonzero``, say) and expressions without arithmetic of their own (``ceil``) stay.
-
-    A number read from a tensor (``item``) may be known by an assertion: ``torch._check(n.item() == 4)``. It is replaced
-    where it is used, but not in comparisons: the assertion itself would become ``4 == 4``.
+    A symbol is read from the first input that has it; sums and products are in the order of those inputs.
+    Data-dependent sizes (of ``nonzero``, for example) and expressions without arithmetic of their own (``ceil``) are
+    unchanged. A number read from a tensor (``item``) may be known from an assertion: ``torch._check(n.item() == 4)``.
+    It is replaced where it is used, but not in comparisons: the assertion itself would become ``4 == 4``.
     """
 
     name: ClassVar[str] = "sizes"
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Replace in place; what only made a replaced size is left for dead code elimination."""
+        """Replace in place; unused nodes are left for dead code elimination."""
         found = [node for node in graph_module.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
         if not found:
             return PassResult(graph_module, modified=False)
@@ -59,15 +58,15 @@ class Sizes(Pass):
             if size is not None and size is not node:
                 modified |= _substitute(node, size)
         if modified:
-            _order(graph_module.graph)
-        return PassResult(graph_module, modified or sizes.changed)  # of a size that cannot be made, parts may be
+            _sort_by_dependency(graph_module.graph)
+        return PassResult(graph_module, modified or sizes.changed)  # parts may be created of a size that cannot be
 
 
 def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
-    """Assert what torch concluded about numbers read from data, where the graph does not; say whether that changed it.
+    """Assert torch's conclusions about data-dependent numbers, if the graph does not; return whether it changed.
 
-    Where torch finds that ``n.item()`` must be ``2 * x.shape[0]`` it writes an assertion, and takes one for the other
-    from then on, in the assertion as well: ``eq(item, item)`` (seen with torch 2.13).
+    If torch finds that ``n.item()`` must be ``2 * x.shape[0]`` it writes an assertion, and replaces one by the other
+    from then on, even in the assertion: ``eq(item, item)`` (observed with torch 2.13).
     """
     read = [node for node in graph.nodes if is_read_from_data(node) and node.meta["val"].node._expr.is_Symbol]
     by_symbol = {node.meta["val"].node._expr: node for node in reversed(read)}
@@ -91,7 +90,7 @@ def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
 
 
 def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
-    """Say whether a comparison asserts that a number is what torch concluded, by something else than itself."""
+    """Return whether a comparison asserts that a number is what torch concluded, by something other than itself."""
     if user.target is not operator.eq or torch.ops.aten._assert_scalar.default not in {
         one.target for one in user.users
     }:
@@ -101,29 +100,29 @@ def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
     return any(value == concluded for value in values)
 
 
-def _order(graph: fx.Graph) -> None:
-    """Put what sizes are made of before them: at the head of a graph one may stand before another that it uses now."""
+def _sort_by_dependency(graph: fx.Graph) -> None:
+    """Move operands of sizes before them: at the head of a graph one may precede a node that it now uses."""
     done: set[fx.Node] = set()
     for node in list(graph.nodes):
-        _put(node, done)
+        _place_after_inputs(node, done)
 
 
-def _put(node: fx.Node, done: set[fx.Node]) -> None:
+def _place_after_inputs(node: fx.Node, done: set[fx.Node]) -> None:
     for used in node.all_input_nodes:
         if used not in done:
             node.prepend(used)
-            _put(used, done)
+            _place_after_inputs(used, done)
     done.add(node)
 
 
 def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
-    """Use a size in the place of a node, but not in assertions of what is read from data; say if a user changed."""
+    """Replace a node by a size, except in assertions of data-dependent numbers; return whether a user changed."""
     users = [user for user in node.users if not (is_read_from_data(node) and _may_be_asserted(user))]
     if isinstance(size, fx.Node) and len(users) == len(node.users):
         replace(node, size)
         return True
     for user in users:
-        # What is a number for all inputs was traced as a symbol before a constraint said so.
+        # A number for all inputs was traced as a symbol before a constraint fixed it.
         user.args = fx.map_arg(user.args, lambda one: size if one is node else one)
         user.kwargs = fx.map_arg(user.kwargs, lambda one: size if one is node else one)
     if not node.users:
@@ -132,12 +131,12 @@ def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
 
 
 def _may_be_asserted(node: fx.Node) -> bool:
-    """Say whether a node is a comparison, or a number that one may be about."""
+    """Return whether a node is a comparison, or a number that one may be about."""
     return isinstance(node.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(node)
 
 
 def is_read_from_data(node: fx.Node) -> bool:
-    """Say whether a number is one that an operator reads or counts, whatever is known of it by now."""
+    """Return whether a number is data-dependent, whatever torch has concluded about it."""
     value = node.meta.get("val")
     if not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
         return False
@@ -146,10 +145,10 @@ def is_read_from_data(node: fx.Node) -> bool:
 
 
 class SizeNodes:
-    """The nodes that make sizes, at the head of a graph, by what they compute."""
+    """The nodes at the head of a graph that compute sizes, by expression."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        """Find the inputs' sizes, and the sizes that are computed at the head of the graph already."""
+        """Find the inputs' sizes, and the sizes already computed at the head of the graph."""
         self.changed = False
         self._graph = graph
         self._sources: dict[Any, tuple[fx.Node, int]] = {}
@@ -181,49 +180,49 @@ class SizeNodes:
         )
 
     def of(self, size: Any) -> fx.Node | int | None:
-        """Return the node that makes a size, or the number that it is; None where the inputs do not give it."""
-        return self._made(expression(size))
+        """Return the node that computes a size, or the number that it is; None if the inputs do not determine it."""
+        return self._make(expression(size))
 
     def of_all(self, shape: Any) -> list[fx.Node | int] | None:
-        """Return nodes and numbers for a shape; None where the inputs do not give one of its sizes."""
+        """Return nodes and numbers for a shape; None if the inputs do not determine one of its sizes."""
         made = [size if type(size) is int else self.of(size) for size in shape]
-        return None if any(one is None for one in made) else made  # type: ignore[return-value]  # None was just ruled out
+        return None if any(one is None for one in made) else made  # type: ignore[return-value]  # None was ruled out
 
-    def _made(self, wanted: Any) -> fx.Node | int | None:
+    def _make(self, wanted: Any) -> fx.Node | int | None:
         if is_number(wanted):
             return int(wanted)
         if wanted in self._sources:
             return self._call(torch.ops.aten.sym_size.int, *self._sources[wanted])
         if wanted.is_Symbol:
-            return self._derived(wanted)
+            return self._derive(wanted)
         if wanted.is_Add or wanted.is_Mul:
-            return self._folded(operator.add if wanted.is_Add else operator.mul, wanted)
+            return self._fold(operator.add if wanted.is_Add else operator.mul, wanted)
         if wanted.is_Pow and is_number(wanted.exp) and wanted.exp > 0:
-            return self._applied(operator.pow, wanted.args)
+            return self._apply(operator.pow, wanted.args)
         function = _DIVISIONS.get(wanted.func)
-        return self._applied(function, wanted.args) if function else None
+        return self._apply(function, wanted.args) if function else None
 
-    def _folded(self, function: Callable[..., Any], wanted: Any) -> fx.Node | int | None:
-        parts = [self._made(one) for one in sorted(wanted.args, key=self._rank)]
+    def _fold(self, function: Callable[..., Any], wanted: Any) -> fx.Node | int | None:
+        parts = [self._make(one) for one in sorted(wanted.args, key=self._rank)]
         if any(part is None for part in parts):
             return None
         return functools.reduce(functools.partial(self._call, function), parts)
 
-    def _applied(self, function: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node | int | None:
-        parts = [self._made(one) for one in args]
+    def _apply(self, function: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node | int | None:
+        parts = [self._make(one) for one in args]
         return None if any(part is None for part in parts) else self._call(function, *parts)
 
-    def _derived(self, symbol: sympy.Symbol) -> fx.Node | int | None:
-        """Return a symbol that no input has as a size, from an input whose size is a multiple of it."""
+    def _derive(self, symbol: sympy.Symbol) -> fx.Node | int | None:
+        """Return a symbol that is not an input's size, from an input whose size is a multiple of it."""
         for source in self._sources:
             if source.is_Mul and len(source.args) == 2 and is_number(source.args[0]) and source.args[1] == symbol:
-                return self._call(operator.floordiv, self._made(source), int(source.args[0]))
+                return self._call(operator.floordiv, self._make(source), int(source.args[0]))
             if source.is_Add and len(source.args) == 2 and is_number(source.args[0]) and source.args[1] == symbol:
-                return self._call(operator.add, self._made(source), -int(source.args[0]))
+                return self._call(operator.add, self._make(source), -int(source.args[0]))
         return None
 
     def _rank(self, part: Any) -> tuple[Any, ...]:
-        """Order the parts of a sum or product by the inputs, not by the names of symbols; numbers come last."""
+        """Sort the parts of a sum or product by the inputs, not by the names of symbols; numbers come last."""
         if is_number(part):
             return (2, int(part))
         if part in self._ranks:

@@ -1,4 +1,4 @@
-"""Writes fused operators as what they are made of, for backends that ask."""
+"""Decomposition of fused operators, for backends that request it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.arguments import arguments
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import insert_call, replace
+from trtcache.lowering.rewriting import arguments, insert_call, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,12 +21,12 @@ _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 @dataclass(frozen=True, slots=True)
 class Unpack(Pass):
-    """Unpacks the operators that it is given: ``addmm`` and ``log_softmax``.
+    """Decompose the given operators: ``addmm`` and ``log_softmax``.
 
-    ``addmm`` becomes ``mm`` and ``add``, with multiplications where its factors are not 1. ``log_softmax`` becomes a
-    shift by the greatest element, then a shift by the logarithm of the sum of exponentials: the logarithm of a softmax
-    would be minus infinity where that rounds to zero; in float16 and bfloat16 it is computed in float32, as torch does.
-    Products of integers are left alone.
+    ``addmm`` becomes ``mm`` and ``add``, with multiplications if its factors are not 1. ``log_softmax`` becomes a shift
+    by the maximum, then a shift by the logarithm of the sum of exponentials: the logarithm of a softmax would be minus
+    infinity where that rounds to zero; in float16 and bfloat16 it is computed in float32, as in torch. Products of
+    integers are unchanged.
     """
 
     operators: tuple[str, ...] = ()
@@ -36,7 +35,7 @@ class Unpack(Pass):
     version: ClassVar[int] = 1
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
-        """Unpack in place."""
+        """Decompose in place."""
         modified = False
         for operator in self.operators:
             target, unpacked = UNPACKED[operator]
@@ -47,7 +46,7 @@ class Unpack(Pass):
         return PassResult(graph_module, modified)
 
     def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # the options alone decide
-        """Refuse operators that cannot be unpacked."""
+        """Reject operators that cannot be decomposed."""
         unknown = sorted(set(self.operators) - set(UNPACKED))
         return f"{', '.join(unknown)} cannot be unpacked; known: {', '.join(UNPACKED)}" if unknown else None
 
@@ -58,7 +57,7 @@ def _addmm(node: fx.Node) -> fx.Node:
     product = insert_call(node, aten.mm.default, (left, right), value)
     if alpha != 1:
         product = insert_call(node, aten.mul.Tensor, (product, _factor(alpha)), value)
-    if beta == 0:  # torch does not read the bias then, be it nan
+    if beta == 0:  # torch does not read the bias then, even if it is NaN
         return product
     if beta != 1:
         bias = insert_call(node, aten.mul.Tensor, (bias, _factor(beta)), bias.meta["val"])
@@ -95,4 +94,4 @@ UNPACKED: Mapping[str, tuple[Any, Callable[[fx.Node], fx.Node]]] = {
     "addmm": (aten.addmm.default, _addmm),
     "log_softmax": (aten._log_softmax.default, _log_softmax),
 }
-"""What can be unpacked."""
+"""Operators that can be decomposed."""

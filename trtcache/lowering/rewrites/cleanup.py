@@ -1,0 +1,311 @@
+"""Dead code elimination."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import fx
+
+from trtcache.lowering.custom_operators import TORCHS_OWN
+from trtcache.lowering.order import nodes_in
+from trtcache.lowering.passes import Pass, PassResult
+from trtcache.lowering.rewriting import (
+    argument_names,
+    arguments,
+    calls_of,
+    is_returned,
+    is_view,
+    reads_strides,
+    replace,
+    same_shape,
+    same_sizes,
+    shows,
+    tensor_of,
+)
+from trtcache.lowering.slots import recipe_of
+from trtcache.weights.recipes import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class DeadCode(Pass):
+    """Remove unused operators, constants and weights. Inputs and nodes with side effects stay.
+
+    Side effects are those known to ``torch.fx``: mutation, random numbers, assertions.
+    """
+
+    name: ClassVar[str] = "dead_code"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Remove dead nodes in place, the last one first."""
+        size = len(graph_module.graph.nodes)
+        for node in reversed(graph_module.graph.nodes):
+            if is_dead(node):
+                graph_module.graph.erase_node(node)
+        return PassResult(graph_module, len(graph_module.graph.nodes) != size)
+
+    def ensures(self, graph_module: fx.GraphModule) -> str | None:
+        """Return the first node that is still dead, if any."""
+        return next((f"{node.name} is dead" for node in graph_module.graph.nodes if is_dead(node)), None)
+
+
+def is_dead(node: fx.Node) -> bool:
+    """Return whether a node is unused and has no effect."""
+    if node.users or node.op == "output" or "input" in node.meta:
+        return False
+    return node.op in {"placeholder", "get_attr"} or not node.is_impure()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadStores(Pass):
+    """Remove new contents of weights on which no result depends, in this call or a later one.
+
+    Examples are a counter of calls, or the last activations stored for inspection: an engine modifies its own copies,
+    which nothing else sees. Nodes that only computed those contents are left for dead code elimination.
+    """
+
+    name: ClassVar[str] = "dead_stores"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Drop outputs in place."""
+        output = graph_module.graph.output_node()
+        if all(role.kind != "weight" for role in output.meta["roles"]):
+            return PassResult(graph_module, modified=False)
+        outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
+        read = _read_weights(graph_module.graph)
+        kept = [(role, value) for role, value in outputs if role.kind != "weight" or role.target in read]
+        if len(kept) == len(outputs):
+            return PassResult(graph_module, modified=False)
+        output.args = (tuple(value for _, value in kept),)
+        output.meta["roles"] = tuple(role for role, _ in kept)
+        return PassResult(graph_module, modified=True)
+
+
+def _read_weights(graph: fx.Graph) -> set[object]:
+    """Return the names of weights that results or side effects depend on, directly or through stores."""
+    output = graph.output_node()
+    stores: dict[object, fx.Node] = {}
+    roots = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]
+    for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
+        if role.kind == "weight":
+            stores[role.target] = value
+        else:
+            roots += nodes_in(value)
+    read: set[object] = set()
+    seen: set[fx.Node] = set()
+    while roots:
+        found = _used_by(roots, seen)
+        roots = [stores[name] for name in found - read if name in stores]
+        read |= found
+    return read
+
+
+def _used_by(roots: Iterable[fx.Node], seen: set[fx.Node]) -> set[object]:
+    names: set[object] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        recipe = recipe_of(node)
+        names |= set(sources(recipe)) if recipe else set()
+        stack += node.all_input_nodes
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class CommonSubexpressions(Pass):
+    """Replace a node by an earlier one with the same operator and arguments.
+
+    Random operators, operators with side effects, and operators that leave memory uninitialised are never merged; nor
+    are custom operators, which may be any of these without declaring it.
+    """
+
+    name: ClassVar[str] = "common_subexpressions"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Merge equal nodes in place, and erase the duplicates."""
+        first: dict[object, fx.Node] = {}
+        modified = False
+        for node in graph_module.graph.nodes:
+            if not mergeable(node):
+                continue
+            key = (node.target, freeze(node.args), freeze(node.kwargs))
+            twin = first.setdefault(key, node)
+            if twin is not node:
+                node.replace_all_uses_with(twin)
+                graph_module.graph.erase_node(node)
+                modified = True
+        return PassResult(graph_module, modified)
+
+
+def mergeable(node: fx.Node) -> bool:
+    """Return whether a node always computes the same result."""
+    if node.op == "get_attr":
+        return True
+    return node.op == "call_function" and _repeatable(node.target)
+
+
+@functools.cache
+def is_random(target: object) -> bool:
+    """Return whether an operator draws random numbers."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def draws(node: fx.Node) -> bool:
+    """Return whether a call draws random numbers; arguments may disable it, as for attention without dropout."""
+    if not is_random(node.target):
+        return False
+    given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
+    return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
+
+
+@functools.cache
+def _repeatable(target: object) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return not (
+            target.namespace not in TORCHS_OWN
+            or is_random(target)
+            or target._schema.is_mutable
+            or not target._schema.returns
+            or "empty" in target._schema.name
+        )
+    return getattr(target, "__module__", None) in {"_operator", "math"}
+
+
+def freeze(argument: Any) -> object:
+    """Return an argument in a hashable form, equal only for equal arguments: ``1``, ``1.0`` and ``True`` differ."""
+    if isinstance(argument, fx.Node):
+        return argument
+    if isinstance(argument, (list, tuple)):
+        return tuple(map(freeze, argument))
+    if isinstance(argument, dict):
+        return tuple(sorted((name, freeze(one)) for name, one in argument.items()))
+    if isinstance(argument, slice):
+        return ("slice", freeze(argument.start), freeze(argument.stop), freeze(argument.step))
+    if isinstance(argument, (float, complex)):
+        return (type(argument), repr(argument))
+    return (type(argument), argument)
+
+
+aten = torch.ops.aten
+
+
+def _is_full(node: fx.Node) -> bool:
+    """Return whether an expand or a slice returns a whole tensor, once."""
+    source, made = tensor_of(node.args[0]), tensor_of(node)
+    if source is None or made is None or not same_shape(source, made):
+        return False
+    return bool(node.target is aten.expand.default or arguments(node)[4] == 1)
+
+
+def _is_plain_copy(node: fx.Node) -> bool:
+    source, made = tensor_of(node.args[0]), tensor_of(node)
+    return source is not None and made is not None and _kind(source) == _kind(made)
+
+
+def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (tensor.dtype, tensor.device, tensor.layout)
+
+
+def _repeats_once(node: fx.Node) -> bool:
+    source, repeats = arguments(node)
+    return list(repeats) == [1] * source.meta["val"].dim()
+
+
+def _is_evaluated(node: fx.Node) -> bool:
+    _, probability, training = node.args
+    return training is False or probability in (0, 0.0)
+
+
+def _scales_by_one(node: fx.Node) -> bool:
+    """Return whether a number is multiplied or divided by one, which keeps every bit."""
+    factor = arguments(node)[1]
+    return type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
+
+
+def _always(_: fx.Node) -> bool:
+    return True
+
+
+_VIEWS: dict[Any, Callable[[fx.Node], bool]] = {
+    **dict.fromkeys((aten.alias.default, aten.detach.default, aten.lift_fresh.default), _always),
+    **dict.fromkeys((aten.expand.default, aten.slice.Tensor), _is_full),
+}
+_COPIES: dict[Any, Callable[[fx.Node], bool]] = {
+    **dict.fromkeys((aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default), _always),
+    **dict.fromkeys((aten.alias_copy.default, aten.detach_copy.default), _always),
+    aten._to_copy.default: _is_plain_copy,
+    aten.cat.default: lambda node: len(node.args[0]) == 1,  # type: ignore[arg-type]  # a list, says the schema
+    aten.repeat.default: _repeats_once,
+    aten.dropout.default: _is_evaluated,
+    aten.constant_pad_nd.default: lambda node: not any(node.args[1]),  # type: ignore[arg-type]
+    **dict.fromkeys((aten.mul.Tensor, aten.div.Tensor), _scales_by_one),
+    aten.flip.default: lambda node: not node.args[1],
+}
+_RULES = {**_VIEWS, **_COPIES}
+
+
+@dataclass(frozen=True, slots=True)
+class NoOps(Pass):
+    """Remove clone, contiguous, alias, detach, dropout in eval mode, and casts, slices, factors without effect.
+
+    A copy stays if it is visible: if it is returned, itself or through views, and its source is not a fresh tensor of
+    the same layout; and if an operator uses it that reads strides, or is not torch's. Other arithmetic stays: ``x + 0``
+    is not ``x`` for -0.0.
+    """
+
+    name: ClassVar[str] = "no_ops"
+    version: ClassVar[int] = 2
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Remove in place."""
+        modified = False
+        for node in calls_of(graph_module.graph, _RULES):
+            if not _RULES[node.target](node) or (node.target in _COPIES and _is_seen(node)):
+                continue
+            source = _source(node)
+            if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
+                _free_views(node)
+            replace(node, source)
+            modified = True
+        return PassResult(graph_module, modified)
+
+
+def _source(node: fx.Node) -> fx.Node:
+    source: Any = node.args[0]
+    return source[0] if isinstance(source, (list, tuple)) else source  # type: ignore[no-any-return]
+
+
+def _free_views(node: fx.Node) -> None:
+    """Convert views of a copy, recursively, to reshapes: its source may have an incompatible layout for a view."""
+    for user in node.users:
+        if user.op == "call_function" and is_view(user):
+            if user.target is aten.view.default:
+                user.target = aten.reshape.default
+            _free_views(user)
+
+
+def _is_seen(node: fx.Node) -> bool:
+    """Return whether a caller can distinguish a copy from its source."""
+    if any(map(reads_strides, node.users)):
+        return True
+    return is_returned(node) and not _is_fresh(_source(node), node)
+
+
+def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:
+    """Return whether a tensor was just computed, has its copy's layout, and is not returned otherwise."""
+    if source.op != "call_function" or is_view(source):
+        return False
+    if not same_sizes(source.meta["val"].stride(), copy.meta["val"].stride()):
+        return False
+    return not any(shows(user) for user in source.users if user is not copy)
