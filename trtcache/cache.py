@@ -20,7 +20,8 @@ from trtcache.config.folders import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
-from trtcache.store.disk import COLLISION, DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import COLLISION, DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers

@@ -97,7 +97,7 @@ def ls(
     if quiet and not session.as_json:
         print_tsv((record.digest,) for record in shown)
         return
-    signers = signers or any(store.admission.required for store in layers.stores)
+    signers = signers or any(store.admission.required for store in layers.disks)
     verdicts = _verdicts(holders, shown) if signers else None
     if session.as_json:
         listed = _documents(shown, holders, verdicts)
@@ -115,7 +115,7 @@ def _entries(layers: Layers) -> tuple[list[Record], dict[str, DiskStore]]:
     """Return the entries of all layers, and for each the store that serves it: the first that has it."""
     holders: dict[str, DiskStore] = {}
     records: list[Record] = []
-    for store in layers.stores:
+    for store in layers.disks:
         records += [record for record in load_records(store) if holders.setdefault(record.digest, store) is store]
     return records, holders
 

@@ -47,7 +47,7 @@ def verify(session: Session, keys: tuple[str, ...], repair: bool) -> int:
     it is needed again. Unreadable entries count as damaged, and are left in place. Where signatures are required,
     untrusted entries are reported, but do not count as damaged.
     """
-    stores = (session.writable_store("repair"),) if repair else session.layers().stores
+    stores = (session.writable_store("repair"),) if repair else session.layers().disks
     wanted = {Layers(None, stores).resolve(key)[1] for key in keys}
     each = [(store, [stored for stored in store.scan() if not wanted or stored.digest in wanted]) for store in stores]
     findings, untrusted = [], []

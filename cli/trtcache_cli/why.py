@@ -78,7 +78,7 @@ def _of_entry(layers: Layers, key: str) -> dict[str, Any]:
     graph = stored_graph(store, header)
     each = (
         nearest(one, header.key.document, name=header.name, graph=graph, without=digest, same_name=True)
-        for one in layers.stores
+        for one in layers.disks
     )
     found = next(filter(None, each), None)
     return {"key": digest, "outcome": "entry", "reason": "", "found": found}
@@ -92,7 +92,7 @@ def _of_file(layers: Layers, path: Path, backend: str, target: str | None, shape
         return {"key": None, "outcome": "uncacheable", "reason": reason, "found": None}
     if layers.holder(key.digest):
         return {"key": key.digest, "outcome": "hit", "reason": "", "found": None}
-    each = (nearest(store, key.document, name=path.stem, graph=graph) for store in layers.stores)
+    each = (nearest(store, key.document, name=path.stem, graph=graph) for store in layers.disks)
     found = next(filter(None, each), None)
     return {"key": key.digest, "outcome": "miss", "reason": "", "found": found}
 

@@ -298,7 +298,8 @@ def test_lack_of_memory_is_not_damage(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         from trtcache import digests as values
-        from trtcache.store.disk import DiskStore, Miss
+        from trtcache.store.contract import Miss
+        from trtcache.store.disk import DiskStore
         from trtcache.digests import CacheKey
         values._THREADS = 1  # where there is no memory for a thread, Rust ends the process
         store, key = DiskStore.open(sys.argv[1]), CacheKey.of("test", {})

@@ -15,7 +15,8 @@ from tests.effort import tries
 from tests.store.mutations import mutations
 from trtcache.digests import CacheKey
 from trtcache.store.catalog import load_records
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.rows import INDEX_NAME
 

@@ -23,7 +23,8 @@ from trtcache.errors import (
     ReadOnlyError,
     UnknownKeyError,
 )
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import FORMAT, PRELUDE_BYTES
 from trtcache.store.reader import ArtifactFile

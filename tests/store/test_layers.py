@@ -20,7 +20,8 @@ from trtcache.config.signing_keys import SecretKey
 from trtcache.config.trust import Trust
 from trtcache.digests import CacheKey
 from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreError, SettingsError, UnknownKeyError
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.layers import Layers
 from trtcache.store.rows import INDEX_NAME, read_rows
 

@@ -18,7 +18,8 @@ from trtcache.config.signing_keys import SecretKey
 from trtcache.config.trust import PublicKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import SettingsError, UntrustedWriterError
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import _FIELDS, PRELUDE_BYTES, parse_prelude
 from trtcache.store.layers import Layers

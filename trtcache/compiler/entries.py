@@ -113,7 +113,7 @@ def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Wo
 
 def _explain_miss(request: EngineRequest, cache: Cache) -> str:
     """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
-    stores, key = cache.layers.stores, request.key
+    stores, key = cache.layers.disks, request.key
     if not stores or not isinstance(key, CacheKey) or cache.layers.holder(key.digest):
         return ""
     from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
@@ -139,7 +139,7 @@ def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
         return None
     from trtcache.keys.second_choice import second_choice
 
-    found = next(filter(None, (second_choice(store, key) for store in cache.layers.stores)), None)
+    found = next(filter(None, (second_choice(store, key) for store in cache.layers.disks)), None)
     entry = cache.peek(found.key) if found else None
     if entry is None:
         return None

@@ -84,7 +84,7 @@ def keep(
         options: the options that it was compiled with.
     """
     key = key_of(report)
-    if key is None or (cache.store is not None and cache.store.path(key.digest).exists()):
+    if key is None or (cache.store is not None and cache.store.contains(key.digest)):
         return
     if any(one.frozen for one in report.partitions):
         log.warning("the program of %s is not kept: an engine of it has weights in it", report.name)

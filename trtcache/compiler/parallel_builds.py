@@ -95,4 +95,4 @@ def _missing(parts: Mapping[int, EngineRequest], cache: Cache) -> dict[str, list
 
 
 def _is_there(part: EngineRequest, cache: Cache) -> bool:
-    return cache.store is not None and isinstance(part.key, CacheKey) and cache.store.path(part.key.digest).exists()
+    return cache.store is not None and isinstance(part.key, CacheKey) and cache.store.contains(part.key.digest)

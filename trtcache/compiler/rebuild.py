@@ -45,6 +45,6 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     if key is not None and key.digest != entry.key.digest:
         contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
         cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
-        if cache.store is not None and cache.store.path(key.digest).exists():
+        if cache.store is not None and cache.store.contains(key.digest):
             cache.store.remove(entry.key.digest)  # or the next time would build of it again
     return report

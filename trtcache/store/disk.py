@@ -12,7 +12,6 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +27,8 @@ from trtcache.errors import (
 )
 from trtcache.store.admission import Admission
 from trtcache.store.build_notes import NOTES, BuildNotes, BuildProcess
+from trtcache.store.contract import Miss, Store
+from trtcache.store.copying import copy_up
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold
@@ -56,14 +57,7 @@ STALE_TEMPORARY_S: Final = 3600.0
 STALE_QUARANTINE_S: Final = 7 * 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
-
-    reason: str
-
-
-class DiskStore(StoredEntries):
+class DiskStore(StoredEntries, Store):
     """The entries below one root directory. Create it with ``open``; it has no state besides the root."""
 
     def __init__(self, opened: StoreRoot, admission: Admission, clock_ns: Callable[[], int]) -> None:
@@ -96,6 +90,11 @@ class DiskStore(StoredEntries):
         opened = prepare(Path(root).absolute(), readonly=readonly)
         admission = Admission.of(trust, shared=opened.shared, writable=opened.writable, clock_ns=clock_ns)
         return cls(opened, admission, clock_ns)
+
+    @property
+    def location(self) -> str:
+        """The root directory."""
+        return str(self.root)
 
     @cached_property
     def keeps(self) -> bool:
@@ -204,6 +203,16 @@ class DiskStore(StoredEntries):
         stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
+
+    def copy_to(self, entry: Entry, target: DiskStore) -> Path | None:
+        """Copy the file of an entry to another store, byte for byte and with its signatures.
+
+        Entries of a group without signatures are not copied: the target would vouch for them.
+        """
+        if self.shared and not self.admission.required:
+            _logger.info("%s stays in %s: entries of a group without signatures are not copied", entry.path, self.root)
+            return None
+        return copy_up(entry.key, self, target)
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trtcache.errors import AmbiguousKeyError, NotAStoreError, StoreError, UnknownKeyError, UntrustedWriterError
-from trtcache.store.copying import copy_up
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss, Store
+from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Layers:
     """
 
     upper: DiskStore | None = None
-    lower: tuple[DiskStore, ...] = ()
+    lower: tuple[Store, ...] = ()
     copies: bool = False
     tend: Callable[[DiskStore, str], None] | None = None
 
@@ -63,21 +63,26 @@ class Layers:
             StoreError: a store that was ``named`` cannot be used.
             SettingsError: ``cryptography`` is required and not installed.
         """
-        stores = {upper.root: upper} if upper else {}
+        stores: dict[str, Store] = {upper.location: upper} if upper else {}
         for root in config.lower:
             store = _open_lower(root, config, named=named)
             if store is not None:
-                stores.setdefault(store.root, store)
+                stores.setdefault(store.location, store)
         return cls(upper, tuple(store for store in stores.values() if store is not upper), config.copy_up)
 
     @property
-    def stores(self) -> tuple[DiskStore, ...]:
+    def stores(self) -> tuple[Store, ...]:
         """The stores in lookup order."""
         return self.lower if self.upper is None else (self.upper, *self.lower)
 
-    def holder(self, digest: str) -> DiskStore | None:
+    @property
+    def disks(self) -> tuple[DiskStore, ...]:
+        """Those stores that have an index, in the same order: what listings and searches go through."""
+        return tuple(store for store in self.stores if isinstance(store, DiskStore))
+
+    def holder(self, digest: str) -> Store | None:
         """Return the first store that has a file for a key's digest, without reading it."""
-        return next((store for store in self.stores if store.path(digest).exists()), None)
+        return next((store for store in self.stores if store.contains(digest)), None)
 
     def get(self, key: CacheKey) -> Entry | Miss:
         """Return the entry of ``key`` from the first store that has an intact one, or the reason for the miss.
@@ -102,7 +107,7 @@ class Layers:
             AmbiguousKeyError: several keys do.
         """
         found: dict[str, DiskStore] = {}
-        for store in self.stores:
+        for store in self.disks:
             with suppress(UnknownKeyError):
                 found.setdefault(store.resolve(prefix), store)
         if len(found) > 1:
@@ -113,19 +118,18 @@ class Layers:
 
     def is_below(self, entry: Entry) -> bool:
         """Return whether a hit was served by a lower store and not copied up."""
-        return any(entry.path == store.path(entry.key.digest) for store in self.lower)
+        return entry.path is not None and (self.upper is None or entry.path != self.upper.path(entry.key.digest))
 
-    def _from_below(self, store: DiskStore, entry: Entry) -> Entry:
+    def _from_below(self, store: Store, entry: Entry) -> Entry:
         upper = self.upper
         if not self.copies or upper is None or not upper.writable:
             return entry
-        if store.shared and not store.admission.required:
-            _logger.info("%s stays in %s: entries of a group without signatures are not copied", entry.path, store.root)
-            return entry
         try:
-            path = copy_up(entry.key, store, upper)
+            path = store.copy_to(entry, upper)
         except (OSError, StoreError) as error:
             _logger.warning("%s is used in place and not copied: %s", entry.path, error)
+            return entry
+        if path is None:
             return entry
         upper.events.append("copy", kind=entry.kind, key=entry.key.digest)
         if self.tend is not None:

@@ -42,6 +42,10 @@ class StoredEntries:
         """Return the path for the entry of a key digest."""
         return self.root / "entries" / digest[:2] / f"{digest}{SUFFIX}"
 
+    def contains(self, digest: str) -> bool:
+        """Return whether there is a file for a key digest, without reading it."""
+        return self.path(digest).exists()
+
     def _open(self, digest: str, admit: Admit | None = None) -> ArtifactFile:
         file = ArtifactFile(self.path(digest), shared=self.shared, admit=admit)
         if file.header.key.digest != digest:

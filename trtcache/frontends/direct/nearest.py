@@ -26,7 +26,7 @@ def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
     """Return how the newest manifest of a name differs; that nothing is known where there is none."""
     from trtcache.store.catalog import load_records
 
-    for store in cache.layers.stores:
+    for store in cache.layers.disks:
         try:
             found = [one for one in load_records(store) if one.kind == KIND and one.name == name]
             for one in sorted(found, key=lambda record: -record.created_ns):

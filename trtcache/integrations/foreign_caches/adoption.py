@@ -98,7 +98,7 @@ class AdoptionPlan:
 
     def _bring(self, find: Find, store: DiskStore) -> Adopted:
         key = self.key(find)
-        if store.path(key.digest).exists():
+        if store.contains(key.digest):
             return Adopted(find, key, "there")
         with tempfile.TemporaryDirectory(prefix="trtcache-adopt-") as folder:
             copy = Path(folder) / MEMBER

@@ -1,0 +1,137 @@
+"""The contract of stores: what look-ups, layers, listings and garbage collection need of a place with entries.
+
+``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run the tests
+of ``tests/store/contract.py`` on it, and give it to ``Layers`` as a lower one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from trtcache.digests import CacheKey
+    from trtcache.store.disk import DiskStore
+    from trtcache.store.entry import Entry
+    from trtcache.store.format import Content, EntryHeader
+    from trtcache.store.listing import EntryStat
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """The reason for a miss: ``absent``, ``corrupt:<why>``, ``untrusted:<why>``, ``collision``, ``format``, ..."""
+
+    reason: str
+
+
+class Store(ABC):
+    """Entries by key digest.
+
+    An entry MUST be complete or absent for every reader at any time, also while it is replaced and after a crash.
+
+    Attributes:
+        writable: whether ``put``, ``remove``, ``quarantine`` and ``pin`` can be called; otherwise they raise
+            ReadOnlyError and nothing in the store changes, not even a time of use.
+    """
+
+    writable: bool
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Where the store is: a directory or a URL. Two stores of one location are the same."""
+
+    @abstractmethod
+    def contains(self, digest: str) -> bool:
+        """Return whether there is an entry with this key digest, without reading it."""
+
+    @abstractmethod
+    def get(self, key: CacheKey) -> Entry | Miss:
+        """Return the entry of ``key`` with outcome ``hit``, or the reason for a miss; MUST NOT raise for a bad entry.
+
+        Every byte MUST be verified, the key document compared, and the signatures that the store requires checked.
+        """
+
+    @abstractmethod
+    def put(
+        self,
+        key: CacheKey,
+        contents: Mapping[str, Content],
+        *,
+        kind: str,
+        name: str | None = None,
+        build_s: float = 0.0,
+        provenance: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Store the result of a build, replacing any entry of ``key``, and return it with outcome ``built``.
+
+        When it returns, the entry MUST be durable; when it raises, an older entry MUST be unchanged.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: it is full or failing.
+        """
+
+    @abstractmethod
+    def header(self, digest: str) -> EntryHeader:
+        """Return an entry's authenticated header; its members are not read.
+
+        Raises:
+            UnknownKeyError: there is no entry with this digest.
+            CorruptBlobError: the header is damaged, or belongs to another entry.
+        """
+
+    @abstractmethod
+    def stat(self, digest: str) -> EntryStat:
+        """Return the size and the time of the last use of one entry.
+
+        Raises:
+            UnknownKeyError: there is no entry with this digest.
+        """
+
+    @abstractmethod
+    def scan(self) -> Iterator[EntryStat]:
+        """Yield the same of each entry, unordered, without reading any entry."""
+
+    @abstractmethod
+    def remove(self, digest: str) -> int:
+        """Delete an entry and return the bytes freed, 0 if there was none.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: it cannot be deleted.
+        """
+
+    @abstractmethod
+    def quarantine(self, digest: str, reason: str) -> None:
+        """Take an entry out of the store, for inspection where the store can keep it. Do nothing if it is gone.
+
+        Raises:
+            ReadOnlyError: the store cannot be written.
+            OSError: it cannot be moved.
+        """
+
+    def copy_to(self, entry: Entry, target: DiskStore) -> Path | None:
+        """Store an entry of this store in another one too, and return its path there; None if it may not be copied.
+
+        Raises:
+            OSError: it cannot be read or written.
+            StoreError: it is damaged meanwhile, or ``target`` does not take it.
+        """
+        copied = target.put(
+            entry.key,
+            entry.contents,
+            kind=entry.kind,
+            name=entry.name,
+            build_s=entry.build_s,
+            provenance=entry.provenance,
+        )
+        return copied.path
+
+    @abstractmethod
+    def pins(self) -> frozenset[str]:
+        """Return the digests of pinned entries, which are never pruned."""
