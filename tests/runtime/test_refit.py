@@ -226,7 +226,7 @@ def test_an_engine_swap_waits_for_running_calls_and_holds_others() -> None:
     assert not swap.pause(0.0)
     closing = threading.Thread(target=lambda: answers.append(swap.pause(10)))
     closing.start()
-    while gate._behind is old:
+    while swap._target is old:
         time.sleep(1e-3)
     threads[1].start()
     old.let_go.set()
