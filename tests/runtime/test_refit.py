@@ -129,7 +129,7 @@ class Answers(nn.Module):
         (lambda given: {**given, "float": given["float"].nan_to_num()}, r"output\['float'\]: off by inf"),
         (lambda given: {**given, "complex": given["complex"] * 1.1}, r"output\['complex'\]: off by 9\.1e-02"),
         (lambda given: {**given, "float": given["float"].double()}, r"output\['float'\]: off by inf"),
-        (lambda given: {**given, "more": 3}, "nested otherwise"),
+        (lambda given: {**given, "more": 3}, "another structure"),
     ],
     ids=["whole", "nan", "complex", "dtype", "structure"],
 )
