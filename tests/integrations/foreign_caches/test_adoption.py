@@ -312,7 +312,7 @@ def test_an_unknown_tool_is_told() -> None:
     """With those that are known."""
     from pathlib import Path
 
-    with pytest.raises(SettingsError, match="none of torch-tensorrt, onnxruntime"):
+    with pytest.raises(SettingsError, match="not one of torch-tensorrt, onnxruntime"):
         plan_adoption("tvm", Path())
 
 
