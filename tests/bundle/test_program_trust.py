@@ -148,7 +148,7 @@ def test_files_beside_a_program_have_plain_names(compiled: trtcache.CompiledModu
     assert second.parent == path.parent
     assert second.stat().st_mode & 0o777 == 0o644
     second.rename(tmp_path / second.name)
-    with pytest.raises(MissingEngineError, match="beside it"):
+    with pytest.raises(MissingEngineError, match="in the same folder"):
         trtcache.load(path, trust="local-file")
 
 

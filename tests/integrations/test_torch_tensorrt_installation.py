@@ -132,9 +132,9 @@ def test_a_program_that_was_run_for_nothing_is_told_why(
     monkeypatch.setenv(installation.RUN, str(os.getpid()))
     one = installation.Installation(always_reports=True)
     one.begin()
-    one._tell()
+    one._report()
     import_module("torch_tensorrt")
-    one._tell()
+    one._report()
     assert capsys.readouterr().err == f"trtcache: torch_tensorrt was not imported\ntrtcache: {says}\n"
     assert ("2.8 to 2.14 are; upgrade torch_tensorrt" in caplog.text) == (version == "2.7.1")
 

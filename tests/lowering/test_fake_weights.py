@@ -38,7 +38,7 @@ def test_fake_weights_are_one_clear_error(interpreter: str, engines: Path, backe
         model = nn.Linear(4, 4)
         program = torch.export.export(model, (torch.ones(3, 4),))
     args = (model, (X,)) if given == "module" else (program,)
-    with pytest.raises(ExportError, match=r"weight, bias are fake tensors.*make the model outside FakeTensorMode"):
+    with pytest.raises(ExportError, match=r"weight, bias are fake tensors.*create the model outside FakeTensorMode"):
         trtcache.compile(*args, backend=backend, cache=engines)
 
 

@@ -133,7 +133,7 @@ def test_two_passes_of_one_name_are_an_error_with_both_owners(site: Path) -> Non
     [
         ("a = nowhere_at_all:A", "cannot be loaded: No module named"),
         ("a = other_passes:Nothing", "cannot be loaded"),
-        ("a = other_passes:NoGelu", "calls itself 'no_gelu'"),
+        ("a = other_passes:NoGelu", "has the name 'no_gelu'"),
     ],
 )
 def test_a_pass_that_cannot_be_had_is_an_error(site: Path, point: str, why: str) -> None:

@@ -87,7 +87,7 @@ def test_without_a_number_parts_run_in_turn_and_no_thread_is_made(module: trtcac
     module(*given())
     with trtcache.threads(inter=2), torch.device("cpu"):  # a mode, which other threads cannot have
         module(*given())
-        assert all(crew.inter == 2 for crew in schedule(module)._inter_op._crews.values())
+        assert all(crew.inter == 2 for crew in schedule(module)._inter_op._pools.values())
     before = threading.active_count()
     module(*given())
     assert threading.active_count() == before

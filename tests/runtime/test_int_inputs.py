@@ -90,7 +90,7 @@ def test_an_int_of_another_type_or_sign_is_refused(compiled: Callable[..., trtca
     for wrong in (-1, 2**63):
         with pytest.raises(InputError, match=r"argument n: expected an int from 0 to 2\*\*63 - 1, got"):
             module(X, wrong)
-    with pytest.raises(ExportError, match="an int that varies cannot be negative"):
+    with pytest.raises(ExportError, match="a dynamic int cannot be negative"):
         compiled(Calls(lambda _, x, n: x * n), (X, -3), dynamic_shapes={"args": ({}, Dim.DYNAMIC)})
 
 

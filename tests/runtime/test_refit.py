@@ -129,7 +129,7 @@ class Answers(nn.Module):
         (lambda given: {**given, "float": given["float"].nan_to_num()}, r"output\['float'\]: off by inf"),
         (lambda given: {**given, "complex": given["complex"] * 1.1}, r"output\['complex'\]: off by 9\.1e-02"),
         (lambda given: {**given, "float": given["float"].double()}, r"output\['float'\]: off by inf"),
-        (lambda given: {**given, "more": 3}, "nested otherwise"),
+        (lambda given: {**given, "more": 3}, "another structure"),
     ],
     ids=["whole", "nan", "complex", "dtype", "structure"],
 )
@@ -226,7 +226,7 @@ def test_an_engine_swap_waits_for_running_calls_and_holds_others() -> None:
     assert not swap.pause(0.0)
     closing = threading.Thread(target=lambda: answers.append(swap.pause(10)))
     closing.start()
-    while swap._behind is old:
+    while swap._target is old:
         time.sleep(1e-3)
     threads[1].start()
     old.let_go.set()

@@ -222,7 +222,7 @@ def test_no_more_is_kept_of_numbers_than_the_limit(tmp_path: Path, interpreter: 
     for by in range(2, 12):
         assert torch.equal(compiled(x, by), nn.functional.pad(x, (0, by)) * by)
     assert len(made) == 1
-    assert len(made[0]._ways) == 2
+    assert len(made[0]._handlers) == 2
     assert len(made[0].report.eager) == 1
 
 

@@ -284,11 +284,11 @@ def test_a_model_that_lies_about_its_lengths_is_damaged(data: bytes, tmp_path: P
     [
         (b"\x80\x04" + b"N0" * 10_001 + b".", "it has no 'serialized_engine'"),
         (b"\x80\x04}\x8c\x11serialized_engine\x8e" + b"\xff" * 8, "not a pickle of an entry"),
-        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + (1 << 40).to_bytes(8, "little") + b"x" * 99, "no pickle"),
-        (b"\x80\x04X" + (1 << 17).to_bytes(4, "little") + b"x" * (1 << 17), "no pickle"),
+        (b"\x80\x04}\x8c\x11serialized_engine\x8e" + (1 << 40).to_bytes(8, "little") + b"x" * 99, "not a pickle"),
+        (b"\x80\x04X" + (1 << 17).to_bytes(4, "little") + b"x" * (1 << 17), "not a pickle"),
         (b"cos\nsystem\n(S'true'\ntR.", "it has no 'serialized_engine'"),
-        (b"cos" + b"x" * 200_000, "no pickle"),
-        (b"", "no pickle"),
+        (b"cos" + b"x" * 200_000, "not a pickle"),
+        (b"", "not a pickle"),
     ],
     ids=["many", "length", "beyond", "long text", "code", "long line", "empty"],
 )
@@ -312,7 +312,7 @@ def test_an_unknown_tool_is_told() -> None:
     """With those that are known."""
     from pathlib import Path
 
-    with pytest.raises(SettingsError, match="none of torch-tensorrt, onnxruntime"):
+    with pytest.raises(SettingsError, match="not one of torch-tensorrt, onnxruntime"):
         plan_adoption("tvm", Path())
 
 
