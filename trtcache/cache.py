@@ -230,12 +230,11 @@ class Cache:
         check_kind(key.kind)
         check_name(name)
         check_provenance({} if provenance is None else provenance)
-        pending = PendingBuild(key, build, name, provenance or {})
-        store = self.store
         result = self._look(key)
         if isinstance(result, Entry):
             return result
-        reason = result.reason
+        store, reason = self.store, result.reason
+        pending = PendingBuild(key, build, name, provenance or {})
         if self.config.forbid_build:
             self._count_miss(key, reason)
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)

@@ -284,13 +284,16 @@ def _decode_header(raw: bytes, file_bytes: int) -> EntryHeader:
         created_ns=_check_range(_check_type(document["created_ns"], int), _LARGEST),
         build_s=float(_check_range(_check_type(document["build_s"], (int, float)), _LONGEST_BUILD_S)),
         provenance={str(name): _check_type(text, str) for name, text in document["provenance"].items()},
-        members=tuple(_decode_member(member) for member in _check_type(document["members"], list)),
+        members=tuple([_decode_member(member) for member in _check_type(document["members"], list)]),
         file_bytes=file_bytes,
     )
 
 
+_MEMBER_FIELDS = frozenset(field.name for field in fields(Member))
+
+
 def _decode_member(document: dict[str, Json]) -> Member:
-    if document.keys() != {field.name for field in fields(Member)}:
+    if document.keys() != _MEMBER_FIELDS:
         raise ValueError(f"a member with the fields {sorted(document)}")
     member = Member(**document)  # type: ignore[arg-type]  # each value is checked below
     for size in (member.offset, member.size_bytes, member.stored_bytes):
