@@ -36,7 +36,7 @@ def test_a_cache_is_a_directory() -> None:
 @pytest.mark.parametrize("target", [89, b"x86-64-v3", ["native"]], ids=str)
 def test_a_target_is_text(target: Any, interpreter: str) -> None:
     """Other things are told as what they are."""
-    with pytest.raises(SettingsError, match="target: expected text"):
+    with pytest.raises(SettingsError, match="target: expected a string"):
         trtcache.key(nn.ReLU(), (torch.ones(1),), backend=interpreter, target=target)
 
 

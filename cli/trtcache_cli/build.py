@@ -97,6 +97,8 @@ def build(
     from trtcache_cli.programs import open_program
 
     program, inputs = open_program(file, shapes)
+    if inputs and file.suffix != ".onnx":
+        raise click.BadParameter(f"{file.name} has sizes of its own", param_hint="--shape")
     with _progress(file.name):
         report = building.build(
             program,

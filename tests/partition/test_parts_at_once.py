@@ -216,7 +216,7 @@ def test_packages_run_at_once_in_forks_and_to_the_end_of_a_process(
     with trtcache.threads(inter=1):
         before = module(*args)
     assert all(torch.equal(module(*args), before) for _ in range(200))
-    kinds = {type(one).__name__ for one in module._gate.engine._engines.values()}
+    kinds = {type(one).__name__ for one in module._swap.engine._engines.values()}
     runners = module.runners(2, intra=1)
     assert (kinds, runners.report.inter) == ({"ParallelEngine"}, 3), (kinds, runners.report)
     futures = [runners.submit(*args) for _ in range(1000)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.config import logs
+from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
 from trtcache.frontends.source import refuse_examples
 
@@ -63,8 +64,13 @@ def resolve(
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import ProgramFile
 
-        refuse_examples(path.name, args, kwargs, dynamic_shapes)
-        return ProgramFile(path, name)
+        source = ProgramFile(path, name)
+        try:
+            refuse_examples(path.name, args, kwargs, dynamic_shapes)
+        except SettingsError:
+            source.close()
+            raise
+        return source
     if isinstance(model, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript.program import ScriptSource
 

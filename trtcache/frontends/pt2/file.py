@@ -109,6 +109,10 @@ class ProgramFile(Source):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; memory that was taken from it stays valid."""
         self._hashing.end()
         self._file.close()
 
