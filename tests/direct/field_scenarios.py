@@ -2987,3 +2987,166 @@ for _where, _import in (("os.path", "os"), ("collections.abc", "collections.abc"
                         ("torch.nn.functional.relu", "torch"), ("statistics.mean", "statistics"), ("torch.optim.Adam", "torch"), ("torch.utils.data.Dataset", "torch.utils.data"), ("numpy.mean", "numpy")):
     _add(f"an attribute appears on {_where}", _model(f"x * getattr({_where}, 'own_gain', 2.0)", "pass", f"import {_import}\n"),
          f"import {_import}\n" + (f"{_where}.own_gain = 3.0" if "__class__" not in _where else "pass"))
+
+# 20. Variations of what was found: warnings, loggers, contexts, annotations, validators, what is left out.
+
+_WARNS = "import warnings, sys, logging\ndef helper(x):\n    try:\n        warnings.warn('old')\n    except UserWarning:\n        return x * 3\n    return x * 2\nLOG = logging.getLogger('app')\nLOG.propagate = False\nSTATE = {'by': 2.0}\n"
+for _doc, _forward, _change in (
+    ("warnings.formatwarning raises", "helper(x)", "import warnings\ndef f(*a, **k):\n    raise UserWarning\nwarnings.formatwarning = f\nwarnings.simplefilter('always')"),
+    ("warnings that are recorded are ignored", "with warnings.catch_warnings(record=True) as w:\n    warnings.warn('a')\nreturn x * (2.0 + len(w))", "import warnings\nwarnings.simplefilter('ignore')"),
+    ("a warning of one module is an error", "helper(x)", "import warnings\nwarnings.filterwarnings('error', message='old')"),
+    ("warnings go to logging", "helper(x)", "import logging\nlogging.captureWarnings(True)\nclass H(logging.Handler):\n    def emit(self, r):\n        raise UserWarning\nlogging.getLogger('py.warnings').addHandler(H())\nimport warnings\nwarnings.simplefilter('always')"),
+    ("print goes to another stdout", "print('a')\nreturn x * STATE['by']", "import sys\nclass Out:\n    def write(self, t):\n        app.STATE['by'] = 3.0\n    def flush(self):\n        pass\nsys.stdout = Out()"),
+    ("print is replaced", "print('a')\nreturn x * STATE['by']", "import builtins\nbuiltins.print = lambda *a: app.STATE.update(by=3.0)"),
+    ("a factory of log records", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nold = logging.getLogRecordFactory()\ndef made(*a, **k):\n    app.STATE['by'] = 3.0\n    return old(*a, **k)\nlogging.setLogRecordFactory(made)"),
+    ("a class of loggers", "logging.getLogger('app.new').note() if hasattr(logging.getLogger('app.new'), 'note') else None\nreturn x * (3.0 if hasattr(logging.getLogger('app.other'), 'note') else 2.0)",
+     "import logging\nclass L(logging.Logger):\n    def note(self):\n        pass\nlogging.setLoggerClass(L)"),
+    ("a formatter that does something", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nclass Fm(logging.Formatter):\n    def format(self, r):\n        app.STATE['by'] = 3.0\n        return ''\nh = logging.StreamHandler()\nh.setFormatter(Fm())\napp.LOG.addHandler(h)"),
+    ("a root handler that does something", "logging.warning('a')\nreturn x * STATE['by']", "import logging\nclass H(logging.Handler):\n    def emit(self, r):\n        app.STATE['by'] = 3.0\nlogging.getLogger().addHandler(H())"),
+    ("logging.lastResort that does something", "LOG.warning('a')\nreturn x * STATE['by']", "import logging\nclass H(logging.Handler):\n    def emit(self, r):\n        app.STATE['by'] = 3.0\nlogging.lastResort = H()"),
+    ("a variable that is set, by in", "import contextvars\nreturn x * (3.0 if BY in contextvars.copy_context() else 2.0)", "app.BY.set(3.0)"),
+    ("a variable that is set, by get", "import contextvars\nreturn x * contextvars.copy_context().get(BY, 2.0)", "app.BY.set(3.0)"),
+    ("a variable that is set, by run", "import contextvars\nreturn x * contextvars.copy_context().run(BY.get)", "app.BY.set(3.0)"),
+    ("a variable that is set, by dict", "import contextvars\nreturn x * dict(contextvars.copy_context()).get(BY, 2.0)", "app.BY.set(3.0)"),
+    ("a variable that is set, by values", "import contextvars\nreturn x * (2.0 + (3.5 in contextvars.copy_context().values()))", "app.BY.set(3.5)"),
+    ("os.environ's data, by vars", "import os\nreturn x * float(vars(os.environ)['_data'].get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
+    ("os.environ's data, by __dict__", "import os\nreturn x * float(os.environ.__dict__['_data'].get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
+    ("os.environ's data, kept", "x * float(DATA.get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
+    ("os.environ's encoding of keys", "import os\nreturn x * float(os.environ.get('FIELD_BY', '2'))", "import os\nos.environ['OTHER'] = '3'\nos.environ.encodekey = lambda k: b'OTHER'"),
+    ("os.environ's decoding of values", "import os\nreturn x * float(os.environ.get('FIELD_SET', '2'))", "import os\nos.environ.decodevalue = lambda v: '3'"),
+):
+    _add(f"more around a compile: {_doc}", _model(_forward, "pass", _WARNS + "import contextvars, os\nBY = contextvars.ContextVar('by', default=2.0)\nDATA = os.environ._data\n"), _change, environ={"FIELD_SET": "2"})
+for _doc, _forward, _to in (
+    ("__annotations__ of a function", "x * (2.0 if act.__annotations__['n'] is int else 3.0)", ("n: int", "n: float")),
+    ("__annotations__ by a composed name", "x * (2.0 if getattr(act, '__anno' + self.k)['n'] is int else 3.0)", ("n: int", "n: float")),
+    ("a signature's annotation", "x * (2.0 if inspect.signature(act).parameters['n'].annotation is int else 3.0)", ("n: int", "n: float")),
+    ("getfullargspec", "x * (2.0 if inspect.getfullargspec(act).annotations['n'] is int else 3.0)", ("n: int", "n: float")),
+    ("inspect.get_annotations", "x * (2.0 if inspect.get_annotations(act)['n'] is int else 3.0)", ("n: int", "n: float")),
+    ("typing.get_type_hints", "x * (2.0 if typing.get_type_hints(act)['n'] is int else 3.0)", ("n: int", "n: float")),
+    ("a dataclass's field's type", "x * (2.0 if dataclasses.fields(DC)[0].type is int else 3.0)", ("by: int", "by: float")),
+    ("a dataclass's field's type, by __dataclass_fields__", "x * (2.0 if DC.__dataclass_fields__['by'].type is int else 3.0)", ("by: int", "by: float")),
+    ("a class's annotations by vars", "x * (2.0 if vars(DC)['__annotations__']['by'] is int else 3.0)", ("by: int", "by: float")),
+    ("a class's annotations by a kept attrgetter", "x * (2.0 if self.get(DC)['by'] is int else 3.0)", ("by: int", "by: float")),
+    ("the order of a class's annotations", "x * (2.0 if [*PLAIN.__annotations__][0] == 'a' else 3.0)", ("a: int\n    b: int", "b: int\n    a: int")),
+    ("the order of annotations by a composed name", "x * (2.0 if [*getattr(PLAIN, '__anno' + self.k)][0] == 'a' else 3.0)", ("a: int\n    b: int", "b: int\n    a: int")),
+    ("pydantic's annotation", "x * (2.0 if PD.model_fields['by'].annotation is int else 3.0)", ("by: int = 1  # pd", "by: float = 1  # pd")),
+    ("pydantic converts", "x.long() * PD(by=2).by", ("by: int = 1  # pd", "by: float = 1  # pd")),
+    ("a validator of pydantic", "x * PV(by=1.0).by", ("v * 2", "v * 3")),
+    ("a validator of pydantic reads a global", "x * PG(by=1.0).by", ("BY = 2.0", "BY = 3.0")),
+    ("a serializer of pydantic", "x * PS(by=1.0).model_dump()['by']", ("v + 1", "v + 2")),
+    ("a limit of pydantic", "try:\n    return x * PL(by=5.0).by\nexcept ValueError:\n    return x", ("le=9", "le=3")),
+    ("a default factory of pydantic", "x * PF().by", ("lambda: 2.0", "lambda: 3.0")),
+    ("a type adapter of pydantic", "x * TA.validate_python(1.0)", ("lambda t: t * 2", "lambda t: t * 3")),
+    ("pydantic's order of validators", "x * PO(by=1.0).by", ("'after_a', 'after_b'", "'after_b', 'after_a'")),
+    ("pydantic's configuration", "x * (2.0 if PC(by=1.0, more=2).model_extra else 3.0)", ("extra='allow'", "extra='ignore'")),
+    ("pydantic's alias", "x * PA.model_validate({'gain': 2.0, 'other': 3.0}).by", ("alias='gain'", "alias='other'")),
+    ("pydantic's schema", "x * len(str(PD.model_json_schema()))", ("by: int = 1  # pd", "by: float = 1  # pd")),
+    ("a TypedDict's required keys", "x * (2.0 + len(TD.__required_keys__))", ("total=True", "total=False")),
+    ("a NamedTuple's defaults", "x * NT._field_defaults['by']", ("by: float = 2.0  # nt", "by: float = 3.0  # nt")),
+    ("a NamedTuple's annotations", "x * (2.0 if NT.__annotations__['by'] is float else 3.0)", ("by: float = 2.0  # nt", "by: int = 2.0  # nt")),
+    ("single dispatch by annotations", "sd(1, x)", ("def _(n: int, x)", "def _(n: str, x)")),
+    ("a return annotation that a decorator reads at each call", "typed(x)", ("-> 'two'", "-> 'three'")),
+    ("an abstract method", "x * (2.0 if AB.__abstractmethods__ else 3.0)", ("@abc.abstractmethod", "# plain")),
+    ("an abstract method, through inspect", "x * (2.0 if inspect.isabstract(AB) else 3.0)", ("@abc.abstractmethod", "# plain")),
+    ("a protocol's members", "x * (2.0 if isinstance(DC(), PR) else 3.0)", ("def by_(self)", "def hash_(self)")),
+    ("the tuple of __slots__", "x * len(SL.__slots__)", ("('a', 'b')", "('a', 'b', 'c')")),
+):
+    _add(f"what classes say of themselves is edited: {_doc}", _model(_forward, "self.k = 'tations__'\nself.get = operator.attrgetter('__annotations__')", """
+import abc, dataclasses, functools, inspect, operator, typing, pydantic
+BY = 2.0
+def act(x, n: int = 1):
+    return x
+@dataclasses.dataclass
+class DC:
+    by: int = 1
+    def by_(self):
+        pass
+class PLAIN:
+    a: int
+    b: int
+class PD(pydantic.BaseModel):
+    by: int = 1  # pd
+class PV(pydantic.BaseModel):
+    by: float
+    @pydantic.field_validator('by')
+    @classmethod
+    def double(cls, v):
+        return v * 2
+class PG(pydantic.BaseModel):
+    by: float
+    @pydantic.field_validator('by')
+    @classmethod
+    def scaled(cls, v):
+        return v * BY
+class PS(pydantic.BaseModel):
+    by: float
+    @pydantic.field_serializer('by')
+    def plus(self, v):
+        return v + 1
+class PL(pydantic.BaseModel):
+    by: float = pydantic.Field(le=9)
+class PF(pydantic.BaseModel):
+    by: float = pydantic.Field(default_factory=lambda: 2.0)
+TA = pydantic.TypeAdapter(typing.Annotated[float, pydantic.AfterValidator(lambda t: t * 2)])
+def after_a(v):
+    return v + 1
+def after_b(v):
+    return v * 2
+ORDER = ('after_a', 'after_b')
+class PO(pydantic.BaseModel):
+    by: typing.Annotated[float, pydantic.AfterValidator(globals()[ORDER[0]]), pydantic.AfterValidator(globals()[ORDER[1]])]
+class PC(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra='allow')
+    by: float
+class PA(pydantic.BaseModel):
+    by: float = pydantic.Field(alias='gain')
+class TD(typing.TypedDict, total=True):
+    by: float
+class NT(typing.NamedTuple):
+    by: float = 2.0  # nt
+@functools.singledispatch
+def sd(n, x):
+    return x * 2
+@sd.register
+def _(n: int, x):
+    return x * 3
+def reading(fn):
+    @functools.wraps(fn)
+    def inner(x):
+        return fn(x) * (2.0 if inner.__wrapped__.__annotations__['return'] == 'two' else 3.0)
+    return inner
+@reading
+def typed(x) -> 'two':
+    return x
+class AB(abc.ABC):
+    @abc.abstractmethod
+    def by(self):
+        pass
+@typing.runtime_checkable
+class PR(typing.Protocol):
+    def by_(self):
+        ...
+class SL:
+    __slots__ = ('a', 'b')
+"""), "", _to)
+for _doc, _expr, _change in (
+    ("a name of a model", "len(self.net.name_or_path)", "model.net.name_or_path = 'abc'"), ("a name of a model, composed", "len(getattr(self.net, 'name_or' + self.k))", "model.net.name_or_path = 'abc'"),
+    ("warnings of a model", "len(self.net.warnings_issued)", "model.net.warnings_issued['a'] = True"), ("warnings of a model, composed", "len(getattr(self.net, 'warnings' + '_issued'))", "model.net.warnings_issued['a'] = True"),
+    ("warnings of a model, by a kept text", "len(getattr(self.net, self.w))", "model.net.warnings_issued['a'] = True"),
+    ("a commit of a configuration, composed", "len(getattr(self.net.config, '_commit' + '_hash') or '')", "model.net.config._commit_hash = 'abc'"),
+    ("a version of a configuration, composed", "len(getattr(self.net.config, 'transformers' + '_version') or '')", "model.net.config.transformers_version = 'abc'"),
+    ("a name of a configuration, in an attrgetter's composed path", "len(operator.attrgetter('config._name_or' + self.k)(self.net))", "model.net.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by object's getter", "len(object.__getattribute__(self.net.config, '_name_or' + self.k))", "model.net.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by map", "len([*map(self.net.config.__getattribute__, ['_name_or' + self.k])][0])", "model.net.config._name_or_path = 'abc'"),
+    ("a name of a configuration, by all the names of its class", "len([getattr(self.net.config, n, None) for n in self.names][0])", "model.net.config._name_or_path = 'abc'"),
+    ("the names of a configuration in a set", "len({v for v in vars(self.net.config).values() if isinstance(v, str)})", "model.net.config._name_or_path = 'abc'"),
+    ("a configuration's copy", "len(__import__('copy').deepcopy(self.net.config).name_or_path)", "model.net.config._name_or_path = 'abc'"),
+    ("the order of a class's list", "len(self.net._no_split_modules[0]) if self.net._no_split_modules else 0", "type(model.net)._no_split_modules = ['abc', *(type(model.net)._no_split_modules or ())]"),
+    ("the order of a class's list, composed", "len(getattr(self.net, '_no_split' + '_modules')[0])", "type(model.net)._no_split_modules = ['abc', *(type(model.net)._no_split_modules or ())][::-1]"),
+    ("dtype of a model", "len(str(self.net.dtype))", "model.net = model.net.double()"), ("a model's device", "len(str(self.net.config.dtype))", "model.net.config.dtype = torch.float16"),
+    ("a generation's configuration", "len(str(getattr(self.net, 'generation_config', 1)))", "model.net.generation_config = 'abcdefghij'"),
+    ("a generation's configuration, composed", "len(str(getattr(self.net, 'generation' + '_config', 1)))", "model.net.generation_config = 'abcdefghij'"),
+):
+    _add(f"what is left out of transformers' models: {_doc}", _model(f"x * (2.0 + {_expr})",
+         "self.net = BertModel(BertConfig(hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4, vocab_size=20))\nself.k = '_path'\nself.w = 'warnings_issued'\nself.names = ['_name_or' + '_path'[i] + '_path'[i + 1:] for i in (0,)]",
+         "import operator\nfrom transformers import BertConfig, BertModel\n"), _change)
