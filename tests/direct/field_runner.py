@@ -146,7 +146,10 @@ def run(scenario: Scenario, folder: Path, step: str) -> dict[str, Any]:
     if child == 0:
         _child(scenario, folder, step, answer)
     os.waitpid(child, 0)
-    result: dict[str, Any] = json.loads(answer.read_text()) if answer.exists() else {"crash": "no answer"}
+    try:
+        result: dict[str, Any] = json.loads(answer.read_text())
+    except (OSError, ValueError) as error:
+        result = {"crash": f"no answer: {error}"}
     return result
 
 
