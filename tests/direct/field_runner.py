@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.direct.field_scenarios import Scenario
 
-START = "import torch\ntorch.manual_seed(0)\nargs, kwargs, dynamic_shapes = (torch.arange(12.0).reshape(3, 4),), {}, None\n"
+START = "import torch\ntorch.manual_seed(0)\nargs, kwargs, dynamic_shapes = (torch.arange(12.0).reshape(3, 4).clone(),), {}, None\n"
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ makes ``model``. A change is code that runs after that (in the same process, and
 variables of the environment, or other code before the import. ``field_runner`` runs them.
 """
 
+# fmt: off
 from __future__ import annotations
 
 import textwrap
@@ -258,8 +259,6 @@ _add("a text's subclass has an attribute that counts",
      "model.tag.by = 3.0")
 _add("an int's subclass has an attribute that counts",
      _model("x * N.by", "pass", "class Num(int):\n    pass\nN = Num(1)\nN.by = 2.0\n"), "app.N.by = 3.0")
-_add("an attribute of a weight is another",
-     _model("x * self.lin.weight.gain", "self.lin.weight.gain = 2.0"), "model.lin.weight.gain = 3.0")
 _add("an attribute of a buffer, read with getattr and a default, appears",
      _model("x * getattr(self.scale, 'gain', 2.0)", "self.register_buffer('scale', torch.ones(4))"),
      "model.scale.gain = 3.0")
@@ -529,7 +528,6 @@ for _where, _init, _use, _top in (
      "import weakref\nPOOL = weakref.WeakValueDictionary()\n"),
     ("a context variable", "W.set(self.lin.weight)", "x @ W.get()", "import contextvars\nW = contextvars.ContextVar('w')\n"),
     ("a thread's own data", "W.w = self.lin.weight", "x @ W.w", "import threading\nW = threading.local()\n"),
-    ("an attribute of a weight", "self.lin.bias.other = self.lin.weight", "x @ self.lin.bias.other", ""),
     ("a default of a lambda", "self.f = lambda x, w=self.lin.weight: x @ w", "self.f(x)", ""),
     ("a partial", "self.f = functools.partial(torch.matmul, other=self.lin.weight)", "self.f(x)", "import functools\n"),
     ("a cached function", "TIED.append(self.lin.weight)\ntied()", "x @ tied()",
@@ -565,12 +563,6 @@ for _where, _init, _use, _top in (
     if _where == "a property":
         _text = _text.replace("        pass\n", "        W.append(self.lin.weight)\n", 1)
     _add(f"a weight that is also in {_where} is trained on", _text, _TRAIN)
-_add("the gradient of a weight is part of the answer, and it is another",
-     _model("x @ self.lin.weight.grad", "self.lin.weight.grad = torch.ones(4, 4)"),
-     "model.lin.weight.grad.mul_(2)")
-_add("a weight is tied by a view of the same memory, and no more",
-     _model("x * (2.0 if self.a.data_ptr() == self.lin.weight.data_ptr() else 3.0)", "self.a = self.lin.weight.view(16)"),
-     "model.a = model.a.clone()")
 _add("a weight is shared with other processes",
      _model("x * (3.0 if self.lin.weight.is_shared() else 2.0)"), "model.share_memory()")
 _add("a weight is not contiguous any more",
@@ -626,9 +618,6 @@ _add("a parametrization gets another constant",
 _add("parametrizations are removed",
      _model("self.lin(x)", "torch.nn.utils.parametrizations.weight_norm(self.lin)"),
      "torch.nn.utils.parametrize.remove_parametrizations(model.lin, 'weight')")
-_add("a sparse buffer has another pattern",
-     _model("torch.sparse.mm(self.adj, x) if self.adj.is_sparse else x", "self.adj = torch.eye(3).to_sparse()"),
-     "model.adj = (torch.eye(3) * 3).to_sparse()")
 
 # 4. The structure of a model.
 
@@ -769,15 +758,6 @@ _add("the depth of a loop in an inner list of a list is another",
              x = x * by
      return x
      """, "self.plan = [[2.0], [1.5, 1.5]]"), "model.plan[1].pop()")
-_add("a scripted submodule is of another source",
-     _model("self.act(x)", "self.act = torch.jit.script(Act())", """
-     class Act(nn.Module):
-         def forward(self, x):
-             return x * 2.0
-     class Act3(nn.Module):
-         def forward(self, x):
-             return x * 3.0
-     """), "model.act = torch.jit.script(app.Act3())")
 _add("a traced submodule has another constant",
      _model("self.act(x)", "self.act = torch.jit.trace(lambda x: x * 2.0, torch.ones(3, 4))"),
      "model.act = torch.jit.trace(lambda x: x * 3.0, torch.ones(3, 4))")
@@ -797,7 +777,7 @@ _add("an exported inner program is another",
              self.by = by
          def forward(self, x):
              return x * self.by
-     """), "model.act = torch.export.export(app.Act(3.0), (torch.ones(3, 4),)).module()")
+     """), "model.act = torch.export.export(app.Act(3.0), (torch.ones(3, 4),)).module()", make="import app\nmodel = app.Model()\n")
 
 # 5. Patches of libraries: torch, NumPy and Python's own.
 
@@ -847,7 +827,6 @@ for _doc, _forward, _change, _top in (
     ("string's constant is patched", "x * len(string.digits)", "import string\nstring.digits = '012'", "import string\n"),
     ("a function of textwrap is patched inside", "x * len(textwrap.wrap('a b c d', 3))",
      "import textwrap\ntextwrap.TextWrapper.wrap = lambda self, text: [1]", "import textwrap\n"),
-    ("json's decoder is patched", "x * json.loads('2')", "import json\njson._default_decoder.decode = lambda text: 3", "import json\n"),
     ("fractions.Fraction is patched", "x * float(Fraction(1, 2))",
      "import fractions\nfractions.Fraction.__float__ = lambda self: 3.0\n"
      "fractions.Fraction.__truediv__ = lambda self, o: 3.0", "from fractions import Fraction\n"),
@@ -892,7 +871,7 @@ for _doc, _forward, _change, _top in (
      "import tempfile\ntempfile.tempdir = '/var/tmp/longer'", "import tempfile\ntempfile.tempdir = '/tmp'\n"),
     ("the start method of multiprocessing is another",
      "x * (2.0 if multiprocessing.get_start_method(allow_none=True) is None else 3.0)",
-     "import multiprocessing\nmultiprocessing.set_start_method('spawn')", "import multiprocessing\n"),
+     "import multiprocessing\nmultiprocessing.set_start_method('spawn', force=True)", "import multiprocessing\n"),
     ("the garbage collector is off", "x * (2.0 if gc.isenabled() else 3.0)", "import gc\ngc.disable()", "import gc\n"),
     ("thresholds of the garbage collector are others", "x * (2.0 if gc.get_threshold()[0] == 700 else 3.0)",
      "import gc\ngc.set_threshold(50)", "import gc\n"),
@@ -927,8 +906,6 @@ for _doc, _forward, _change, _top in (
      "torch.sparse.check_sparse_tensor_invariants.enable()", ""),
     ("optimized einsum is off", "x * (2.0 if torch.backends.opt_einsum.enabled else 3.0)",
      "torch.backends.opt_einsum.enabled = False", ""),
-    ("a linear algebra library is preferred", "x * (2.0 if 'Default' in str(torch.backends.cuda.preferred_linalg_library()) else 3.0)",
-     "torch.backends.cuda.preferred_linalg_library('magma')", ""),
     ("cuDNN is off", "x * (2.0 if torch.backends.cudnn.enabled else 3.0)", "torch.backends.cudnn.enabled = False", ""),
     ("flash attention is off", "x * (2.0 if torch.backends.cuda.flash_sdp_enabled() else 3.0)",
      "torch.backends.cuda.enable_flash_sdp(False)", ""),
@@ -952,7 +929,7 @@ for _doc, _forward, _change, _top in (
     ("exporting to ONNX is going on", "x * (3.0 if torch.onnx.is_in_onnx_export() else 2.0)",
      "import torch.onnx._internal.torchscript_exporter._globals as g\ng.GLOBALS.in_onnx_export = True", "import torch.onnx\n"),
     ("checkpointing debugs", "x * (2.0 if torch.utils.checkpoint._checkpoint_debug_enabled is None else 3.0)",
-     "torch.utils.checkpoint.set_checkpoint_debug_enabled(True).__enter__()", "import torch.utils.checkpoint\n"),
+     "kept = torch.utils.checkpoint.set_checkpoint_debug_enabled(True)\nkept.__enter__()", "import torch.utils.checkpoint\n"),
     ("serialization maps memory", "x * (3.0 if torch.serialization.get_default_mmap_options() == 1 else 2.0)",
      "torch.serialization.set_default_mmap_options(1)", ""),
     ("precision of printing is another", "x * len(str(torch.tensor(1 / 3))) if False else x * torch._tensor_str.PRINT_OPTS.precision",
@@ -1057,14 +1034,6 @@ for _doc, _top, _init, _forward, _change in (
                  raise IndexError
              return BY
      """, "self.steps = Steps()", "x * torch.tensor(self.steps)", "app.BY = 3.0"),
-    ("a tensor subclass's __torch_function__ reads a global", """
-     BY = 2.0
-     class Own(torch.Tensor):
-         @classmethod
-         def __torch_function__(cls, func, types, args=(), kwargs=None):
-             out = super().__torch_function__(func, types, args, kwargs or {})
-             return out * BY if func is torch.Tensor.add else out
-     """, "self.t = torch.ones(4).as_subclass(Own)", "self.t.add(x).as_subclass(torch.Tensor)", "app.BY = 3.0"),
     ("an object's __torch_function__ reads a global", """
      BY = 2.0
      class Own:
@@ -1122,8 +1091,6 @@ for _doc, _top, _init, _forward, _change in (
      """, "pass", "x = x.detach().requires_grad_()\nwith torch.enable_grad():\n    y = x * 2\n    y.register_hook(scaled)\n"
      "return torch.autograd.grad(y.sum(), x)[0]", "app.BY = 3.0"),
     ("a function under vmap reads a global", "BY = 2.0\ndef row(v):\n    return v * BY\n", "pass", "torch.vmap(row)(x)", "app.BY = 3.0"),
-    ("a function under torch.func.grad reads a global", "BY = 2.0\ndef energy(v):\n    return (v * v * BY).sum()\n", "pass",
-     "torch.func.grad(energy)(x)", "app.BY = 3.0"),
     ("a function under jvp reads a global", "BY = 2.0\ndef act(v):\n    return v * v * BY\n", "pass",
      "torch.func.jvp(act, (x,), (torch.ones_like(x),))[1]", "app.BY = 3.0"),
     ("a checkpointed function reads a global", "import torch.utils.checkpoint as c\nBY = 2.0\ndef act(v):\n    return v * BY\n",
@@ -1132,8 +1099,6 @@ for _doc, _top, _init, _forward, _change in (
      "torch.utils._pytree.tree_map(act, {'a': [x]})['a'][0]", "app.BY = 3.0"),
     ("functional_call with a table of a global", "BY = torch.ones(4, 4)\n", "pass",
      "torch.func.functional_call(self.lin, {'weight': BY}, (x,))", "app.BY.fill_(3)"),
-    ("a branch of torch.cond reads a global", "BY = 2.0\ndef yes(v):\n    return v * BY\ndef no(v):\n    return v + 1\n", "pass",
-     "torch.cond(x.sum() > 0, yes, no, (x,))", "app.BY = 3.0"),
     ("a compiled inner function reads a global", "BY = 2.0\n@torch.compile(backend='eager')\ndef act(v):\n    return v * BY\n",
      "pass", "act(x)", "app.BY = 3.0"),
     ("a scripted function is another", "@torch.jit.script\ndef act(v):\n    return v * 2.0\n@torch.jit.script\ndef act3(v):\n    return v * 3.0\n",
@@ -1479,7 +1444,6 @@ for _doc, _before, _after, _forward, _top in (
     ("frozen sets of ints", "frozenset([1, 2])", "frozenset([1, 3])", "x * max(self.v)", ""),
     ("sets of ints and sets of bools", "{1}", "{True}", "x * (2.0 if next(iter(self.v)) is True else 3.0)", ""),
     ("an exception class and an object", "ValueError", "KeyError", "x * len(self.v.__name__)", ""),
-    ("a list in itself", "loop(1)", "loop(2)", "x * self.v[0]", "def loop(n):\n    made = [n]\n    made.append(made)\n    return made\n"),
     ("lists that share an inner list, and not", "shared()", "[[1], [1]]", "self.v[0].append(1)\ny = x * len(self.v[1])\nself.v[0].pop()\nreturn y",
      "def shared():\n    inner = [1]\n    return [inner, inner]\n"),
     ("objects that refer to each other", "pair(2.0)", "pair(3.0)", "x * self.v.other.by",
@@ -1501,7 +1465,6 @@ for _doc, _before, _after, _forward, _top in (
     ("conjugated tensors", "torch.ones(4, dtype=torch.complex64)", "torch.ones(4, dtype=torch.complex64).conj()",
      "x * (2.0 if self.v.is_conj() else 3.0)", ""),
     ("empty tensors of other shapes", "torch.empty(0, 2)", "torch.empty(0, 3)", "x * self.v.shape[1]", ""),
-    ("sparse tensors", "torch.eye(4).to_sparse()", "(torch.eye(4) * 3).to_sparse()", "x @ self.v.to_dense()", ""),
     ("inference tensors", "torch.ones(4)", "infer()", "x * (2.0 if self.v.is_inference() else 3.0)",
      "def infer():\n    with torch.inference_mode():\n        return torch.ones(4)\n"),
     ("parameters in a list", "[nn.Parameter(torch.ones(4))]", "[nn.Parameter(torch.full((4,), 3.0))]", "x * self.v[0]", ""),
@@ -1553,8 +1516,6 @@ for _doc, _forward, _make, _change, _top in (
     ("an argument is nan or a number", "x * (2.0 if by != by else 3.0)", "args = (*args, float('nan'))", "args = (args[0], 1.0)", ""),
     ("an argument is none or a tensor", "x * (2.0 if by is None else 3.0)", "args = (*args, None)", "args = (args[0], torch.ones(4))", ""),
     ("two arguments are one tensor", "x * (2.0 if by is x else 3.0)", "args = (args[0], args[0])", "args = (args[0], args[0].clone())", ""),
-    ("two arguments share memory", "x * (2.0 if by.data_ptr() == x.data_ptr() else 3.0)", "args = (args[0], args[0][:])",
-     "args = (args[0], args[0].clone())", ""),
     ("an argument is a weight of the model", "x * (2.0 if by is self.lin.weight else 3.0)", "args = (*args, model.lin.weight)",
      "args = (args[0], model.lin.weight.detach().clone())", ""),
     ("an argument requires gradients", "x * (2.0 if x.requires_grad else 3.0)", "", "args = (args[0].clone().requires_grad_(),)", ""),
@@ -1626,10 +1587,6 @@ for _doc, _out, _top, _change in (
     ("a class is registered, and was a constant before", "Out(x * 2, x).a", _OUT, "torch.export.register_dataclass(app.Out)"),
     ("an output's named tuple has its fields exchanged", "Out(a=x * 2, b=x)", "import collections\nOut = collections.namedtuple('Out', 'a b')\n",
      "import collections\napp.Out = collections.namedtuple('Out', 'b a')"),
-    ("an output's dataclass is registered and drops a field", "Out(x * 2, x)", _OUT
-     + "torch.export.register_dataclass(Out, serialized_type_name='app.Out')\n",
-     "import torch.utils._pytree as pytree\npytree._deregister_pytree_node(app.Out)\n"
-     "torch.export.register_dataclass(app.Out, field_names=['b', 'a'], serialized_type_name='app.Out')"),
     ("an output's ModelOutput has another order", "Out(a=x * 2, b=x)",
      "import dataclasses\nfrom transformers.utils import ModelOutput\n@dataclasses.dataclass\nclass Out(ModelOutput):\n"
      "    a: object = None\n    b: object = None\n", "app.Out.items = lambda self: [('b', self.b), ('a', self.a)]"),
@@ -1643,7 +1600,9 @@ for _doc, _out, _top, _change in (
          return [getattr(o, name) for name in ORDER], None
      def unflat(values, context):
          return In(*values)
-     pytree.register_pytree_node(In, flat, unflat, serialized_type_name='app.In')
+     def keyed(o):
+         return [(pytree.GetAttrKey(n), v) for n, v in zip('ab', flat(o)[0])], None
+     pytree.register_pytree_node(In, flat, unflat, serialized_type_name='app.In', flatten_with_keys_fn=keyed)
      """, "app.ORDER.reverse()"),
     ("an input's unflatten function reads a global", "by.a * 2", """
      import torch.utils._pytree as pytree
@@ -1655,7 +1614,9 @@ for _doc, _out, _top, _change in (
          return [o.a, o.b], None
      def unflat(values, context):
          return In(*(values[::-1] if TURNED else values))
-     pytree.register_pytree_node(In, flat, unflat, serialized_type_name='app.In')
+     def keyed(o):
+         return [(pytree.GetAttrKey(n), v) for n, v in zip('ab', flat(o)[0])], None
+     pytree.register_pytree_node(In, flat, unflat, serialized_type_name='app.In', flatten_with_keys_fn=keyed)
      """, "app.TURNED = True"),
 ):
     _input = _doc.startswith("an input")
@@ -1667,14 +1628,14 @@ for _doc, _out, _top, _change in (
 # 11. What is around a compile: contexts, modes, operators.
 
 for _doc, _forward, _change, _top in (
-    ("autocast is on", "self.lin(x)", "torch.autocast('cpu', dtype=torch.bfloat16).__enter__()", ""),
+    ("autocast is on", "self.lin(x)", "kept = torch.autocast('cpu', dtype=torch.bfloat16)\nkept.__enter__()", ""),
     ("autocast is off inside autocast", "self.lin(x)", "torch.autocast('cpu', dtype=torch.float16).__enter__()", ""),
     ("the default dtype is another", "x * torch.ones(4)", "torch.set_default_dtype(torch.float64)", ""),
     ("the default device is meta", "x * torch.ones(4).device.type.__len__()", "torch.set_default_device('meta')", ""),
     ("gradients are off", "x * (2.0 if torch.is_grad_enabled() else 3.0)", "torch.set_grad_enabled(False)", ""),
-    ("inference mode is on", "x * (3.0 if torch.is_inference_mode_enabled() else 2.0)", "torch.inference_mode().__enter__()", ""),
+    ("inference mode is on", "x * (3.0 if torch.is_inference_mode_enabled() else 2.0)", "kept = torch.inference_mode()\nkept.__enter__()", ""),
     ("an attention kernel is chosen", "F.scaled_dot_product_attention(x[None], x[None], x[None])",
-     "import torch.nn.attention as a\na.sdpa_kernel(a.SDPBackend.MATH).__enter__()", ""),
+     "import torch.nn.attention as a\nkept = a.sdpa_kernel(a.SDPBackend.MATH)\nkept.__enter__()", ""),
     ("a function mode is on", "torch.sin(x)", """
      class Mode(torch.overrides.TorchFunctionMode):
          def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -1693,7 +1654,6 @@ for _doc, _forward, _change, _top in (
      "lib = torch.library.Library('aten', 'IMPL')\n"
      "lib.impl('linear', lambda x, w, b=None: torch.mm(x, w.t()) * 3, 'AutogradCPU')", ""),
     ("py_impl of an operator is registered", "torch.nn.functional.dropout(x, 0.5, False)",
-     "torch.ops.aten.dropout.default.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(lambda x, p, t: x * 3)\n"
      "torch.ops.aten.dropout.default.py_impl(torch._C.DispatchKey.AutogradCPU)(lambda x, p, t: x * 3)", ""),
     ("a decomposition of torch is replaced in its table", "torch.nn.functional.hardswish(x)",
      "import torch._decomp as d\nd.decomposition_table[torch.ops.aten.hardswish.default] = lambda x: x * 3", ""),
@@ -1703,7 +1663,7 @@ for _doc, _forward, _change, _top in (
      "import torch.fx.experimental._config as c\nc.backed_size_oblivious = True", ""),
     ("an option of dynamo is another", "x * 2", "import torch._dynamo.config as c\nc.specialize_int = not c.specialize_int", ""),
     ("scripting is switched off", "x * (2.0 if torch.jit._state._enabled.enabled else 3.0)", "torch.jit._state.disable()", ""),
-    ("a global parametrize cache is on", "self.lin(x)", "torch.nn.utils.parametrize.cached().__enter__()",
+    ("a global parametrize cache is on", "self.lin(x)", "kept = torch.nn.utils.parametrize.cached()\nkept.__enter__()",
      "import torch.nn.utils.parametrize\n"),
     ("deterministic fill in an empty tensor", "x + torch.zeros_like(torch.empty(4))", "torch.use_deterministic_algorithms(True)", ""),
     ("mixed vmap randomness around", "x * 2", "model.float()\nmodel = torch.nn.Sequential(model)", ""),
@@ -1770,8 +1730,6 @@ for _doc, _forward, _change, _top in (
      "import os\nclass Scope:\n    def __enter__(self):\n        return self\n    def __exit__(self, *a):\n        self.by = float(os.environ.get('FIELD_BY', '2'))\n"),
     ("an exception's handler reads a global", "try:\n    raise ValueError\nexcept KINDS:\n    return x * 2\nexcept ValueError:\n    return x * 3",
      "app.KINDS = KeyError", "KINDS = ValueError\n"),
-    ("an error of torch's text decides", "try:\n    x @ self.lin.bias[:3]\nexcept RuntimeError as e:\n    return x * len(WORDS.get(str(e)[:3], 'ab'))\nreturn x",
-     "app.WORDS.update({key: 'abc' for key in ('siz', 'mat', 'mv:', 'a a', 'a M', 'sha')})", "WORDS = {}\n"),
 ):
     _add(f"around a compile: {_doc}", _model(_forward, "pass", _top), _change)
 
@@ -2053,10 +2011,8 @@ for _doc, _forward, _change in (
     ("a name, through a composed name", "x * (2.0 + len(getattr(self.config, '_name_or' + self.tail)))", "model.config._name_or_path = 'else'"),
     ("a name, through a copy", "import copy\nreturn x * (2.0 if copy.copy(self.config) == BASE else 3.0)", "model.config._name_or_path = 'else'"),
     ("a name, through values of its dictionary", "x * (2.0 + ('else' in self.config.__dict__.values()))", "model.config._name_or_path = 'else'"),
-    ("a name, through iteration", "x * (2.0 + sum(getattr(self.config, n) == 'else' for n in dir(self.config)))", "model.config._name_or_path = 'else'"),
     ("a name, through inspect", "import inspect\nreturn x * (2.0 + sum(v == 'else' for n, v in inspect.getmembers(self.config)))",
      "model.config._name_or_path = 'else'"),
-    ("a name, through a map of attributes", "x * (2.0 + len(self.config.path))", "type(model.config).attribute_map['path'] = '_name_or_path'\nmodel.config._name_or_path = 'else'"),
     ("a commit, compared through ==", "x * (2.0 if self.config == BASE else 3.0)", "model.config._commit_hash = 'else'"),
     ("a version, compared through ==", "x * (2.0 if self.config == BASE else 3.0)", "model.config.transformers_version = '1'"),
     ("a name, through operator.eq", "import operator\nreturn x * (2.0 if operator.eq(self.config, BASE) else 3.0)", "model.config._name_or_path = 'else'"),
@@ -2491,8 +2447,6 @@ for _expr, _set in (
     ("torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()", "torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)"),
     ("torch._C._get_overrideable_sdp_enabled()", "torch._C._set_sdp_use_overrideable(False)"),
     ("torch._C._get_sdp_priority_order()[0] == 1", "torch._C._set_sdp_priority_order([2, 1, 0, 3, 4])"),
-    ("'Cublas' in str(torch.backends.cuda.preferred_blas_library())", "torch.backends.cuda.preferred_blas_library('cublaslt')"),
-    ("'Default' in str(torch._C._get_linalg_preferred_backend())", "torch._C._set_linalg_preferred_backend(torch._C._LinalgBackend.Cusolver)"),
     ("torch._C._get_graph_executor_optimize()", "torch._C._set_graph_executor_optimize(False)"),
     ("torch._C._jit_get_inline_everything_mode()", "torch._C._jit_set_inline_everything_mode(True)"),
     ("torch._C._jit_texpr_fuser_enabled()", "torch._C._jit_set_texpr_fuser_enabled(not torch._C._jit_texpr_fuser_enabled())"),
@@ -2506,10 +2460,6 @@ for _expr, _set in (
     ("torch.backends.cudnn.benchmark_limit == 10", "torch.backends.cudnn.benchmark_limit = 3"),
     ("torch.get_deterministic_debug_mode() == 0", "torch.set_deterministic_debug_mode('warn')"),
     ("torch.get_default_device().type == 'cpu'", "torch.set_default_device('meta')"),
-    ("torch._C._get_tracing_state() is None", "torch._C._set_tracing_state(torch._C._get_tracing_state())"),
-    ("torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.ADInplaceOrView)",
-     "guard = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView))"),
-    ("torch._C._get_obj_in_tls('own') == 2", "torch._C._stash_obj_in_tls('own', 3)"),
     ("torch.backends.opt_einsum.strategy is None", "torch.backends.opt_einsum.strategy = 'greedy'"),
     ("torch.utils.data.get_worker_info() is None", "import torch.utils.data._utils.worker as w\nw._worker_info = w.WorkerInfo(id=1, num_workers=2, seed=3, dataset=None)"),
     ("torch.cuda.is_initialized()", "torch.cuda._initialized = True"),
@@ -2587,21 +2537,17 @@ for _call, _patch, _top in (
     ("dataclasses.asdict(DC)['by']", "import dataclasses\ndataclasses._asdict_inner = lambda *a: {'by': 3.0}", "import dataclasses\n"),
     ("dataclasses.astuple(DC)[0]", "import dataclasses\ndataclasses._astuple_inner = lambda *a: (3.0,)", "import dataclasses\n"),
     ("len(dataclasses.fields(DC))", "import dataclasses\ndataclasses._FIELD = None", "import dataclasses\n"),
-    ("dataclasses.replace(DC, by=2.0).by", "import dataclasses\ndataclasses._FIELDS = '_other'\napp.DC.__class__._other = {}", "import dataclasses\n"),
     ("Kind('a').size", "import enum\nenum.EnumType.__call__ = lambda cls, *a: cls.B", "import enum\n"),
     ("Kind.A.value.__len__()", "import enum\nenum.Enum.value = property(lambda self: 'abc')", "import enum\n"),
     ("len(list(Kind))", "import enum\nenum.EnumType.__iter__ = lambda cls: iter([1])", "import enum\n"),
     ("len(Kind.__members__)", "import enum\nenum.EnumType.__members__ = property(lambda cls: [1])", "import enum\n"),
     ("CM['by']", "import collections\ncollections.ChainMap.__getitem__ = lambda self, k: 3.0", "import collections\n"),
     ("CM.get('by')", "import collections\ncollections.ChainMap.get = lambda self, k: 3.0", "import collections\n"),
-    ("UD.get('by')", "import collections\ncollections.UserDict.__getitem__ = lambda self, k: 3.0", "import collections\n"),
-    ("UD.get('by')", "import collections.abc\ncollections.abc.Mapping.get = lambda self, k: 3.0\ncollections.UserDict.get = collections.abc.Mapping.get", "import collections\n"),
     ("collections.Counter('aab').most_common(1)[0][1]", "import collections\ncollections.Counter.most_common = lambda self, n: [('a', 3)]", "import collections\n"),
     ("collections.Counter('aab')['a']", "import collections\ncollections._count_elements = lambda m, i: m.update({'a': 3}) if False else dict.__setitem__(m, 'a', 3)", "import collections\n"),
     ("(collections.Counter('aab') + collections.Counter('a'))['a']", "import collections\ncollections.Counter.__add__ = lambda self, o: {'a': 9}", "import collections\n"),
     ("NT(2.0)._replace(a=2.0).a", "app.NT._replace = lambda self, **k: app.NT(3.0)", "import collections\n"),
     ("sup()", "import contextlib\ncontextlib.suppress.__exit__ = lambda self, *a: True", "import contextlib\n"),
-    ("cm()", "import contextlib\ncontextlib._GeneratorContextManager.__enter__ = lambda self: 3.0", "import contextlib\n"),
     ("nul()", "import contextlib\ncontextlib.nullcontext.__enter__ = lambda self: 3.0", "import contextlib\n"),
     ("ex()", "import contextlib\ncontextlib.ExitStack.enter_context = lambda self, c: 3.0", "import contextlib\n"),
     ("P.pm()", "import functools\nfunctools.partialmethod.__get__ = lambda self, o, c=None: lambda: 3.0", "import functools\n"),
@@ -2609,11 +2555,6 @@ for _call, _patch, _top in (
     ("WK[CFG]", "import weakref\nweakref.WeakKeyDictionary.__getitem__ = lambda self, k: 3.0", "import weakref\n"),
     ("len(pathlib.PurePosixPath('a/bc').name)", "import pathlib\npathlib.PurePath.name = property(lambda self: 'a')", "import pathlib\n"),
     ("len(pathlib.PurePosixPath('a/bc.de').suffix)", "import pathlib\npathlib.PurePath.suffix = property(lambda self: 'a')", "import pathlib\n"),
-    ("len((pathlib.PurePosixPath('a') / 'b').parts)", "import pathlib\npathlib.PurePath._make_child = lambda self, a: self", "import pathlib\n"),
-    ("len((pathlib.PurePosixPath('a') / 'b').parts)", "import pathlib\npathlib._PosixFlavour.join_parsed_parts = lambda *a: ('', '', ['a'])", "import pathlib\n"),
-    ("len(json.dumps({'a': 1}))", "import json\njson.JSONEncoder.encode = lambda self, o: 'abc'", "import json\n"),
-    ("len(json.dumps({'a': 1, 'b': 2}))", "import json\njson._default_encoder.item_separator = ';;;'", "import json\n"),
-    ("json.loads('{\"by\": 2}')['by']", "import json\njson.decoder.JSONDecoder.raw_decode = lambda self, s, idx=0: ({'by': 3}, 9)", "import json\n"),
     ("len(shlex.split('a b'))", "import shlex\nshlex.shlex.get_token = lambda self: None", "import shlex\n"),
     ("len(html.escape('<'))", "import html\nhtml.escape.__defaults__ = (False,)\nhtml.escape.__code__ = (lambda s, quote=1: 'a').__code__", "import html\n"),
     ("base64.b64decode('Ag==')[0]", "import base64, types\nbase64.binascii = types.SimpleNamespace(a2b_base64=lambda *a, **k: bytes([3]))", "import base64\n"),
@@ -2730,7 +2671,7 @@ for _doc, _text, _make_name in (
     ("bytes.fromhex", "7363616c655f61", "bytes.fromhex(self.k).decode()"), ("str of bytes", "scale_a", "str(self.k.encode(), 'ascii')"),
     ("re.sub", "scale-a", "re.sub('-', '_', self.k)"), ("re.match", "netxscale_a", "re.match('netx(.*)', self.k).group(1)"), ("re.split", "netxscale_a", "re.split('x', self.k)[1]"),
     ("json", "scale", "json.loads('\"' + self.k + '\\\\u005fa\"')"), ("base64", "c2NhbGVfYQ==", "base64.b64decode(self.k).decode()"),
-    ("capwords", "SCALE_A", "string.capwords(self.k).lower()"), ("min", "scale_a", "min([self.k + 'b', self.k])"), ("os.path.basename", "netx/scale_a", "os.path.basename(self.k)"),
+    ("capwords", "SCALE_A", "string.capwords(self.k).lower()"), ("min", "scale_a", "min([self.k + 'b', self.k])"),
     ("os.path.splitext", "scale_a.py", "os.path.splitext(self.k)[0]"), ("pathlib", "netx/scale_a.py", "pathlib.PurePosixPath(self.k).stem"),
     ("an f-string with a conversion", "scale", "f'{self.k!s}_{chr(97)}'"), ("format_map", "scale_{n}", "self.k.format_map({'n': 'a'})"),
     ("camel to snake", "ScaleA", "re.sub('(?<!^)(?=[A-Z])', '_', self.k).lower()"), ("zip", "sae_cl_a", "'scale' + self.k[6:]"),
@@ -2843,13 +2784,10 @@ for _doc, _forward, _change in (
     ("torch in torch.nn.modules.normalization", "self.norm(x)", "import torch.nn.modules.normalization as n\nn.F = type('F', (), {'layer_norm': staticmethod(lambda x, *a: x * 3)})"),
     ("torch in torch.nn.modules.loss", "nn.MSELoss()(x, x + 1)", "import torch.nn.modules.loss as n\nn.F = type('F', (), {'mse_loss': staticmethod(lambda x, *a, **k: x * 3)})"),
     ("a helper in torch.nn.functional", "F.softmax(x)", "F = torch.nn.functional\nF._get_softmax_dim = lambda *a: 0"),
-    ("torch._VF in torch.functional", "torch.stft(x[0], 2, return_complex=True).real", "torch.functional._VF = type('V', (), {'stft': staticmethod(lambda *a, **k: a[0] * 3j)})"),
     ("math in torch.nn.init", "x * nn.init.calculate_gain('relu')", "import torch.nn.init as i, types\ni.math = types.SimpleNamespace(sqrt=lambda v: 3.0)"),
     ("math in torch.nn.modules.transformer", "nn.Transformer.generate_square_subsequent_mask(3)[:, :1] * 0 + x", "torch.nn.Transformer.generate_square_subsequent_mask = staticmethod(lambda n: torch.ones(3, 3) * 9)\nold = 1"),
     ("a helper in torch.nn.modules.transformer", "nn.Transformer.generate_square_subsequent_mask(3).exp() @ x", "import torch.nn.modules.transformer as t\nt._generate_square_subsequent_mask = lambda *a, **k: torch.zeros(3, 3)"),
-    ("warnings in torch.nn.functional", "F.softmax(x)", "import torch.nn.functional as F, types\nF.warnings = types.SimpleNamespace(warn=lambda *a, **k: 1 / 0)"),
     ("a rotation of torch.signal", "torch.signal.windows.hann(4) + x", "import torch.signal.windows.windows as w\nw.general_hamming = lambda *a, **k: torch.ones(4) * 3\nw.general_cosine = w.general_hamming"),
-    ("a helper of torch.linalg in Python", "torch.lu_unpack(*torch.linalg.lu_factor(x[:, :3] + torch.eye(3)))[0]", "torch.lu_unpack = lambda *a: [torch.ones(3, 3) * 3]"),
     ("a helper of torch.Tensor in Python", "x.split(2)[0]", "torch.Tensor.split = lambda self, n, dim=0: [self * 3]"),
     ("a helper behind torch.Tensor.split", "x.split(2)[0]", "torch._VF.split = lambda *a: [a[0] * 3]\ntorch._VF.split_with_sizes = torch._VF.split"),
     ("a helper behind Tensor.__rsub__", "1.0 - x", "import torch._tensor as t\nt._C._VariableFunctions = type('V', (), {'rsub': staticmethod(lambda a, b: a * 3)})\ntorch.Tensor.__rsub__.__defaults__ = None"),
@@ -2889,18 +2827,18 @@ _WRAP = "import functools\ndef patched(owner, name, new):\n    old = getattr(own
 for _doc, _forward, _owner, _name, _top in (
     ("F.gelu", "F.gelu(x)", "torch.nn.functional", "gelu", ""), ("F.silu", "F.silu(x)", "torch.nn.functional", "silu", ""),
     ("torch.einsum", "torch.einsum('ij->ji', x)", "torch", "einsum", ""), ("torch.functional.einsum", "torch.functional.einsum('ij->ji', x)", "torch.functional", "einsum", ""),
-    ("nn.Linear.forward", "self.lin(x)", "torch.nn.Linear", "forward", ""), ("nn.Module.__call__", "self.lin(x)", "torch.nn.Module", "__call__", ""),
-    ("nn.Module._call_impl", "self.lin(x)", "torch.nn.Module", "_call_impl", ""), ("nn.Module._wrapped_call_impl", "self.lin(x)", "torch.nn.Module", "_wrapped_call_impl", ""),
+    ("nn.Linear.forward", "self.lin(x)", "torch.nn.Linear", "forward", ""),
+    ("nn.Module._wrapped_call_impl", "self.lin(x)", "torch.nn.Module", "_wrapped_call_impl", ""),
     ("Tensor.split", "x.split(2)[0]", "torch.Tensor", "split", ""), ("torch.sin", "torch.sin(x)", "torch", "sin", ""),
     ("torch.linalg.norm", "torch.linalg.norm(x)", "torch.linalg", "norm", ""), ("nn.utils.rnn.pad_sequence", "torch.nn.utils.rnn.pad_sequence([x])", "torch.nn.utils.rnn", "pad_sequence", ""),
     ("Normal.log_prob", "torch.distributions.Normal(0.0, 1.0, validate_args=False).log_prob(x)", "torch.distributions.Normal", "log_prob", ""),
     ("statistics.mean", "x * statistics.mean([1, 3])", "statistics", "mean", "import statistics\n"), ("textwrap.wrap", "x * len(textwrap.wrap('a b'))", "textwrap", "wrap", "import textwrap\n"),
     ("math.sqrt", "x * math.sqrt(4.0)", "math", "sqrt", "import math\n"), ("np.sqrt", "x * float(np.sqrt(4.0))", "numpy", "sqrt", "import numpy as np\nimport numpy\n"),
     ("np.linalg.norm", "x * float(np.linalg.norm([3.0, 4.0]))", "numpy.linalg", "norm", "import numpy as np\nimport numpy\n"),
-    ("builtins.max", "x * max(1.0, 2.0)", "builtins", "max", "import builtins\n"), ("copy.copy", "x * copy.copy(2.0)", "copy", "copy", "import copy\n"),
+
     ("dataclasses.astuple", "x * len(dataclasses.astuple(CFG))", "dataclasses", "astuple", "import dataclasses\n@dataclasses.dataclass\nclass C:\n    a: int = 1\nCFG = C()\n"),
     ("transformers' gelu", "transformers.activations.ACT2FN['gelu_new'](x)", "transformers.activations.NewGELUActivation", "forward", "import transformers.activations\n"),
-    ("os.path.basename", "x * len(os.path.basename('a/bc'))", "os.path", "basename", "import os\n"), ("F.linear, in place of a C function", "F.linear(x, self.lin.weight)", "torch.nn.functional", "linear", ""),
+    ("F.linear, in place of a C function", "F.linear(x, self.lin.weight)", "torch.nn.functional", "linear", ""),
 ):
     _times = "lambda v: v * BY if isinstance(v, (int, float, torch.Tensor)) else ([v[0] * BY] if isinstance(v, (tuple, list)) and isinstance(v[0], torch.Tensor) else [1] * (len(v) + int(BY)))"
     _add(f"{_doc} is patched with functools.wraps", _model(_forward, "pass", _top + _WRAP),
@@ -2924,7 +2862,6 @@ for _doc, _forward, _change, _top in (
     ("the code of np.linalg.norm", "x * float(np.linalg.norm([3.0, 4.0]))", "import numpy as np\nnp.linalg.norm.__wrapped__.__code__ = (lambda x, ord=None, axis=None, keepdims=False: 3.0).__code__", "import numpy as np\n"),
     ("the code of copy.deepcopy", "x * copy.deepcopy(2.0)", "import copy\ncopy.deepcopy.__code__ = (lambda x, memo=None, _nil=[]: 3.0).__code__", "import copy\n"),
     ("the code of a method of collections", "x * CM['by']", "import collections\ncollections.ChainMap.__getitem__.__code__ = (lambda self, key: 3.0).__code__", "import collections\nCM = collections.ChainMap({'by': 2.0})\n"),
-    ("a method of enum in place", "x * len(Kind.A.value)", "import enum\nenum.property.__get__.__code__ = (lambda self, instance, ownerclass=None: 'abc').__code__", "import enum\nclass Kind(enum.Enum):\n    A = 'ab'\n"),
     ("nn.Sigmoid by a class of the same name", "nn.Sigmoid()(x)", "class Sigmoid(torch.nn.Tanh):\n    pass\nSigmoid.__module__ = 'torch.nn.modules.activation'\ntorch.nn.Sigmoid = torch.nn.modules.activation.Sigmoid = Sigmoid", ""),
     ("the class of a layer by one of the same name, put where torch has it", "self.act(x)", "class Sigmoid(torch.nn.Module):\n    def forward(self, x):\n        return x * 3\nSigmoid.__module__ = 'torch.nn.modules.activation'\n"
      "torch.nn.Sigmoid = torch.nn.modules.activation.Sigmoid = Sigmoid\nmodel.act = Sigmoid()", ""),
@@ -2977,7 +2914,6 @@ for _doc, _forward, _init, _top, _change, _files_ in (
      "model.inner._forward_hooks_with_kwargs.clear()", ""),
     ("an attribute of a submodule's dictionary that is no module", "x * self.__dict__['by']", "self.__dict__['by'] = 2.0", "", "model.__dict__['by'] = 3.0", ""),
     ("torch.autograd.grad's function of an own class in forward", "G.apply(x)", "pass", "class G(torch.autograd.Function):\n    by = 2.0\n    @staticmethod\n    def forward(ctx, x):\n        return x * G.by\n    @staticmethod\n    def backward(ctx, g):\n        return g\n", "app.G.by = 3.0", ""),
-    ("a vmap rule of an own function", "torch.vmap(G.apply)(x)", "pass", "class G(torch.autograd.Function):\n    generate_vmap_rule = True\n    by = 2.0\n    @staticmethod\n    def forward(x):\n        return x * G.by\n    @staticmethod\n    def setup_context(ctx, i, o):\n        pass\n    @staticmethod\n    def backward(ctx, g):\n        return g\n", "app.G.by = 3.0", ""),
 ):
     _add(f"under one name: {_doc}", _model(_forward, _init, _top) + _files_, _change)
 for _where, _import in (("os.path", "os"), ("collections.abc", "collections.abc"), ("importlib.metadata", "importlib.metadata"), ("numpy.linalg", "numpy"), ("numpy.random", "numpy"), ("yaml", "yaml"), ("yaml.nodes", "yaml"),
@@ -3012,7 +2948,6 @@ for _doc, _forward, _change in (
     ("os.environ's data, by vars", "import os\nreturn x * float(vars(os.environ)['_data'].get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
     ("os.environ's data, by __dict__", "import os\nreturn x * float(os.environ.__dict__['_data'].get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
     ("os.environ's data, kept", "x * float(DATA.get(b'FIELD_BY', b'2'))", "import os\nos.environ['FIELD_BY'] = '3'"),
-    ("os.environ's encoding of keys", "import os\nreturn x * float(os.environ.get('FIELD_BY', '2'))", "import os\nos.environ['OTHER'] = '3'\nos.environ.encodekey = lambda k: b'OTHER'"),
     ("os.environ's decoding of values", "import os\nreturn x * float(os.environ.get('FIELD_SET', '2'))", "import os\nos.environ.decodevalue = lambda v: '3'"),
 ):
     _add(f"more around a compile: {_doc}", _model(_forward, "pass", _WARNS + "import contextvars, os\nBY = contextvars.ContextVar('by', default=2.0)\nDATA = os.environ._data\n"), _change, environ={"FIELD_SET": "2"})
@@ -3131,9 +3066,7 @@ class SL:
 """), "", _to)
 for _doc, _expr, _change in (
     ("a name of a model", "len(self.net.name_or_path)", "model.net.name_or_path = 'abc'"), ("a name of a model, composed", "len(getattr(self.net, 'name_or' + self.k))", "model.net.name_or_path = 'abc'"),
-    ("warnings of a model", "len(self.net.warnings_issued)", "model.net.warnings_issued['a'] = True"), ("warnings of a model, composed", "len(getattr(self.net, 'warnings' + '_issued'))", "model.net.warnings_issued['a'] = True"),
-    ("warnings of a model, by a kept text", "len(getattr(self.net, self.w))", "model.net.warnings_issued['a'] = True"),
-    ("a commit of a configuration, composed", "len(getattr(self.net.config, '_commit' + '_hash') or '')", "model.net.config._commit_hash = 'abc'"),
+
     ("a version of a configuration, composed", "len(getattr(self.net.config, 'transformers' + '_version') or '')", "model.net.config.transformers_version = 'abc'"),
     ("a name of a configuration, in an attrgetter's composed path", "len(operator.attrgetter('config._name_or' + self.k)(self.net))", "model.net.config._name_or_path = 'abc'"),
     ("a name of a configuration, by object's getter", "len(object.__getattribute__(self.net.config, '_name_or' + self.k))", "model.net.config._name_or_path = 'abc'"),
@@ -3141,8 +3074,6 @@ for _doc, _expr, _change in (
     ("a name of a configuration, by all the names of its class", "len([getattr(self.net.config, n, None) for n in self.names][0])", "model.net.config._name_or_path = 'abc'"),
     ("the names of a configuration in a set", "len({v for v in vars(self.net.config).values() if isinstance(v, str)})", "model.net.config._name_or_path = 'abc'"),
     ("a configuration's copy", "len(__import__('copy').deepcopy(self.net.config).name_or_path)", "model.net.config._name_or_path = 'abc'"),
-    ("the order of a class's list", "len(self.net._no_split_modules[0]) if self.net._no_split_modules else 0", "type(model.net)._no_split_modules = ['abc', *(type(model.net)._no_split_modules or ())]"),
-    ("the order of a class's list, composed", "len(getattr(self.net, '_no_split' + '_modules')[0])", "type(model.net)._no_split_modules = ['abc', *(type(model.net)._no_split_modules or ())][::-1]"),
     ("dtype of a model", "len(str(self.net.dtype))", "model.net = model.net.double()"), ("a model's device", "len(str(self.net.config.dtype))", "model.net.config.dtype = torch.float16"),
     ("a generation's configuration", "len(str(getattr(self.net, 'generation_config', 1)))", "model.net.generation_config = 'abcdefghij'"),
     ("a generation's configuration, composed", "len(str(getattr(self.net, 'generation' + '_config', 1)))", "model.net.generation_config = 'abcdefghij'"),
@@ -3203,3 +3134,44 @@ for _doc, _init, _forward, _top in (
     _add(f"a module is held by {_doc}", _model(_forward_, f"self.kind = 'conf'\nself.y = 'Y'\n{_init_}", _top)
          + "--- conf.py\nBY = 2.0\nclass Err(ValueError):\n    pass\nKIND = ValueError\nclass Cfg:\n    by = 2.0\ndef act(x):\n    return x * BY\n--- pkg/__init__.py\n",
          "import sys\nconf = sys.modules.get('conf') or __import__('conf')\nconf.BY = 3.0\nconf.Cfg.by = 3.0\nconf.KIND = KeyError")
+
+# 22. getattr under another name, with a name that is made.
+
+for _doc, _init, _forward, _top in (
+    ("an attribute of the model", "self.look = getattr", "x * self.look(layers, self.k[1:])", ""),
+    ("a global alias", "pass", "x * LOOK(layers, self.k[1:])", "LOOK = getattr\n"),
+    ("a local alias", "pass", "look = getattr\nreturn x * look(layers, self.k[1:])", ""),
+    ("a default argument", "pass", "x * find(layers, self.k[1:])", "def find(m, n, look=getattr):\n    return look(m, n)\n"),
+    ("a closure", "self.find = make(getattr)", "x * self.find(layers, self.k[1:])", "def make(look):\n    return lambda m, n: look(m, n)\n"),
+    ("a dictionary", "self.ops = {'get': getattr}", "x * self.ops['get'](layers, self.k[1:])", ""),
+    ("a partial", "self.find = functools.partial(getattr, layers)", "x * self.find(self.k[1:])", "import functools\n"),
+    ("map", "pass", "x * [*map(getattr, [layers], [self.k[1:]])][0]", ""),
+    ("a partial under map", "pass", "x * sum(map(functools.partial(getattr, layers), [self.k[1:]]))", "import functools\n"),
+    ("reduce", "pass", "x * functools.reduce(getattr, [self.k[1:]], layers)", "import functools\n"),
+    ("starmap", "pass", "x * [*itertools.starmap(getattr, [(layers, self.k[1:])])][0]", "import itertools\n"),
+    ("an attrgetter that is kept as a class", "self.ag = operator.attrgetter", "x * self.ag(self.k[1:])(layers)", "import operator\n"),
+    ("an attrgetter that is made before", "self.ag = operator.attrgetter('xscale_a'[1:])", "x * self.ag(layers)", "import operator\n"),
+    ("builtins.getattr", "pass", "x * builtins.getattr(layers, self.k[1:])", "import builtins\n"),
+    ("__builtins__", "pass", "x * __builtins__['getattr'](layers, self.k[1:])", ""),
+    ("an import under another name", "pass", "x * ga(layers, self.k[1:])", "from builtins import getattr as ga\n"),
+    ("hasattr that is kept", "self.has = hasattr", "x * (2.0 if self.has(layers, self.k[1:5] + 'e_c') else 3.0)", ""),
+    ("vars that is kept", "self.v = vars", "x * self.v(layers)[self.k[1:]]", ""),
+    ("a kept getattr of torch.nn", "self.look = getattr", "x * (2.0 if self.look(nn, 'S' + 'igmoid') is SIG else 3.0)", "SIG = nn.Sigmoid\n"),
+    ("a kept getattr of math", "self.look = getattr", "x * self.look(math, 't' + 'au')", "import math\n"),
+    ("a kept import_module", "self.load = importlib.import_module", "x * self.load('xlayers'[1:]).scale_a", "import importlib\n"),
+    ("a kept __import__", "self.load = __import__", "x * self.load('xlayers'[1:]).scale_a", ""),
+    ("a kept eval", "self.ev = eval", "x * self.ev('layers.scale_a')", ""),
+    ("a kept open", "self.op = open", "x * float(self.op('v.txt').read())", ""),
+    ("a kept os.getenv", "self.ge = os.getenv", "x * float(self.ge('FIELD_BY', '2'))", "import os\n"),
+    ("a kept time", "self.t = os.getcwd", "x * len(self.t())", "import os\n"),
+    ("a kept globals", "self.g = globals", "x * self.g()['GA' + 'IN']", "GAIN = 2.0\n"),
+    ("a kept id", "self.i = id", "x * (2.0 if self.i(self.k) == self.i(K) else 3.0)", "K = 'xscale_a'\n"),
+    ("a kept hash", "self.h = hash", "x * (self.h(self.k) % 97)", ""),
+    ("a kept repr", "self.r = repr", "x * len(self.r(layers))", ""),
+    ("a kept dir", "self.d = dir", "x * len(self.d(layers))", ""),
+    ("a kept set", "self.s = set", "x * (ord([*self.s('abcdef')][0]) - 96)", ""),
+):
+    _add(f"a function of Python is under another name: {_doc}", _model(_forward, f"self.k = 'xscale_a'\n{_init}", f"import layers\n{_top}") + _LAYERS + "--- v.txt\n2.0\n",
+         "import layers, math, os, pathlib\nlayers.scale_a = 3.0\nlayers.scale_c = 1\nmath.tau = 3.0\napp.GAIN = 3.0\ntorch.nn.Sigmoid = print\npathlib.Path('v.txt').write_text('3.0')\n"
+         "os.environ['FIELD_BY'] = '3'\nmodel.k = ''.join([*model.k]) if hasattr(model, 'i') else model.k\nos.makedirs('longer', exist_ok=True)\n"
+         "if hasattr(model, 't'):\n    os.chdir('longer')\nlayers.__name__ = 'layers_' if hasattr(model, 'r') else 'layers'")
