@@ -1,4 +1,4 @@
-"""Runs field scenarios: each in a child of a process that has imported torch, and after the change in one of another."""
+"""Runs field scenarios: each in a child of a process that has imported torch, and after the change in another's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from tests.direct.field_scenarios import Scenario
 
-START = "import torch\ntorch.manual_seed(0)\nargs, kwargs, dynamic_shapes = (torch.arange(12.0).reshape(3, 4).clone(),), {}, None\n"
+START = """import torch
+torch.manual_seed(0)
+args, kwargs, dynamic_shapes = (torch.arange(12.0).reshape(3, 4).clone(),), {}, None
+"""
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:
