@@ -122,6 +122,17 @@ WRONG = (
     "a module is held by an object's __getattr__ that goes to a cached import",
     "a module is held by an attribute of a class of torch",
     "a module is held by a cached function, and a name that is made",
+    "a function of Python is under another name: an attribute of the model",
+    "a function of Python is under another name: a global alias",
+    "a function of Python is under another name: a default argument",
+    "a function of Python is under another name: a closure",
+    "a function of Python is under another name: a dictionary",
+    "a function of Python is under another name: a partial",
+    "a function of Python is under another name: an attrgetter that is kept as a class",
+    "a function of Python is under another name: an import under another name",
+    "a function of Python is under another name: hasattr that is kept",
+    "a function of Python is under another name: vars that is kept",
+    "a function of Python is under another name: a kept set",
 )
 """Scenarios in which it hits and answers as the old program: found on 2026-11-23, not mended yet."""
 

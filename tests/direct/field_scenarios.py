@@ -3171,7 +3171,11 @@ for _doc, _init, _forward, _top in (
     ("a kept dir", "self.d = dir", "x * len(self.d(layers))", ""),
     ("a kept set", "self.s = set", "x * (ord([*self.s('abcdef')][0]) - 96)", ""),
 ):
+    _changes = {
+        "SIG": "torch.nn.Sigmoid = print", "math": "import math\nmath.tau = 3.0", "'GA'": "app.GAIN = 3.0", "v.txt": "open('v.txt', 'w').write('3.0')",
+        "FIELD_BY": "import os\nos.environ['FIELD_BY'] = '3'", "self.i(": "model.k = ''.join([*model.k])", "self.t(": "import os\nos.makedirs('else', exist_ok=True)\nos.chdir('else')",
+        "self.r(": "layers.__name__ = 'layers_'", "self.d(": "layers.more = 1", "self.has(": "layers.scale_c = 1", "self.h(": "", "self.s(": "",
+    }
+    _change = next((code for word, code in _changes.items() if word in _forward), "layers.scale_a = 3.0")
     _add(f"a function of Python is under another name: {_doc}", _model(_forward, f"self.k = 'xscale_a'\n{_init}", f"import layers\n{_top}") + _LAYERS + "--- v.txt\n2.0\n",
-         "import layers, math, os, pathlib\nlayers.scale_a = 3.0\nlayers.scale_c = 1\nmath.tau = 3.0\napp.GAIN = 3.0\ntorch.nn.Sigmoid = print\npathlib.Path('v.txt').write_text('3.0')\n"
-         "os.environ['FIELD_BY'] = '3'\nmodel.k = ''.join([*model.k]) if hasattr(model, 'i') else model.k\nos.makedirs('longer', exist_ok=True)\n"
-         "if hasattr(model, 't'):\n    os.chdir('longer')\nlayers.__name__ = 'layers_' if hasattr(model, 'r') else 'layers'")
+         f"import layers\n{_change}" if _change else "")
