@@ -60,7 +60,7 @@ def _answer(script: Mapping[str, Any], cache: Path, direct: str) -> tuple[str, l
 def judged(script: Mapping[str, Any], cache: Path, *, compare: bool = True) -> dict[str, Any]:
     """Try to find the model; compile it with direct mode and without where it is found, and compare."""
     from trtcache.cache import Cache
-    from trtcache.direct.mode import Attempt
+    from trtcache.frontends.direct.mode import Attempt
 
     examples = (script["args"], script["kwargs"], script["dynamic_shapes"])
     attempt = Attempt(script["model"], examples, Cache(cache), mode="on", name="Model")
