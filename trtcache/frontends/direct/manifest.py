@@ -10,6 +10,7 @@ import builtins
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from operator import itemgetter
@@ -189,6 +190,14 @@ class Globals:
                 self.walk.value(sys.modules[label])
         if self.walk.has_look_up:
             self.names.add(ALL)
+        self._note_caches()
+        for cached in list(self.walk.caches):  # a function that imports lazily keeps a module in its cache
+            for key, result in cache_items(cached):
+                if id(key) in self.keys_before[id(cached)]:
+                    fork = self.walk.fork()
+                    with suppress(UnstableError):  # ``caches`` raises it
+                        fork.value(result)
+                    self.walk.spaces.update(fork.spaces)
         self._look_in_modules(self.names | identifiers(self.walk.texts), is_last=True)
         if self.names & _ORDERS:
             for label, module in list(self.walk.spaces.items()):

@@ -40,7 +40,10 @@ _ASKED = (
     *("backends.mha.get_fastpath_enabled", "get_num_interop_threads", "is_warn_always_enabled"),
     *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._is_fwd_grad_enabled"),
     *("_C._is_view_replay_enabled", "distributed.is_available", "distributed.is_initialized"),
-    *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export"),
+    *("backends.cuda.fp16_bf16_reduction_math_sdp_allowed", "_C._get_overrideable_sdp_enabled"),
+    *("_C._get_graph_executor_optimize", "_C._jit_get_inline_everything_mode", "_C._jit_texpr_fuser_enabled"),
+    *("_C._get_privateuse1_backend_name",),
+    *("_C._check_sparse_tensor_invariants", "onnx.is_in_onnx_export", "backends.flags_frozen"),
 )
 _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
 _CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name
