@@ -15,7 +15,7 @@ import torch
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.origin import is_build_module, is_installed
 from trtcache.frontends.direct.walk import UnstableError, Walk, scan
-from trtcache.keys.alias import process
+from trtcache.keys.alias import process_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     _refuse_modes()
     said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
     said |= {name: str(_call(name)) for name in _ASKED}
-    said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
+    said |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
     said["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     said["autocast"] = list(_autocast())
     said |= {"python": [sys.version, sys.flags.optimize]}
