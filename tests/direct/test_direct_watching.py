@@ -21,7 +21,7 @@ from tests.direct.package import X
 from trtcache.frontends.direct.code import _singly
 from trtcache.frontends.direct.manifest import FORMAT, Globals, read
 from trtcache.frontends.direct.mode import describe
-from trtcache.frontends.direct.outside import is_asking_of_torch
+from trtcache.frontends.direct.ownership import is_impure_in_torch
 from trtcache.frontends.direct.recording import record_export
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
@@ -101,11 +101,11 @@ def test_what_torch_asks_is_known_by_names_that_torch_has() -> None:
     """A rank and a device are asked for by such functions, and whether there is CUDA is in the key."""
     asking = (torch.distributed.get_rank, torch.cuda.get_device_capability, torch.cuda.mem_get_info, torch.hub.list)
     for one in (*asking, torch.utils.data.get_worker_info, torch.cuda.current_device, torch.distributed.get_backend):
-        assert is_asking_of_torch(one.__module__, one.__name__)
+        assert is_impure_in_torch(one.__module__, one.__name__)
     known = (torch.cuda.is_available, torch.distributed.is_available, torch.distributed.is_initialized)
     for one in (*known, torch.nn.functional.dropout, torch.cuda.is_current_stream_capturing):
-        assert not is_asking_of_torch(one.__module__, one.__name__)
-    assert not is_asking_of_torch("torch.cuda.amp.autocast_mode", "__init__")
+        assert not is_impure_in_torch(one.__module__, one.__name__)
+    assert not is_impure_in_torch("torch.cuda.amp.autocast_mode", "__init__")
 
 
 def test_a_variable_that_is_asked_for_in_bytes_is_noticed(

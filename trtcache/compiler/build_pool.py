@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import make_members
 from trtcache.backends.protocol import Artifact
-from trtcache.compiler.build_worker import REQUEST, MEMBERS
+from trtcache.compiler.build_worker import MEMBERS, REQUEST
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
 from trtcache.frontends.request import Request

@@ -15,8 +15,8 @@ from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, sa
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx import file as file_module
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
 from trtcache.frontends.onnx.tensors import tensor_of
+from trtcache.frontends.onnx.weights import make_parser_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ def test_a_file_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None
             (tmp_path / "flipped.onnx").write_bytes(content)
             try:
                 file = OnnxFile(tmp_path / "flipped.onnx")
-                hand_over(file, canonical(file.path).slots)
+                make_parser_model(file, canonical(file.path).slots)
             except OnnxFileError:
                 refused += 1
     assert refused > 300
@@ -231,7 +231,7 @@ def test_a_parser_is_given_weights_by_slot_and_large_tensors_by_reference(tmp_pa
     )
     path = saved(tmp_path / "model.onnx", made, external=external)
     file = OnnxFile(path)
-    handed = hand_over(file, canonical(path).slots)
+    handed = make_parser_model(file, canonical(path).slots)
     assert set(handed.tensors) == {"w0", "w1", *({"c"} if external else set())}
     again = onnx.ModelProto.FromString(handed.content)
     assert len(handed.content) < 700
@@ -251,7 +251,7 @@ def test_an_input_that_is_called_like_a_weight_of_a_plan_is_told(tmp_path: Path)
     made = model("g (float[2] w0) => (float[2] y) <float[2] k = {1, 2}> { y = Mul(w0, k) }")
     path = saved(tmp_path / "model.onnx", made)
     with pytest.raises(OnnxFileError, match="called 'w0', as plans call their weights; rename it"):
-        hand_over(OnnxFile(path), canonical(path).slots)
+        make_parser_model(OnnxFile(path), canonical(path).slots)
 
 
 def test_external_data_in_the_middle_of_a_graph_is_put_into_the_model(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_external_data_in_the_middle_of_a_graph_is_put_into_the_model(tmp_path: 
     spread.write_bytes(made.SerializeToString())
     assert OnnxFile(spread).locations == ["data", "more"]
     assert canonical(spread).digest == canonical(path).digest
-    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(spread), ()).content)
+    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(spread), ()).content)
     onnx.checker.check_model(handed)
     assert list(handed.graph.node[2].attribute[0].g.initializer[0].raw_data) == [0, 0, 64, 64, 0, 0, 128, 64]
 

@@ -31,7 +31,7 @@ from trtcache.errors import (
     UnsupportedOperatorError,
 )
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.keys.alias import KIND
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -305,7 +305,7 @@ def test_every_weight_of_a_file_is_one_that_the_network_takes_by_name(tmp_path: 
     path = saved(tmp_path / "all.onnx", made, external=True)
     slots = canonical(path).slots
     assert {slot.names[0] for slot in slots} == set(shapes)
-    handed = hand_over(OnnxFile(path), slots)
+    handed = make_parser_model(OnnxFile(path), slots)
     network = network_of(OnnxModel(handed.content, handed.tensors, ("x",), ("y",), {}))
     taken = [slot.names[0] for slot in slots if network.definition.mark_weights_refittable(f"w{slot.index}")]
     assert taken == [slot.names[0] for slot in slots]

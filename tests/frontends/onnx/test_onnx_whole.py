@@ -12,7 +12,7 @@ import trtcache
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, saved, small
 from trtcache.errors import BuildError, OnnxFileError
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.weights import make_parser_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def test_an_attribute_without_a_type_has_that_of_its_operator(tmp_path: Path) ->
     axis(made).ClearField("type")
     (tmp_path / "old.onnx").write_bytes(made.SerializeToString())
     assert canonical(tmp_path / "old.onnx").digest == good.digest
-    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(tmp_path / "old.onnx"), ()).content)
+    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(tmp_path / "old.onnx"), ()).content)
     assert axis(handed).type == onnx.AttributeProto.INT
 
 
@@ -112,7 +112,7 @@ def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
     made = model(SOFTMAX)
     made.graph.node.append(helper.make_node("Banana", ["y"], ["z"]))
     path = saved(tmp_path / "dead.onnx", made)
-    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(path), ()).content)
+    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(path), ()).content)
     assert [one.op_type for one in handed.graph.node] == ["Softmax"]
 
 

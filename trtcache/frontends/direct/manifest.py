@@ -21,8 +21,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
-from trtcache.frontends.direct.origin import is_build_module, is_installed
-from trtcache.frontends.direct.outside import asks
+from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices, exported_digest
 
@@ -152,8 +151,10 @@ class Globals:
         value = space.get(name)
         if name not in space:  # torch.export exchanges some builtins meanwhile; what others exchange is in the key
             value, known = ["absent", name], vars(builtins).get(name)
-            if type(known) is BuiltinFunctionType and asks(known):
-                raise UnstableError(f"{name}, a function that asks the process or the machine").below(f"global {name}")
+            if type(known) is BuiltinFunctionType and is_impure(known):
+                raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
+                    f"global {name}"
+                )
         if is_build_module(module):  # what others have put there is described by itself: it need not be loaded yet
             if isinstance(value, ModuleType):
                 label = str(vars(value).get("__name__"))

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.differences import between, in_words
+from trtcache.frontends.direct.explain import format_differences, format_key_differences
 from trtcache.frontends.direct.manifest import (
     DETAILS,
     KIND,
@@ -26,7 +26,7 @@ from trtcache.frontends.direct.manifest import (
     digest_of,
     write_manifest,
 )
-from trtcache.frontends.direct.origin import is_build_module
+from trtcache.frontends.direct.ownership import is_build_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import UnstableError, Walk
 from trtcache.frontends.request import paused_collector
@@ -236,7 +236,7 @@ class Attempt:
             return error.what
         try:
             details = manifests.details(bytes(self._entry.read(DETAILS)))["manifests"][place]
-            return between("global ", details["globals"], error.now) or error.what
+            return format_differences("global ", details["globals"], error.now) or error.what
         except Exception:  # a remark for people, as the nearest manifest is
             log.debug("the details of %s cannot be read", self._name, exc_info=True)
             return f"{error.what} changed"
@@ -293,7 +293,7 @@ class Attempt:
         self.outcome = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, self.outcome)
         if self._mode != OFF:
-            from trtcache.frontends.direct.nearest import keep_reason
+            from trtcache.frontends.direct.explain import keep_reason
 
             keep_reason(self._cache, self._name, self.outcome)
 
@@ -307,11 +307,11 @@ class Attempt:
         try:
             walk, parts = describe(self._model, self._examples)
             if any(digest_of(parts[name]) != digest_of(self._parts[name]) for name in parts):
-                raise DifferenceError(in_words(self._parts, parts))  # noqa: TRY301  # what check raises
+                raise DifferenceError(format_key_differences(self._parts, parts))  # noqa: TRY301  # what check raises
             check(written, walk)
         except DifferenceError as error:
             _exchange(copies)
-            said = between("global ", written.details["globals"], error.now) if error.now else ""
+            said = format_differences("global ", written.details["globals"], error.now) if error.now else ""
             raise ValueError(f"the export changes {said or error}") from None
         except Exception:
             _exchange(copies)
@@ -320,7 +320,7 @@ class Attempt:
     def explain(self) -> str:
         """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""
         if not self.outcome:
-            from trtcache.frontends.direct.nearest import nearest
+            from trtcache.frontends.direct.explain import nearest
 
             self.outcome = f"miss: {nearest(self._cache, self._name, self._parts)}"
         return self.outcome

@@ -19,9 +19,9 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trtcache.frontends.direct import origin
+from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.code import UNSEEN, full_name, uses
-from trtcache.frontends.direct.outside import asks, is_asking, is_asking_of_torch
+from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ _BY_TORCH = (
 )
 """Methods of modules that torch.export calls by itself."""
 
-ASKING = "asking"
-_ASKING = {origin.PYTHON: is_asking, origin.TORCH: is_asking_of_torch}
+IMPURE = "impure"
+_IS_IMPURE = {ownership.PYTHON: is_impure_in_python, ownership.TORCH: is_impure_in_torch}
 
 
 class Recording:
@@ -153,7 +153,7 @@ class Recording:
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
                 found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
             for function in found:
-                if type(function) is not FunctionType or origin.file_is_build(function.__code__.co_filename):
+                if type(function) is not FunctionType or ownership.file_is_build(function.__code__.co_filename):
                     continue
                 if id(function.__code__) not in self.ran:
                     self._note_code(function.__code__, function.__globals__, {})
@@ -169,12 +169,12 @@ class Recording:
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:
             full = full_name(name, level, space)
-            if not origin.is_build_module(full):
+            if not ownership.is_build_module(full):
                 self._taken.update((full, part) for part in taken)
             for end in (full, *(f"{full}.{one}" for one in use.names)):
-                if end in sys.modules and not origin.is_build_module(end):
+                if end in sys.modules and not ownership.is_build_module(end):
                     self.imported[end] = None
-        home = origin.module_with(space)
+        home = ownership.module_with(space)
         more = [ALL] if use.names & _LOOKS_UP and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
         with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read as they are, not traced
             self.globals.note(None if home is None else home.__name__, use.globals, {*use.names, *use.texts, *more})
@@ -250,9 +250,9 @@ class Recording:
         self._importing, name = None, frame.f_locals["name"]
         if name not in sys.modules and self._is_for_model(frame.f_back):
             self.refuse(f"it tries to import {name}, which is not there and could be installed")
-        if name in sys.modules and not origin.is_build_module(name):
+        if name in sys.modules and not ownership.is_build_module(name):
             self.imported[name] = None
-        elif origin.module_owner(name) == origin.PYTHON and self._is_for_model(frame.f_back):
+        elif ownership.module_owner(name) == ownership.PYTHON and self._is_for_model(frame.f_back):
             self.refuse(f"it imports {name} of Python's library, which a file of that name can shadow")
 
     def _profiler(self) -> Callable[[FrameType, str, Any], None]:
@@ -283,12 +283,12 @@ class Recording:
                 self._importing = frame
             if code.co_name == "import_module" and _is_model(self._kinds, frame.f_back):
                 self.refuse("it imports a module by a name that is no part of its code")
-            if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
+            if kind == ownership.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
-            if kind == ASKING and self._is_for_model(frame.f_back):
+            if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
-                self.refuse(f"{_asker(self._kinds, frame)} calls {module}.{code.co_qualname}")
-        elif event == "c_call" and kind != origin.TORCH:
+                self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {module}.{code.co_qualname}")
+        elif event == "c_call" and kind != ownership.TORCH:
             self._c_call(frame, kind, argument)
 
     def _kind_of(self, frame: FrameType) -> str:
@@ -297,34 +297,34 @@ class Recording:
 
     def _kind(self, frame: FrameType) -> str:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        kind = origin.file_owner(code.co_filename)
-        if kind == origin.MODEL and code.co_filename.startswith("<"):
-            kind = origin.PYTHON if module.startswith("namedtuple_") else origin.module_owner(module)
-        if kind in {origin.TORCH, origin.PYTHON}:
+        kind = ownership.file_owner(code.co_filename)
+        if kind == ownership.MODEL and code.co_filename.startswith("<"):
+            kind = ownership.PYTHON if module.startswith("namedtuple_") else ownership.module_owner(module)
+        if kind in {ownership.TORCH, ownership.PYTHON}:
             self.globals.builds.setdefault(module, set()).update(code.co_names)
-        if (is_one := _ASKING.get(kind)) and is_one(module, code.co_name):
-            kind = ASKING
-        elif kind == origin.TORCH and code.co_filename.endswith(_AROUND):
-            kind = origin.PYTHON
+        if (is_one := _IS_IMPURE.get(kind)) and is_one(module, code.co_name):
+            kind = IMPURE
+        elif kind == ownership.TORCH and code.co_filename.endswith(_AROUND):
+            kind = ownership.PYTHON
         self._kinds[id(code)] = (code, kind)
-        if kind == origin.TORCH:
+        if kind == ownership.TORCH:
             self._quiet.add(id(code))
         if code.co_filename.endswith(_DYNAMO):
             self.refuse("torch._dynamo traces a part of it, whose code does not run")
-        if kind == origin.MODEL:
+        if kind == ownership.MODEL:
             free = {name: frame.f_locals.get(name, "") for name in code.co_freevars}
             self._note_code(code, frame.f_globals, free)
         return kind
 
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
-        if kind == origin.MODEL:
+        if kind == ownership.MODEL:
             owner = getattr(function, "__module__", None)
-            if owner not in _C_OF_PYTHON and not origin.is_build_module(owner):
+            if owner not in _C_OF_PYTHON and not ownership.is_build_module(owner):
                 self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.refuse(f"a function of a C extension ran ({function.__qualname__})")
-        if asks(function, by_model=kind == origin.MODEL) and self._is_for_model(frame):
-            self.refuse(f"{_asker(self._kinds, frame)} calls {function.__qualname__}")
+        if is_impure(function, by_model=kind == ownership.MODEL) and self._is_for_model(frame):
+            self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {function.__qualname__}")
 
     def _is_for_model(self, frame: FrameType | None) -> bool:
         """Return whether the model calls, by itself or through Python's library."""
@@ -333,8 +333,8 @@ class Recording:
             if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
             kind = self._kind_of(frame)
-            if kind not in {origin.PYTHON, ASKING}:
-                return kind == origin.MODEL
+            if kind not in {ownership.PYTHON, IMPURE}:
+                return kind == ownership.MODEL
             frame = frame.f_back
         return False
 
@@ -348,15 +348,15 @@ def _is_known(function: Any) -> bool:
 
 def _is_own(kind: type) -> bool:
     """Return whether a type is torch's or Python's: one of an extension in Rust can say that it is of ``builtins``."""
-    return origin.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
+    return ownership.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
 
 
 def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
     known = kinds.get(id(frame.f_code)) if frame is not None else None
-    return known is not None and known[1] == origin.MODEL
+    return known is not None and known[1] == ownership.MODEL
 
 
-def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
+def _caller_in_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
     while frame is not None and not _is_model(kinds, frame):
         frame = frame.f_back
     return frame.f_code.co_qualname if frame is not None else "the model"
@@ -411,7 +411,9 @@ def _around_modules(seen: Recording) -> Iterator[None]:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
-        if origin.file_is_build(call.__code__.co_filename):  # what another thread that describes its model takes it for
+        if ownership.file_is_build(
+            call.__code__.co_filename
+        ):  # what another thread that describes its model takes it for
             call_and_profile.__code__ = call_and_profile.__code__.replace(
                 co_qualname=call.__code__.co_qualname, co_firstlineno=call.__code__.co_firstlineno
             )
@@ -481,11 +483,11 @@ def _value(get: Any, name: str) -> str | None:
 def _by_model(frame: FrameType | None) -> bool:
     """Return whether the nearest code that is not Python's own is the model's."""
     while frame is not None:
-        kind = origin.file_owner(frame.f_code.co_filename)
-        if kind == origin.MODEL and frame.f_code.co_filename.startswith("<"):
-            kind = origin.module_owner(str(frame.f_globals.get("__name__")))
-        if kind != origin.PYTHON and frame.f_code.co_filename != __file__:
-            return kind == origin.MODEL
+        kind = ownership.file_owner(frame.f_code.co_filename)
+        if kind == ownership.MODEL and frame.f_code.co_filename.startswith("<"):
+            kind = ownership.module_owner(str(frame.f_globals.get("__name__")))
+        if kind != ownership.PYTHON and frame.f_code.co_filename != __file__:
+            return kind == ownership.MODEL
         frame = frame.f_back
     return False
 
@@ -509,12 +511,12 @@ def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
             return
         if (isinstance(value, logging.Logger) or value is logging) and name not in _LOGS:
             raise UnstableError("a logger's state").below(".".join(chain))
-        is_private = name[:1] == "_" and type(value) is ModuleType and origin.is_build_module(value.__name__)
+        is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_build_module(value.__name__)
         value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
         if is_private and type(value) in CONTAINERS:
             raise UnstableError("a private table of torch or Python").below(".".join(chain))
-    if chain[-1] != "()" and type(value) is BuiltinFunctionType and asks(value):
-        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    if chain[-1] != "()" and type(value) is BuiltinFunctionType and is_impure(value):
+        raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     home = value.__name__ if type(value) is ModuleType else getattr(value, "__module__", None)
     if type(home) is str and home in _WITH_STATE and not isinstance(value, type):
         raise UnstableError(f"module {home}, which has a state").below(".".join(chain))

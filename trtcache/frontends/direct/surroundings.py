@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.origin import is_build_module, is_installed
+from trtcache.frontends.direct.ownership import is_build_module, is_installed
 from trtcache.frontends.direct.walk import UnstableError, Walk, scan
 from trtcache.keys.alias import process_state
 

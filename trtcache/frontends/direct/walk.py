@@ -34,17 +34,17 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.code import content, is_ordered, within
-from trtcache.frontends.direct.origin import (
+from trtcache.frontends.direct.ownership import (
     MODEL,
     file_is_build,
     file_owner,
     is_build_module,
+    is_impure,
     is_installed,
     lookup,
     module_owner,
     module_with,
 )
-from trtcache.frontends.direct.outside import asks
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:
@@ -735,8 +735,8 @@ _LOOK_UPS = (getattr, hasattr, setattr, vars)
 def _builtin(self: Walk, value: Any) -> Json:
     if value in _LOOK_UPS:
         self.has_look_up = True
-    if asks(value):
-        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    if is_impure(value):
+        raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     owner, module = value.__self__, value.__module__
     if module is not None and not is_build_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")

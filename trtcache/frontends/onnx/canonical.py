@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import Digest
-from trtcache.frontends.onnx.elements import TYPES
-from trtcache.frontends.onnx.operators import Operators, digest_of
-from trtcache.frontends.onnx.roles import graphs_in, weights_among
-from trtcache.frontends.onnx.schemas import domain_of
-from trtcache.frontends.onnx.walk import Walk
+from trtcache.frontends.onnx.operators import GraphWalk, Operators, digest_of
+from trtcache.frontends.onnx.roles import weights_among
+from trtcache.frontends.onnx.tensors import TYPES
+from trtcache.frontends.onnx.validation import domain_of, graphs_in
 from trtcache.weights.slots import Slot, contiguous
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
-    from trtcache.frontends.onnx.ports import Port
+    from trtcache.frontends.onnx.interface import Port
 
 FORMAT = 1
 """Version of the canonical form. A change of it changes the key of every ONNX file."""
@@ -71,7 +70,7 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     needed = [graph.node[at] for at in needed_nodes(graph)]
     weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
     leaves = _Leaves(file, inputs, weights)
-    walk = Walk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
+    walk = GraphWalk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
     digests = [walk.digest(name) for name in results]
     whole = digest_of(["output", len(results)], digests)
     uses: dict[int, int] = {}

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.digests import Digest
 from trtcache.errors import OnnxFileError
-from trtcache.frontends.onnx.elements import EXTERNAL, Elements
-from trtcache.frontends.onnx.external import ExternalData, state
-from trtcache.frontends.onnx.names import names_in
-from trtcache.frontends.onnx.whole import faults
+from trtcache.frontends.onnx.tensors import EXTERNAL, Elements, ExternalData, state
+from trtcache.frontends.onnx.validation import find_faults, iter_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,9 +84,9 @@ class OnnxFile:
             raise self.error("it is no ONNX file, or is damaged or cut off") from error
         if not model.HasField("graph") or not model.opset_import:
             raise self.error("it is no ONNX file: it has no graph, or does not say of which operators")
-        if not all(isinstance(one, str) for one in names_in(model)):  # protobuf gives bytes where they are no UTF-8
+        if not all(isinstance(one, str) for one in iter_names(model)):  # protobuf gives bytes where they are no UTF-8
             raise self.error("it is damaged: a name in it is no text")
-        for fault in faults(model):
+        for fault in find_faults(model):
             raise self.error(fault)
         return model
 

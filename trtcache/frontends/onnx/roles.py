@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trtcache.frontends.onnx.elements import TYPES, WEIGHTS
-from trtcache.frontends.onnx.schemas import domain_of
+from trtcache.frontends.onnx.tensors import TYPES, WEIGHTS
+from trtcache.frontends.onnx.validation import domain_of, graphs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -126,15 +126,6 @@ def weights_among(
 def decides_sizes(node: Any) -> bool:
     """Say whether a node of ONNX's own makes sizes, or what is run, of the values of an input."""
     return node.op_type in _SIZES
-
-
-def graphs_in(node: Any) -> list[Any]:
-    """Return the graphs among a node's attributes."""
-    found = []
-    for attribute in node.attribute:
-        found += [attribute.g] if attribute.HasField("g") else []
-        found += attribute.graphs
-    return found
 
 
 def _takes_whole(node: Any, place: int, rank: int) -> bool:

@@ -18,10 +18,9 @@ from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
-from trtcache.frontends.onnx.ports import Border, Sizes, is_input, ports, sizes_of
-from trtcache.frontends.onnx.refit import Known, OnnxWeights
+from trtcache.frontends.onnx.interface import InputSizes, OnnxInterface, is_input, read_ports, resolve_sizes
 from trtcache.frontends.onnx.tensors import tensor_of
+from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import EngineRequest
 from trtcache.frontends.source import Source
 from trtcache.keys.stored_graph import StoredGraph
@@ -82,7 +81,7 @@ class OnnxSource(Source):
 
         Args:
             path: the file.
-            args: for inputs in the file's order: an ``Input``, ``Sizes``, a tensor, an array, or None.
+            args: for inputs in the file's order: an ``Input``, ``InputSizes``, a tensor, an array, or None.
             kwargs: the same by name.
             dynamic_shapes: None.
             name: its name in reports; by default the file's.
@@ -147,7 +146,7 @@ class OnnxSource(Source):
         Raises:
             ValueError: the key is not that of an ONNX file.
         """
-        return names_in(key)[0]
+        return port_names(key)[0]
 
     def specs_of(self, key: CacheKey) -> Specs:
         """Return how arguments and output are nested: inputs by position, and a tuple of outputs.
@@ -155,7 +154,7 @@ class OnnxSource(Source):
         Raises:
             ValueError: the key is not that of an ONNX file.
         """
-        return specs_for(*names_in(key))
+        return specs_for(*port_names(key))
 
     def place(self, interface: Interface) -> Interface:
         """Return an interface with inputs and outputs where plans have them here; a file may be built on a CPU."""
@@ -179,7 +178,7 @@ class OnnxSource(Source):
         parts: Any = key.document["parts"]
         content = bytes(entry.read(GRAPH))
         digest, opsets = parts["graph"]["$digest"], parts["opsets"]
-        known = Known(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
+        known = KnownGraph(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
         return OnnxWeights(self.file, known)
 
     def check(self, whole: object) -> None:
@@ -211,8 +210,8 @@ class OnnxSource(Source):
         backend = self.find_backend(options)
         target = backend.target(options.target, self.device)
         start = time.perf_counter()
-        inputs, outputs = ports(self.file)
-        border = Border(inputs, outputs, sizes_of(inputs, self._args, self._kwargs, backend.name))
+        inputs, outputs = read_ports(self.file)
+        border = OnnxInterface(inputs, outputs, resolve_sizes(inputs, self._args, self._kwargs, backend.name))
         graph = canonical_graph(self.file, inputs)
         interface = border.interface(graph.slots)
         read_s = time.perf_counter() - start
@@ -281,7 +280,7 @@ class OnnxRequest(EngineRequest):
     program: OnnxProgram
     backend: TensorRTBackend
     _file: OnnxFile
-    _border: Border
+    _border: OnnxInterface
     _graph: CanonicalGraph
     _interface: Interface
 
@@ -302,7 +301,7 @@ class OnnxRequest(EngineRequest):
         """
         from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
 
-        handed = hand_over(self._file, self._graph.slots)
+        handed = make_parser_model(self._file, self._graph.slots)
         inputs, outputs = self._border.names
         model = OnnxModel(content=handed.content, weights=handed.tensors, inputs=inputs, outputs=outputs, places={})
         artifact = self.backend.build_onnx(
@@ -335,7 +334,7 @@ class OnnxRequest(EngineRequest):
     def weight_file(self) -> OnnxWeights:
         """Return what a refit with another ONNX file needs."""
         document, graph = self._graph.document, self._graph
-        known = Known(str(graph.digest), graph.opsets, self._interface.slots, lambda: StoredGraph.of(document()))
+        known = KnownGraph(str(graph.digest), graph.opsets, self._interface.slots, lambda: StoredGraph.of(document()))
         return OnnxWeights(self._file, known)
 
 
@@ -362,7 +361,7 @@ def specs_for(inputs: Sequence[str], outputs: Sequence[str]) -> Specs:
     return arguments, pytree.tree_structure(tuple(range(len(outputs))))
 
 
-def names_in(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def port_names(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of inputs and outputs in the key of a plan.
 
     Raises:
@@ -405,7 +404,7 @@ def _describe(given: Any) -> object:
     """Return what was given for an input, as a part of an alias's key."""
     if is_input(given):
         return [str(given.dtype), *map(list, given.bounds())]
-    if isinstance(given, Sizes):
+    if isinstance(given, InputSizes):
         return ["", list(given.least), list(given.usual), list(given.most)]
     if hasattr(given, "shape") and hasattr(given, "dtype"):
         return [str(given.dtype), [int(size) for size in given.shape]]
@@ -416,7 +415,7 @@ def _make_key(
     file: OnnxFile,
     backend: TensorRTBackend,
     settings: Settings,
-    border: Border,
+    border: OnnxInterface,
     graph: CanonicalGraph,
     interface: Interface,
     asked: Mapping[str, object],

@@ -28,9 +28,7 @@ from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program
-from trtcache.frontends.pt2.complaint import listening
-from trtcache.frontends.pt2.elements import DTYPES, device_of, flat
-from trtcache.frontends.pt2.hashing import Hashing
+from trtcache.frontends.pt2.reading import DTYPES, Hashing, device_of, flat, listening
 from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE

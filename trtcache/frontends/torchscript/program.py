@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
-from trtcache.frontends.pt2.complaint import listening
+from trtcache.frontends.pt2.reading import listening
 from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
 

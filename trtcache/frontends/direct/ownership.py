@@ -1,17 +1,98 @@
-"""What a function in C may be: one that answers by its arguments alone, and not by the process, the machine or a clock.
+"""Ownership of code, and which functions depend on more than their arguments.
 
-Of Python's own library those that do are named, by their modules, and all others are taken to ask. Of torch and NumPy,
-whose functions are thousands, those that ask are named.
+The code of a build (torch, NumPy, Python, trtcache) is identified by the build's version; all other code is the model's
+and is compared. A function is "impure" if it depends on the process, the machine or a clock. In Python's library, the
+modules of pure C functions are listed, and all others are taken to be impure. Of the thousands of functions of torch and
+NumPy, the impure ones are listed.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import random
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trtcache.frontends.direct.origin import module_owner
+import torch
+
+import trtcache
+
+_NEEDED_BY_TORCH = frozenset(
+    ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
+) | {"setuptools", "sympy", "triton"}
+"""What torch imports and runs when it exports. A model that calls it itself is not covered."""
+
+_PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
+_TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
+_OURS = str(Path(str(trtcache.__file__)).parent) + os.sep
+
+TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
+
+
+@functools.lru_cache(maxsize=16384)
+def file_owner(filename: str) -> str:
+    """Return whose code a file has; what is no file, such as ``<string>``, is the model's."""
+    if filename.startswith((_TORCH, _OURS, "<eval_with_key>")):
+        return TORCH
+    if filename.startswith("<frozen "):
+        return PYTHON
+    for site in ("site-packages", "dist-packages"):
+        _, match, below = filename.partition(f"{os.sep}{site}{os.sep}")
+        if match:
+            top = below.partition(os.sep)[0].removesuffix(".py")
+            known = {"numpy": PYTHON, "typing_extensions": PYTHON, "functorch": TORCH, "torchgen": TORCH}
+            return known.get(top) or (NEEDED if top in _NEEDED_BY_TORCH else MODEL)
+    return PYTHON if filename.startswith(_PYTHON) else MODEL
+
+
+def file_is_build(filename: str) -> bool:
+    """Return whether a version stands for a file: torch's, NumPy's, Python's or ours."""
+    return file_owner(filename) in {TORCH, PYTHON}
+
+
+def module_owner(name: str) -> str:
+    """Return whose a loaded module is, by its file: a model's own can be called as one of Python's."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str) and name.partition(".")[0] != "torch":
+        return file_owner(file)
+    if isinstance(file, str):  # torch.ops calls its file _ops.py
+        return file_owner(file) if os.sep in file else TORCH
+    if getattr(getattr(module, "__spec__", None), "origin", None) in {"built-in", "frozen"}:
+        return PYTHON
+    is_in_c = file is None and name.startswith(("torch._C", "torch._VF", "torch.ops", "torch.classes", "torch.cuda."))
+    return TORCH if module is not None and is_in_c else MODEL
+
+
+def is_build_module(name: object) -> bool:
+    """Return whether a version stands for all that a module defines."""
+    return isinstance(name, str) and module_owner(name) in {TORCH, PYTHON}
+
+
+def module_with(namespace: dict[str, Any]) -> ModuleType | None:
+    """Return the module that a function's globals are; None for globals that are no module's."""
+    module = sys.modules.get(str(namespace.get("__name__")))
+    return module if module is not None and getattr(module, "__dict__", None) is namespace else None
+
+
+def lookup(module: str, qualname: str) -> object:
+    """Return what a module has under a qualified name; None if that leads nowhere. Nothing is imported."""
+    value: object = sys.modules.get(module)
+    for step in qualname.split("."):
+        try:
+            value = vars(value)[step]
+        except (KeyError, TypeError):
+            return None
+    return value
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a module is of an installed distribution, not of somebody's own files."""
+    return f"{os.sep}site-packages{os.sep}" in str(getattr(sys.modules.get(name), "__file__", None))
+
 
 _CLOCKS = frozenset(
     (
@@ -21,7 +102,7 @@ _CLOCKS = frozenset(
         *("random", "getrandbits", "seed", "getpid", "getppid", "gethostname", "getuid", "uname", "getcwd"),
     )
 )
-_ASKS = _CLOCKS | frozenset(
+_IMPURE = _CLOCKS | frozenset(
     (
         *("open", "read", "fromfile", "from_file", "getcontext", "initial_seed", "get_rng_state", "default_rng"),
         *("eval", "exec", "compile", "globals", "locals", "input", "id", "hash", "breakpoint", "__import__"),
@@ -29,7 +110,7 @@ _ASKS = _CLOCKS | frozenset(
         *("get_state", "graphsafe_get_state", "_get_cpu_capability", "_cuda_getDevice", "_cuda_getDeviceCount"),
     )
 )
-_OF_BUILTINS = frozenset(
+_IMPURE_BUILTINS = frozenset(
     ("__import__", "open", "eval", "exec", "compile", "globals", "locals", "input", "id", "hash", "breakpoint", "dir")
 )
 _PURE = frozenset(
@@ -65,7 +146,7 @@ _LIBRARY = frozenset(
 )
 """Modules of Python's library that answer by their arguments, or that ask by functions in C, which are seen."""
 
-_REMEMBERS = {
+_IMPURE_IN_LIBRARY = {
     "typing": ("get_type_hints",),
     "typing_extensions": ("get_type_hints",),
     "inspect": (
@@ -75,14 +156,14 @@ _REMEMBERS = {
     "logging": ("getLogger", "hasHandlers", "getHandlerByName", "makeLogRecord", "makeRecord", "__init__"),
     "threading": ("current_thread", "active_count", "enumerate", "main_thread", "gettrace", "getprofile"),
 }
-_MODULES_OF_TORCH = (
+_IMPURE_MODULES_OF_TORCH = (
     *("torch.accelerator", "torch.backends.cpu", "torch.cpu", "torch.cuda", "torch.distributed", "torch.hub"),
     *("torch.jit._serialization", "torch.mps", "torch.mtia", "torch.multiprocessing", "torch.package", "torch.random"),
     *("torch.serialization", "torch.utils.collect_env", "torch.utils.data", "torch.xpu"),
 )
 """Modules of torch whose functions ask by functions in C: what is called in torch's code is not looked at."""
 
-_OF_TORCH = {
+_IMPURE_IN_TORCH = {
     "torch.backends.cudnn": ("version",),
     "torch.storage": ("from_file",),
     "torch._ops": ("load_library",),
@@ -90,7 +171,7 @@ _OF_TORCH = {
 }
 """Functions that ask, in modules of torch of which the others do not."""
 
-_KNOWN_OF_TORCH = {
+_PURE_IN_TORCH = {
     "torch.accelerator": ("is_available", "current_accelerator"),
     "torch.cuda": ("is_available", "_is_compiled"),
     "torch.cuda.graphs": ("is_current_stream_capturing",),
@@ -105,10 +186,10 @@ _KNOWN_OF_TORCH = {
 
 _AUTOCAST = ("torch.cuda.amp", "torch.cpu.amp", "torch.xpu.amp", "torch.cuda.nvtx")
 _FRAMES = ("stack", "currentframe", "trace", "getinnerframes", "getouterframes", "getframeinfo", "findsource")
-_OF_LIBRARY = frozenset({"linecache", "tokenize", "traceback"})
+_IMPURE_MODULES_OF_LIBRARY = frozenset({"linecache", "tokenize", "traceback"})
 
 
-def asks(function: Any, *, by_model: bool = True) -> bool:
+def is_impure(function: Any, *, by_model: bool = True) -> bool:
     """Say whether a function in C asks for more than its arguments.
 
     Args:
@@ -119,30 +200,32 @@ def asks(function: Any, *, by_model: bool = True) -> bool:
     if not by_model and name in _BY_LIBRARY:
         return False
     if isinstance(owner, ModuleType):
-        return _asks_module_owner(owner.__name__, name)
-    return isinstance(owner, random.Random) or _asks_of_kind(owner if isinstance(owner, type) else type(owner), name)
+        return _is_impure_in_module(owner.__name__, name)
+    return isinstance(owner, random.Random) or _is_impure_method(
+        owner if isinstance(owner, type) else type(owner), name
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def _asks_module_owner(module: str, name: str) -> bool:
+def _is_impure_in_module(module: str, name: str) -> bool:
     if module == "builtins":
-        return name in _OF_BUILTINS
+        return name in _IMPURE_BUILTINS
     if module in _PURE:
         return False
     if module in _ALLOWED:
         return name not in _ALLOWED[module]
-    return _is_of_python(module) or name in _ASKS
+    return _is_of_python(module) or name in _IMPURE
 
 
 @functools.lru_cache(maxsize=4096)
-def _asks_of_kind(kind: type, name: str) -> bool:
+def _is_impure_method(kind: type, name: str) -> bool:
     """Say whether a method of objects of a type asks for more than they hold."""
     module = _home(kind, name)
     if module == "builtins" or module in _PURE:
-        return name in _ASKS - {"read", "open", "random", "compile"}
+        return name in _IMPURE - {"read", "open", "random", "compile"}
     if module in _ALLOWED:
         return name not in _ALLOWED[module]
-    return _is_of_python(module) or name in _ASKS
+    return _is_of_python(module) or name in _IMPURE
 
 
 def _is_of_python(module: str) -> bool:
@@ -156,18 +239,18 @@ def _home(kind: type, name: str) -> str:
     return next((str(one.__module__) for one in kind.__mro__ if name in vars(one)), str(kind.__module__))
 
 
-def is_asking(module: str, name: str) -> bool:
+def is_impure_in_python(module: str, name: str) -> bool:
     """Say whether a function in Python of Python's library could answer by more than its arguments."""
     top = module.partition(".")[0]
     if top not in _LIBRARY:
         return True
     if top == "inspect" and name in _FRAMES:
         return True
-    return top in _OF_LIBRARY or name in _REMEMBERS.get(top, ())
+    return top in _IMPURE_MODULES_OF_LIBRARY or name in _IMPURE_IN_LIBRARY.get(top, ())
 
 
-def is_asking_of_torch(module: str, name: str) -> bool:
+def is_impure_in_torch(module: str, name: str) -> bool:
     """Say whether a function in Python of torch could answer by the machine, the process, a file or a seed."""
-    if f"{module}.".startswith(tuple(f"{one}." for one in _MODULES_OF_TORCH)):
-        return name not in _KNOWN_OF_TORCH.get(module, ()) and not module.startswith(_AUTOCAST)
-    return name in _OF_TORCH.get(module, ())
+    if f"{module}.".startswith(tuple(f"{one}." for one in _IMPURE_MODULES_OF_TORCH)):
+        return name not in _PURE_IN_TORCH.get(module, ()) and not module.startswith(_AUTOCAST)
+    return name in _IMPURE_IN_TORCH.get(module, ())

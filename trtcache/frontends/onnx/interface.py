@@ -47,7 +47,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class InputSizes:
     """The least, the usual and the most sizes that an input is to have."""
 
     least: Shape
@@ -55,7 +55,7 @@ class Sizes:
     most: Shape
 
 
-def ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+def read_ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     """Return a model's inputs, without those that are initializers, and its outputs.
 
     Raises:
@@ -94,12 +94,14 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
     return Port(value.name, dtype, shape, declared, tensor.HasField("shape"))
 
 
-def sizes_of(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any], kind: str) -> tuple[Sizes, ...]:
+def resolve_sizes(
+    inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any], kind: str
+) -> tuple[InputSizes, ...]:
     """Return the sizes of each input: those that the file says, and those that a caller gives for the others.
 
     Args:
         inputs: a model's.
-        args: for inputs in order: an ``Input``, ``Sizes``, a tensor or an array; None for what the file says.
+        args: for inputs in order: an ``Input``, ``InputSizes``, a tensor or an array; None for what the file says.
         kwargs: the same by name.
         kind: the kind of engine that it is for.
 
@@ -127,12 +129,12 @@ def _by_name(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, A
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _sizes(port: Port, given: Any, kind: str) -> Sizes:
+def _sizes(port: Port, given: Any, kind: str) -> InputSizes:
     if given is None:
         fixed = tuple(size for size in port.shape if isinstance(size, int))
         if len(fixed) < len(port.shape):
             raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
-        return Sizes(fixed, fixed, fixed)
+        return InputSizes(fixed, fixed, fixed)
     sizes = _bounds_given(port, given)
     for shape in (sizes.least, sizes.usual, sizes.most):
         fits = len(shape) == len(port.shape) and all(
@@ -151,15 +153,15 @@ def is_input(given: object) -> TypeGuard[Input]:
     return type(given).__module__ == "trtcache.lowering.input_spec"
 
 
-def _bounds_given(port: Port, given: Any) -> Sizes:
+def _bounds_given(port: Port, given: Any) -> InputSizes:
     """Return the sizes that an argument stands for."""
-    if isinstance(given, Sizes):
+    if isinstance(given, InputSizes):
         return given
     if is_input(given):
-        dtype, sizes = dtype_name(given.dtype), Sizes(*given.bounds())
+        dtype, sizes = dtype_name(given.dtype), InputSizes(*given.bounds())
     elif hasattr(given, "shape") and hasattr(given, "dtype"):
         shape = tuple(int(size) for size in given.shape)
-        dtype, sizes = str(given.dtype).removeprefix("torch."), Sizes(shape, shape, shape)
+        dtype, sizes = str(given.dtype).removeprefix("torch."), InputSizes(shape, shape, shape)
     else:
         raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
     if dtype != port.dtype:
@@ -171,7 +173,7 @@ def _words(shape: Sequence[object]) -> str:
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
-def _check_shared(inputs: Sequence[Port], sizes: Sequence[Sizes]) -> None:
+def _check_shared(inputs: Sequence[Port], sizes: Sequence[InputSizes]) -> None:
     """Refuse different sizes of one name: the model says that they are equal in every call."""
     known: dict[str, tuple[tuple[int, int, int], str]] = {}
     for port, one in zip(inputs, sizes, strict=True):
@@ -184,7 +186,7 @@ def _check_shared(inputs: Sequence[Port], sizes: Sequence[Sizes]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
+class OnnxInterface:
     """A model's inputs and outputs with the sizes that a plan is made for.
 
     Attributes:
@@ -195,7 +197,7 @@ class Border:
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    sizes: tuple[Sizes, ...]
+    sizes: tuple[InputSizes, ...]
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

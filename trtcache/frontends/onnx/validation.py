@@ -1,19 +1,129 @@
-"""What an ONNX file must say once and no other way: where it says a thing twice, readers choose differently.
+"""Validation of ONNX models, and operator schemas.
 
-TensorRT-RTX's parser (1.7) takes the first of two attributes, functions or opsets where other readers take the last,
-and reads an attribute by its name without a look at its type. So such a file would have the key of one model and the
-plan of another.
+TensorRT-RTX's parser (1.7) takes the first of two attributes, functions or opsets of one name where other readers take
+the last, and reads an attribute by its name without checking its type. A file with such ambiguities would have the key
+of one model and the plan of another, so it is refused.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trtcache.frontends.onnx.roles import graphs_in
-from trtcache.frontends.onnx.schemas import Schemas, domain_of
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An operator of one version.
+
+    Attributes:
+        operands: names of its inputs.
+        variadic: whether the last of them stands for any number of inputs.
+        attributes: default of each attribute by name, an ``AttributeProto`` or None.
+        types: ``AttributeProto.AttributeType`` of each attribute.
+    """
+
+    operands: tuple[str, ...]
+    variadic: bool
+    attributes: Mapping[str, Any]
+    types: Mapping[str, int]
+
+
+class Schemas:
+    """Looks operators up; each is asked for once."""
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self._known: dict[tuple[str, str, int], Schema | None] = {}
+
+    def find(self, domain: str, operator: str, version: int) -> Schema | None:
+        """Return an operator as it is in a version of its domain, or None if ONNX does not have it."""
+        key = (domain, operator, version)
+        if key not in self._known:
+            self._known[key] = _find_schema(*key)
+        return self._known[key]
+
+
+def domain_of(written: str) -> str:
+    """Return the name of a domain; ONNX's own has two."""
+    return "" if written == "ai.onnx" else written
+
+
+def graphs_in(node: Any) -> list[Any]:
+    """Return the graphs among a node's attributes."""
+    found = []
+    for attribute in node.attribute:
+        found += [attribute.g] if attribute.HasField("g") else []
+        found += attribute.graphs
+    return found
+
+
+def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
+    from onnx import AttributeProto, defs
+
+    try:
+        schema = defs.get_schema(operator, version, domain)
+    except defs.SchemaError:
+        return None
+    defaults = {
+        name: one.default_value if one.default_value.type != AttributeProto.UNDEFINED else None
+        for name, one in schema.attributes.items()
+    }
+    variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    types = {name: _code(one.type) for name, one in schema.attributes.items()}
+    return Schema(tuple(one.name for one in schema.inputs), variadic, defaults, types)
+
+
+def _code(kind: Any) -> int:
+    """Return the number of a kind of attribute; the enumeration is no integer in every release of onnx."""
+    return int(getattr(kind, "value", kind))
+
+
+def iter_names(model: Any) -> Iterator[object]:
+    """Yield every name in a model that is looked at."""
+    for one in model.opset_import:
+        yield one.domain
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
+        yield from (one.domain for one in function.opset_import)
+        yield from (text for one in function.attribute_proto for text in _names_in_attribute(one))
+        yield from (text for node in function.node for text in _names_in_node(node))
+    yield from _names_in_graph(model.graph)
+
+
+def _names_in_graph(graph: Any) -> Iterator[object]:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (size.dim_param for size in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield from _names_in_tensor(tensor)
+    for sparse in graph.sparse_initializer:
+        yield from (*_names_in_tensor(sparse.values), *_names_in_tensor(sparse.indices))
+    for node in graph.node:
+        yield from _names_in_node(node)
+
+
+def _names_in_node(node: Any) -> Iterator[object]:
+    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield from _names_in_attribute(attribute)
+
+
+def _names_in_attribute(attribute: Any) -> Iterator[object]:
+    yield from (attribute.name, attribute.ref_attr_name)
+    for tensor in (*attribute.tensors, *([attribute.t] if attribute.HasField("t") else ())):
+        yield from _names_in_tensor(tensor)
+    for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else ())):
+        yield from _names_in_graph(graph)
+
+
+def _names_in_tensor(tensor: Any) -> Iterator[object]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)
+
 
 FIELDS = {
     1: ("f", False),
@@ -36,7 +146,7 @@ FIELDS = {
 _TYPES = {field: code for code, (field, _) in FIELDS.items()}
 
 
-def faults(model: Any) -> Iterator[str]:
+def find_faults(model: Any) -> Iterator[str]:
     """Yield what a model says twice, or in a way that readers take differently.
 
     Attributes without a type, as files of old versions have them, are given theirs on the way.

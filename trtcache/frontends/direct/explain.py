@@ -1,17 +1,27 @@
-"""Says in words where two descriptions differ: ``attribute encoder.layer.3.dropout.p: 0.1 -> 0.2``."""
+"""Explanations of direct mode's misses: differences of descriptions, the nearest manifest, the last reason."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import CacheKey
+from trtcache.frontends.direct import manifest as manifests
+from trtcache.frontends.direct.manifest import DETAILS, FORMAT, KIND
+from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from trtcache.cache import Cache
+    from trtcache.store.layers import Layers
+
 
 _SHOWN = 60
 _MOST = 3
 
 
-def in_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return the first differences between the parts of two direct keys; empty where there are none."""
     found: list[str] = []
     for name in sorted({*before, *after}, key=["surroundings", "inputs", "dynamic_shapes", "layers", "model"].index):
@@ -20,7 +30,7 @@ def in_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return "; ".join(found[:_MOST]) + more
 
 
-def between(label: str, before: Any, after: Any) -> str:
+def format_differences(label: str, before: Any, after: Any) -> str:
     """Return the first differences of two descriptions of one thing."""
     found = [f"{label}{path}: {_format(one)} -> {_format(other)}" for path, one, other in _differences(before, after)]
     return "; ".join(found[:_MOST])
@@ -78,3 +88,52 @@ def _format(value: Any) -> str:
         return f"function {value[2]}" if len(value) > 2 else "a function"
     text = "nothing" if value is None else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+log = logging.getLogger(__name__)
+NOTHING = "nothing is known of it"
+REASON, REASONS = "reason", "direct-why"
+
+
+def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
+    """Return how the newest manifest of a name differs; that nothing is known where there is none."""
+    from trtcache.store.catalog import load_records
+
+    for store in cache.layers.stores:
+        try:
+            found = [one for one in load_records(store) if one.kind == KIND and one.name == name]
+            for one in sorted(found, key=lambda record: -record.created_ns):
+                entry = cache.peek(store.header(one.digest).key, counted=False)
+                if entry is not None:
+                    return (
+                        format_key_differences(manifests.details(bytes(entry.read(DETAILS)))["parts"], parts) or NOTHING
+                    )
+        except Exception:  # a remark for people: whatever lies in the store, the compiling goes on
+            log.debug("the nearest manifest could not be read", exc_info=True)
+    return NOTHING
+
+
+def reason_key(name: str) -> CacheKey:
+    """Return the key of the reason that was given last for a model of this name."""
+    return CacheKey.of(REASONS, {"format": FORMAT, "name": name})
+
+
+def keep_reason(cache: Cache, name: str, reason: str) -> None:
+    """Keep why direct mode did not hit, for ``trtcache why --direct``; nothing is written where it is kept already."""
+    if cache.store is None or not cache.store.takes:
+        return
+    data = reason.encode("utf-8", "backslashreplace")  # a key of a dictionary can be no text
+    try:
+        if reason_of(cache.layers, name) != data.decode():
+            cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
+    except Exception:  # a remark, too
+        log.debug("why direct mode did not hit could not be kept", exc_info=True)
+
+
+def reason_of(layers: Layers, name: str) -> str | None:
+    """Return why direct mode did not hit last time with a model of this name; None where nothing is kept."""
+    found = layers.get(reason_key(name))
+    try:
+        return bytes(found.read(REASON)).decode("utf-8", "replace") if isinstance(found, Entry) else None
+    except KeyError:
+        return None
