@@ -172,9 +172,9 @@ def test_what_cannot_be_read_is_told(
         for name in whole.namelist():
             less.writestr(name, b"[]" if name.endswith("model_weights_config.json") else whole.read(name))
     for args, code, message in (
-        ((file, "-w", tmp_path / "damaged.safetensors"), 1, "no weights can be read from it"),
+        ((file, "-w", tmp_path / "damaged.safetensors"), 1, "cannot read weights"),
         ((file, "-w", tmp_path / "gone"), 1, "No such file"),
-        ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are not in a form that is known"),
+        ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are in an unknown format"),
         ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "cannot be exported"),
         ((file, "-w", save(1), "-o", tmp_path / "no" / "out"), 2, "there is no directory"),
         (("abcdef", "-w", save(1)), 5, "no entry has a key"),

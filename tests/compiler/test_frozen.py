@@ -58,7 +58,7 @@ def test_it_is_found_again_without_a_build(tmp_path: Path, monkeypatch: pytest.M
 
 def test_who_asks_for_an_engine_that_takes_others_gets_that_or_an_error(tmp_path: Path) -> None:
     """It names the weights and the setting; to ask for the other kind is the key of the fallback."""
-    with pytest.raises(FrozenWeightsError, match=r"bn.weight: .*; build for these weights alone with .*'refit': False"):
+    with pytest.raises(FrozenWeightsError, match=r"bn.weight: .*; build it for these weights only .* .*'refit': False"):
         compiled(tmp_path, refit=True)
     asked = compiled(tmp_path, refit=False).report.partitions[0]
     assert asked.reason == "absent"

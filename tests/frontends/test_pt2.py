@@ -142,14 +142,14 @@ FOREIGN: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
         "archive version 7, and version 0 is known; it was saved",
     ),
     "torchscript": (lambda _: {"m/constants.pkl": b"", "m/data.pkl": b""}, "it is a TorchScript file"),
-    "checkpoint": (lambda _: {"m/data.pkl": b"", "m/version": b"3"}, "it is what torch.save writes"),
+    "checkpoint": (lambda _: {"m/data.pkl": b"", "m/version": b"3"}, "torch.save wrote it"),
     "package": (lambda _: {"m/archive_format": b"pt2", "m/data/aotinductor/model/x.so": b""}, "a compiled package"),
-    "other zip": (lambda _: {"a.txt": b"hello"}, "no exported program; save it again"),
+    "other zip": (lambda _: {"a.txt": b"hello"}, "not an exported program; save it again"),
     "empty zip": (lambda _: {}, "damaged or cut off"),
-    "no graph": (lambda m: {n: c for n, c in m.items() if "models/" not in n}, "no exported program"),
-    "other format": (lambda m: {**m, "affine/archive_format": b"pt9"}, "no exported program"),
-    "bad graph": (lambda m: {**m, "affine/models/model.json": b"{}"}, "torch.export.load does not read it"),
-    "no weights": (lambda m: {n: c for n, c in m.items() if "weights" not in n}, "torch.export.load does not read it"),
+    "no graph": (lambda m: {n: c for n, c in m.items() if "models/" not in n}, "not an exported program"),
+    "other format": (lambda m: {**m, "affine/archive_format": b"pt9"}, "not an exported program"),
+    "bad graph": (lambda m: {**m, "affine/models/model.json": b"{}"}, "torch.export.load cannot read it"),
+    "no weights": (lambda m: {n: c for n, c in m.items() if "weights" not in n}, "torch.export.load cannot read it"),
 }
 
 
@@ -166,7 +166,7 @@ def test_other_archives_are_one_clear_error(file: Path, tmp_path: Path, name: st
     ("content", "message"),
     [
         (b"", "it is empty"),
-        (b"import torch\n" * 40, "it is not what torch.export.save writes"),
+        (b"import torch\n" * 40, "torch.export.save did not write it"),
         (b"PK\x03\x04" + b"\0" * 400, "it is damaged or cut off; save it again with torch.export.save"),
     ],
 )
@@ -212,7 +212,7 @@ def test_every_truncation_is_one_clear_error(file: Path, tmp_path: Path) -> None
     content, path = file.read_bytes(), tmp_path / "cut.pt2"
     for length in [*range(1, len(content), 997), len(content) - 1]:
         path.write_bytes(content[:length])
-        with pytest.raises(ExportError, match=r"damaged or cut off|not what"):
+        with pytest.raises(ExportError, match=r"damaged or cut off|did not write it"):
             ProgramFile(path)
 
 
@@ -268,7 +268,7 @@ def _config(members: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
     ("changes", "message"),
     [
         ({"use_pickle": True}, "pickled"),
-        ({"layout": 1}, "no dense tensor"),
+        ({"layout": 1}, "not a dense tensor"),
         ({"dtype": 99}, "KeyError"),
         ({"path_name": "weight_99"}, "no member"),
         ({"sizes": [{"as_expr": "s0"}]}, "KeyError"),
@@ -359,7 +359,7 @@ def test_a_configuration_of_another_form_is_one_clear_error(
     """Torch is asked to read the file, and the error says what it said."""
     name = "affine/data/weights/model_weights_config.json"
     path = _written(tmp_path / "other.pt2", {**_members(file), name: content})
-    with pytest.raises(ExportError, match=r"torch.export.load does not read it"):
+    with pytest.raises(ExportError, match=r"torch.export.load cannot read it"):
         trtcache.compile(path, backend=interpreter, cache=tmp_path / "cache")
 
 

@@ -370,7 +370,7 @@ def test_what_the_parser_refuses_is_told_by_node(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOperatorError, match=r"at NonZero \(NonZero_1\)"):
         compiled(path, tmp_path / "cache", None)
     shaped = model("g (float[4] x, int64[2] s) => (float[A, B] y) { y = Reshape(x, s) }")
-    with pytest.raises(ProfileError, match=r"sizes follow from the values of input 's', .*; make it a constant"):
+    with pytest.raises(ProfileError, match=r"sizes depend on the values of input 's', .*; make it a constant"):
         compiled(saved(tmp_path / "shaped.onnx", shaped), tmp_path / "cache", None)
 
 

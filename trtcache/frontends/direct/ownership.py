@@ -2,8 +2,8 @@
 
 The code of a build (torch, NumPy, Python, trtcache) is identified by the build's version; all other code is the model's
 and is compared. A function is "impure" if it depends on the process, the machine or a clock. In Python's library, the
-modules of pure C functions are listed, and all others are taken to be impure. Of the thousands of functions of torch and
-NumPy, the impure ones are listed.
+modules of pure C functions are listed, and all others are taken to be impure. Of torch and NumPy, which have thousands of
+functions, the impure ones are listed.
 """
 
 from __future__ import annotations

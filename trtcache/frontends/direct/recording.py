@@ -143,11 +143,7 @@ class Recording:
                 raise ValueError(f"it tries to import {name} from {full}, which is not there and could be added")
 
     def note_methods(self) -> None:
-        """Look at methods that torch calls outside of a module's call, where nothing is recorded, as if they had run.
-
-        Raises:
-            UnstableError: one reads what has no description.
-        """
+        """Look at methods that torch calls outside of a module's call, where nothing is recorded, as if they had run."""
         for cls in list(self.globals.walk.classes):
             found = [vars(cls).get(name) for name in _BY_TORCH] if issubclass(cls, torch.nn.Module) else []
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
@@ -159,11 +155,7 @@ class Recording:
                     self._note_code(function.__code__, function.__globals__, {})
 
     def _note_code(self, code: CodeType, space: dict[str, Any], free: dict[str, Any]) -> None:
-        """Look at code of the model before it runs for the first time.
-
-        Raises:
-            UnstableError: it reads what has no description.
-        """
+        """Look at code of the model before it runs for the first time."""
         use = uses(code, {**space, **free} if free else space)
         self.ran[id(code)] = code
         self._refuse_use(code, use, space)
@@ -364,11 +356,7 @@ def _caller_in_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | 
 
 @contextmanager
 def record_export(met: Globals) -> Iterator[Recording]:
-    """Record what runs meanwhile in this thread; the caller holds the lock of those who trace.
-
-    Raises:
-        Exception: whatever the body raises.
-    """
+    """Record what runs meanwhile in this thread; the caller holds the lock of those who trace."""
     seen = Recording(met)
     if sys.getprofile() is not None:
         seen.refuse("another profiler is active")

@@ -49,11 +49,7 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 
 
 def surroundings(walk: Walk) -> dict[str, Json]:
-    """Return what the process says to torch.
-
-    Raises:
-        UnstableError: a mode or a transform is active, whose effect is not known.
-    """
+    """Return what the process says to torch."""
     _refuse_modes()
     said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
     said |= {name: str(_call(name)) for name in _ASKED}

@@ -152,11 +152,7 @@ class Walk:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Note the places of a model's modules and weights.
-
-        Raises:
-            UnstableError: a module is inside itself.
-        """
+        """Note the places of a model's modules and weights."""
         self._memo: dict[int, int] = {}
         self._alive: list[object] = []  # a freed object's identity would be another's
         self._weights: dict[int, str] = {}

@@ -58,11 +58,7 @@ class CanonicalGraph:
 
 
 def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
-    """Return the canonical form of a file's graph.
-
-    Raises:
-        OnnxFileError: the graph is not whole, or something in it cannot be read.
-    """
+    """Return the canonical form of a file's graph."""
     graph = file.model.graph
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
     known = Operators(str(file.path), file.elements, file.model.opset_import, functions)

@@ -104,10 +104,6 @@ def resolve_sizes(
         args: for inputs in order: an ``Input``, ``InputSizes``, a tensor or an array; None for what the file says.
         kwargs: the same by name.
         kind: the kind of engine that it is for.
-
-    Raises:
-        InputError: what is given fits no input, or not what the file says of it.
-        ProfileError: the file leaves a size open, and the caller too.
     """
     given = _by_name(inputs, args, kwargs)
     found = tuple(_sizes(port, given.get(port.name), kind) for port in inputs)

@@ -108,11 +108,7 @@ class Elements:
         return content
 
     def digest(self, tensor: Any) -> Digest:
-        """Return the digest of a tensor's elements, in whichever field of the file they are.
-
-        Raises:
-            OnnxFileError: they are not there, or are more or fewer than its shape says.
-        """
+        """Return the digest of a tensor's elements, in whichever field of the file they are."""
         if tensor.data_type == _STRING:
             return digest_of_texts(tensor.string_data)
         content = self.bytes_of(tensor)
@@ -137,11 +133,7 @@ class Elements:
             raise OnnxFileError(self._path, f"tensor {tensor.name!r} cannot be read: {error}") from error
 
     def document(self, tensor: Any) -> list[Json]:
-        """Return a constant as it stands in a record: digest, dtype and shape.
-
-        Raises:
-            OnnxFileError: its elements are not there, or are more or fewer than its shape says.
-        """
+        """Return a constant as it stands in a record: digest, dtype and shape."""
         kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
         return [str(self.digest(tensor)), kind.name, list(tensor.dims)]
 
@@ -186,11 +178,7 @@ class ExternalData:
         return content[offset : offset + length]
 
     def digests(self, locations: Iterable[str]) -> dict[str, Digest]:
-        """Return the digests of files by the names that the model has for them.
-
-        Raises:
-            OnnxFileError: one is not there, or is forbidden.
-        """
+        """Return the digests of files by the names that the model has for them."""
         return {one: Digest.of(self._content(one, f"external data {one!r}")) for one in sorted(set(locations))}
 
     def check_unchanged(self) -> None:
@@ -262,11 +250,7 @@ def state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def tensor_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
-    """Return one tensor.
-
-    Raises:
-        OnnxFileError: its elements are not there, or are more or fewer than its shape says.
-    """
+    """Return one tensor."""
     dtype = getattr(torch, file.elements.type_of(tensor.data_type, f"tensor {tensor.name!r}").name)
     flat = flat_of(file, tensor)
     if flat.data_ptr() % dtype.itemsize:
@@ -275,11 +259,7 @@ def tensor_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
 
 
 def flat_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
-    """Return a tensor's bytes.
-
-    Raises:
-        OnnxFileError: they are not there, or are more or fewer than its shape says.
-    """
+    """Return a tensor's bytes."""
     content = file.elements.bytes_of(tensor)
     if content is None:
         content = memoryview(file.elements.unpack(tensor))

@@ -46,9 +46,6 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
 
     Weights are called ``w0``, ``w1``, ... by slot, whatever the file calls them: those names are in the plan, which
     files of other names take from the cache. Nodes that no output needs are left out, as they are of the key.
-
-    Raises:
-        OnnxFileError: an input or an output has the name of a weight, or a tensor cannot be read.
     """
     model, held = file.model, {}
     _drop_dead(model.graph)
@@ -174,12 +171,7 @@ class OnnxWeights:
         return is_onnx(weights)
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-        """Return the weights of another file of the same graph, by the names of the file that was compiled.
-
-        Raises:
-            OnnxFileError: the file cannot be read.
-            RefitError: its graph is another; the message names what differs.
-        """
+        """Return the weights of another file of the same graph, by the names of the file that was compiled."""
         return weights_in(Path(path), self._known)
 
 

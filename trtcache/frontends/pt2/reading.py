@@ -41,7 +41,7 @@ DTYPES: Mapping[int, torch.dtype] = {
     31: torch.float8_e4m3fnuz,
     32: torch.float8_e5m2fnuz,
 }
-"""``ScalarType`` of torch/_export/serde/schema.py, as far as this reader knows it."""
+"""``ScalarType`` of torch/_export/serde/schema.py: the values that this reader supports."""
 
 
 def device_of(written: Mapping[str, Any]) -> torch.device:
@@ -51,7 +51,7 @@ def device_of(written: Mapping[str, Any]) -> torch.device:
 
 
 def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
-    """Return the elements in some bytes: those very bytes where they are aligned, else a copy."""
+    """Return bytes as a flat tensor: a view of them if they are aligned, else a copy."""
     count = len(content) // dtype.itemsize
     if not count:
         return torch.empty(0, dtype=dtype)
@@ -66,7 +66,7 @@ _POPULATED_BYTES = 1 << 24  # meanwhile no other thread gets new memory from the
 
 
 class Hashing(threading.Thread):
-    """Brings a mapped file into memory, where the weights in it are first used, and hashes it if somebody asks."""
+    """Thread that reads the pages of a mapped file into memory, and hashes it on request."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         super().__init__(name="trtcache-hashing", daemon=True)
@@ -76,27 +76,27 @@ class Hashing(threading.Thread):
         self._digest: Digest | None = None
 
     def begin(self) -> None:
-        """Hash it as soon as it is in memory."""
+        """Hash the file as soon as it is in memory."""
         self._wanted = True
         self._decided.set()
 
     def end(self) -> None:
-        """Wait until nobody reads it any more."""
+        """Wait until the thread does not read the file any more."""
         self._decided.set()
         self.join()
 
     def result(self) -> Digest:
-        """Return its digest, for which this may have to wait."""
+        """Return the file's digest, waiting for it if necessary."""
         self.begin()
         self.join()
-        if self._digest is None:  # it had ended without one
+        if self._digest is None:  # the thread ended before it was requested
             self._digest = Digest.of(memoryview(self._memory))
         return self._digest
 
     def run(self) -> None:
-        """Bring the pages in and hash them; both let other threads run."""
+        """Read the pages and hash them; both release the GIL."""
         start, size_bytes = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), len(self._memory)
-        with suppress(AttributeError):  # a C library without it; the result does not matter
+        with suppress(AttributeError):  # a C library without madvise; only slower
             madvise = ctypes.CDLL(None).madvise
             for at in range(0, size_bytes, _POPULATED_BYTES):
                 step = min(_POPULATED_BYTES, size_bytes - at)
@@ -109,26 +109,26 @@ class Hashing(threading.Thread):
 log = logging.getLogger(__name__)
 
 
-class Complaint(logging.Filter):
-    """Keeps what torch logs about a file that it cannot read, where it then raises something that says less."""
+class LoggedError(logging.Filter):
+    """Captures the exception that torch logs before it raises a less specific one."""
 
     error: BaseException | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the exception, and let the record through to those who asked for it."""
+        """Keep the record's exception, and pass the record on at level DEBUG only."""
         if record.exc_info:
             self.error = record.exc_info[1]
         return log.isEnabledFor(logging.DEBUG)
 
 
 @contextmanager
-def listening(logger: str) -> Iterator[Complaint]:
-    """Give what one of torch's loggers complains of meanwhile, without warnings."""
-    theirs, complaint = logging.getLogger(logger), Complaint()
-    theirs.addFilter(complaint)
+def capture_logged_error(logger_name: str) -> Iterator[LoggedError]:
+    """Capture the last exception that one of torch's loggers logs in the body, and ignore warnings."""
+    logger, captured = logging.getLogger(logger_name), LoggedError()
+    logger.addFilter(captured)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield complaint
+            yield captured
     finally:
-        theirs.removeFilter(complaint)
+        logger.removeFilter(captured)
