@@ -70,7 +70,7 @@ def test_shapes_that_are_missing_or_given_twice_are_told(run: Callable[..., Resu
     )
     assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
     assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
-    assert "or by --shape" in none.err
+    assert "or --shape" in none.err
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err
     assert "expected shape (N, 4), got shape (1, 5)" in outside.err

@@ -93,7 +93,7 @@ def test_a_wrong_shape_is_one_line(
     output = ("-o", tmp_path / "program.pt2") if command == "export" else ()
     caplog.clear()
     done = run(command, tmp_path / "product.pt", "--shape", "x=2x5", *output)
-    error = done.err.removeprefix("compiling product.pt, unless it is in the cache\n")
+    error = done.err.removeprefix("compiling product.pt, unless it is cached\n")
     assert done.code == 1
     said = 'Product cannot be exported: at "return x @ self.weight": .*5.*4.*; give inputs of the sizes'
     assert re.fullmatch(f"trtcache: error: {said}.*\n", error), error

@@ -84,7 +84,7 @@ def test_a_state_dict_of_torch_is_read_without_pickle_of_other_things(tmp_path: 
     with pytest.raises(WeightsFileError, match=r"other things than weights \(epoch, state_dict\); save the state_dict"):
         read_weights(tmp_path / "w.pth")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pth")
-    with pytest.raises(WeightsFileError, match=r"weights_only=True\) does not read it"):
+    with pytest.raises(WeightsFileError, match=r"weights_only=True\) cannot read it"):
         read_weights(tmp_path / "w.pth")
 
 
@@ -115,8 +115,8 @@ class Bomb:
         (pickle.dumps(Bomb()), "a pickle, which can run any code"),
         (pickle.dumps(Bomb(), protocol=2), "a pickle of torch before 1.6"),
         (b"PK\x03\x04" + bytes(40), "damaged or cut off"),
-        (save(STATE)[:-1], "its tensors have .* it is cut off"),
-        (save(STATE) + b"x", "its tensors have"),
+        (save(STATE)[:-1], "its tensors need .* it is cut off"),
+        (save(STATE) + b"x", "its tensors need"),
         (save(STATE)[:20], "cut off"),
     ],
 )

@@ -73,7 +73,7 @@ def test_processes_end_with_the_pool(request_: Request, tmp_path: Path, monkeypa
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pools, "_asked", interrupt)
+    monkeypatch.setattr(pools, "_send", interrupt)
     with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
         pool.build(request_, tmp_path / "one")
     assert [process.returncode for process in pool._all] == [-signal.SIGKILL]

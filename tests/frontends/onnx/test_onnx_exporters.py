@@ -60,6 +60,6 @@ def test_every_weight_is_one_that_a_plan_takes(tmp_path: Path, how: dict[str, An
     }
     assert {slot.names[0] for slot in found.slots} == floats
     assert len(floats) >= 8
-    handed = make_parser_model(OnnxFile(path), found.slots)
-    network = network_of(OnnxModel(handed.content, handed.tensors, (), (), {}))
+    converted = make_parser_model(OnnxFile(path), found.slots)
+    network = network_of(OnnxModel(converted.content, converted.tensors, (), (), {}))
     assert all(network.definition.mark_weights_refittable(f"w{slot.index}") for slot in found.slots)

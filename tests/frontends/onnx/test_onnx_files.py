@@ -52,7 +52,7 @@ def weight(path: Path) -> torch.Tensor:
         (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
         (b"<!DOCTYPE html>", "a web page"),
         (b"ORTM", "ONNX Runtime's own format"),
-        (b"\xff\xff\xff\xff\xff", "no ONNX file, or is damaged"),
+        (b"\xff\xff\xff\xff\xff", "not an ONNX file, or is damaged"),
         (b"\x08\x08", "it has no graph"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
     for name in (b"\x0a\x01w", b"MatMul"):
         at = whole.index(name) + len(name) - 1
         (tmp_path / "a.onnx").write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
-        with pytest.raises(OnnxFileError, match="a name in it is no text"):
+        with pytest.raises(OnnxFileError, match="a name in it is not valid UTF-8"):
             canonical(tmp_path / "a.onnx")
 
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path: Path) -
 
 @pytest.mark.parametrize("external", [False, True])
 def test_a_parser_is_given_weights_by_slot_and_large_tensors_by_reference(tmp_path: Path, external: bool) -> None:
-    """What is handed over computes the same, under names that the file has no say in."""
+    """What is converted over computes the same, under names that the file has no say in."""
     made = model(
         "g (float[2, 300] x) => (float[2, 300] y) { a = Mul(x, k)\n w0 = Add(a, w1)\n y = Mul(w0, c) }",
         {
@@ -231,15 +231,15 @@ def test_a_parser_is_given_weights_by_slot_and_large_tensors_by_reference(tmp_pa
     )
     path = saved(tmp_path / "model.onnx", made, external=external)
     file = OnnxFile(path)
-    handed = make_parser_model(file, canonical(path).slots)
-    assert set(handed.tensors) == {"w0", "w1", *({"c"} if external else set())}
-    again = onnx.ModelProto.FromString(handed.content)
-    assert len(handed.content) < 700
+    converted = make_parser_model(file, canonical(path).slots)
+    assert set(converted.tensors) == {"w0", "w1", *({"c"} if external else set())}
+    again = onnx.ModelProto.FromString(converted.content)
+    assert len(converted.content) < 700
     for tensor in again.graph.initializer:
-        if tensor.name in handed.tensors:
+        if tensor.name in converted.tensors:
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
-            tensor.raw_data = handed.tensors[tensor.name].numpy().tobytes()
+            tensor.raw_data = converted.tensors[tensor.name].numpy().tobytes()
     onnx.checker.check_model(again)
     x = np.random.default_rng(1).normal(size=(2, 300)).astype("f4")
     answers = [onnx.reference.ReferenceEvaluator(one).run(None, {"x": x})[0] for one in (made, again)]
@@ -250,7 +250,7 @@ def test_an_input_that_is_called_like_a_weight_of_a_plan_is_told(tmp_path: Path)
     """Plans call their weights w0, w1, ...: the file has to give that input another name."""
     made = model("g (float[2] w0) => (float[2] y) <float[2] k = {1, 2}> { y = Mul(w0, k) }")
     path = saved(tmp_path / "model.onnx", made)
-    with pytest.raises(OnnxFileError, match="called 'w0', as plans call their weights; rename it"):
+    with pytest.raises(OnnxFileError, match="named 'w0', a plan's name for a weight; rename it"):
         make_parser_model(OnnxFile(path), canonical(path).slots)
 
 
@@ -272,9 +272,9 @@ def test_external_data_in_the_middle_of_a_graph_is_put_into_the_model(tmp_path: 
     spread.write_bytes(made.SerializeToString())
     assert OnnxFile(spread).locations == ["data", "more"]
     assert canonical(spread).digest == canonical(path).digest
-    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(spread), ()).content)
-    onnx.checker.check_model(handed)
-    assert list(handed.graph.node[2].attribute[0].g.initializer[0].raw_data) == [0, 0, 64, 64, 0, 0, 128, 64]
+    converted = onnx.ModelProto.FromString(make_parser_model(OnnxFile(spread), ()).content)
+    onnx.checker.check_model(converted)
+    assert list(converted.graph.node[2].attribute[0].g.initializer[0].raw_data) == [0, 0, 64, 64, 0, 0, 128, 64]
 
 
 def test_weights_in_lists_and_weights_without_elements_are_read(tmp_path: Path) -> None:

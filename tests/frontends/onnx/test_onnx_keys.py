@@ -389,8 +389,8 @@ def test_functions_that_call_functions_are_looked_at_once_each(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing makes"),
-        ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing makes"),
+        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing produces"),
+        ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing produces"),
         ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
         ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),
         ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "is string, and plans take"),

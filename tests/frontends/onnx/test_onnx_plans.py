@@ -305,8 +305,8 @@ def test_every_weight_of_a_file_is_one_that_the_network_takes_by_name(tmp_path: 
     path = saved(tmp_path / "all.onnx", made, external=True)
     slots = canonical(path).slots
     assert {slot.names[0] for slot in slots} == set(shapes)
-    handed = make_parser_model(OnnxFile(path), slots)
-    network = network_of(OnnxModel(handed.content, handed.tensors, ("x",), ("y",), {}))
+    converted = make_parser_model(OnnxFile(path), slots)
+    network = network_of(OnnxModel(converted.content, converted.tensors, ("x",), ("y",), {}))
     taken = [slot.names[0] for slot in slots if network.definition.mark_weights_refittable(f"w{slot.index}")]
     assert taken == [slot.names[0] for slot in slots]
 
@@ -317,10 +317,10 @@ STATIC = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
 @pytest.mark.parametrize(
     ("text", "options", "error", "why"),
     [
-        (STATIC, {"backend": "aot_inductor"}, BackendUnavailableError, "ONNX files are for tensorrt and tensorrt_rtx"),
+        (STATIC, {"backend": "aot_inductor"}, BackendUnavailableError, "ONNX files need tensorrt or tensorrt_rtx"),
         (STATIC, {"backend": "nobody"}, BackendUnavailableError, "unknown"),
         (STATIC, {"settings": {"autocast": "fp16"}}, SettingsError, "precision is in the file"),
-        (STATIC, {"dynamic_shapes": {}}, SettingsError, "an ONNX file says which sizes vary"),
+        (STATIC, {"dynamic_shapes": {}}, SettingsError, "an ONNX file declares its dynamic sizes"),
         (STATIC, {"args": (torch.ones(3),)}, InputError, r"argument x: expected shape \(2\), got shape \(3\)"),
         (STATIC, {"args": (torch.ones(2).int(),)}, InputError, "argument x: expected float32, got int32"),
         (STATIC, {"args": ("x",)}, InputError, "expected a tensor or a trtcache.Input, got a str"),

@@ -45,16 +45,16 @@ def node(made: Any, *names: str) -> None:
 
 
 FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
-    "opset": (SOFTMAX, lambda one: one.opset_import.append(helper.make_opsetid("", 9)), "of which version domain ''"),
+    "opset": (SOFTMAX, lambda one: one.opset_import.append(helper.make_opsetid("", 9)), "two versions of domain ''"),
     "opset by its other name": (
         SOFTMAX,
         lambda one: one.opset_import.append(helper.make_opsetid("ai.onnx", 9)),
-        "of which version domain ''",
+        "two versions of domain ''",
     ),
     "opset of a function": (
         FUNCTION,
         lambda one: one.functions[0].opset_import.append(helper.make_opsetid("", 9)),
-        "a function in it says twice",
+        "a function in it has two versions",
     ),
     "function": (FUNCTION, another_function, "two functions .*twice"),
     "attribute": (
@@ -63,23 +63,23 @@ FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "two attributes 'axis'",
     ),
     "reference": (SOFTMAX, lambda one: setattr(axis(one), "ref_attr_name", "q"), "refers to .* and is in none"),
-    "type": (SOFTMAX, as_float, "of kind 1, and the operator's is 2"),
-    "value": (SOFTMAX, lambda one: setattr(axis(one), "f", 1.0), "a value of another kind"),
+    "type": (SOFTMAX, as_float, "of type 1, and the operator's is 2"),
+    "value": (SOFTMAX, lambda one: setattr(axis(one), "f", 1.0), "a value of another type"),
     "input": (SOFTMAX, lambda one: one.graph.input.append(one.graph.input[0]), "two inputs 'x'"),
     "no output": (SOFTMAX, lambda one: one.graph.ClearField("output"), "no outputs"),
-    "tensor": (SOFTMAX, lambda one: node(one.graph, "x", "y"), "two of its nodes make 'y'"),
+    "tensor": (SOFTMAX, lambda one: node(one.graph, "x", "y"), "two of its nodes produce 'y'"),
     "made input": (SOFTMAX, lambda one: node(one.graph, "y", "x"), "makes 'x', which is an input"),
     "made initializer": (WEIGHTED, lambda one: node(one.graph, "x", "w"), "makes 'w', which is an input or an init"),
     "in a branch": (
         BRANCHES,
         lambda one: node(one.graph.node[1].attribute[0].g, "a", "p"),
-        "two of its nodes make 'p'",
+        "two of its nodes produce 'p'",
     ),
-    "in a function": (FUNCTION, lambda one: node(one.functions[0], "p", "q"), "two of its nodes make 'q'"),
+    "in a function": (FUNCTION, lambda one: node(one.functions[0], "p", "q"), "two of its nodes produce 'q'"),
     "sizes below zero": (
         WEIGHTED,
         lambda one: one.graph.initializer[0].dims.extend([-1, -1]),
-        r"a size below zero: \[2, -1, -1\]",
+        r"a negative size: \[2, -1, -1\]",
     ),
 }
 
@@ -103,8 +103,8 @@ def test_an_attribute_without_a_type_has_that_of_its_operator(tmp_path: Path) ->
     axis(made).ClearField("type")
     (tmp_path / "old.onnx").write_bytes(made.SerializeToString())
     assert canonical(tmp_path / "old.onnx").digest == good.digest
-    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(tmp_path / "old.onnx"), ()).content)
-    assert axis(handed).type == onnx.AttributeProto.INT
+    converted = onnx.ModelProto.FromString(make_parser_model(OnnxFile(tmp_path / "old.onnx"), ()).content)
+    assert axis(converted).type == onnx.AttributeProto.INT
 
 
 def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
     made = model(SOFTMAX)
     made.graph.node.append(helper.make_node("Banana", ["y"], ["z"]))
     path = saved(tmp_path / "dead.onnx", made)
-    handed = onnx.ModelProto.FromString(make_parser_model(OnnxFile(path), ()).content)
-    assert [one.op_type for one in handed.graph.node] == ["Softmax"]
+    converted = onnx.ModelProto.FromString(make_parser_model(OnnxFile(path), ()).content)
+    assert [one.op_type for one in converted.graph.node] == ["Softmax"]
 
 
 def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> None:

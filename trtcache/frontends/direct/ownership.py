@@ -1,8 +1,8 @@
 """Ownership of code, and which functions depend on more than their arguments.
 
 The code of a build (torch, NumPy, Python, trtcache) is identified by the build's version; all other code is the model's
-and is compared. A function is "impure" if it depends on the process, the machine or a clock. In Python's library, the
-modules of pure C functions are listed, and all others are taken to be impure. Of torch and NumPy, which have thousands of
+and is compared. A function is "impure" if it depends on the process, the machine or a clock. For functions in C of
+Python's library, the pure modules are listed and all others are impure. Of torch and NumPy, which have thousands of
 functions, the impure ones are listed.
 """
 

@@ -25,7 +25,7 @@ encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 _GRAPHS = frozenset({5, 10})
 
 _MOST_CALLS = 50
-"""Each is some ten frames of Python, which has 1000."""
+"""Each call takes about ten Python frames, of which there are 1000."""
 
 _RANDOM = frozenset(
     (
@@ -36,14 +36,14 @@ _RANDOM = frozenset(
 
 
 def digest_of(head: Json, digests: Iterable[bytes] = ()) -> bytes:
-    """Return the digest of a record and of what it uses."""
+    """Return the digest of a record and of the digests of its operands."""
     text = encoded(head)
     return hash_bytes(b"".join([f"{len(text)}:{text}".encode(), *digests]))
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph inside a node: its digest, and the names that it takes from outside, by first use."""
+    """A graph inside a node: its digest, and the names of tensors from outside, in the order of first use."""
 
     digest: str
     outer: tuple[str, ...]
@@ -51,7 +51,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A local function: the digest of its body, and what is true of that."""
+    """A local function: the digest and the properties of its body."""
 
     digest: str
     random: bool
@@ -63,9 +63,9 @@ class Operators:
     """The operators of one model, or of one of its functions.
 
     Attributes:
-        elements: reads tensors.
-        used: versions of the domains whose operators were met.
-        foreign: operators that neither ONNX nor the model defines, ``domain::Operator``.
+        elements: the reader of tensors.
+        used: the versions of the domains whose operators were recorded.
+        foreign: the recorded operators that neither ONNX nor the model defines, ``domain::Operator``.
     """
 
     def __init__(
@@ -78,16 +78,16 @@ class Operators:
         calling: tuple[tuple[str, str, str], ...] = (),
         called: dict[tuple[str, str, str], _Function] | None = None,
     ) -> None:
-        """Know a model's operators.
+        """Create the operators of a model.
 
         Args:
             path: the model's file, for messages.
-            elements: reads its tensors.
+            elements: the reader of its tensors.
             opsets: its ``opset_import``.
             functions: its local functions, by domain, name and overload.
-            schemas: what was looked up already.
-            calling: the functions that this one is called from.
-            called: functions that were met already, from wherever: each is looked at once.
+            schemas: schemas that were found before.
+            calling: the functions on the call stack, for a function's operators.
+            called: the functions that were digested before.
         """
         self.elements = elements
         self.used: dict[str, int] = {}
@@ -104,24 +104,24 @@ class Operators:
         return OnnxFileError(self._path, why)
 
     def function_of(self, node: Any) -> tuple[str, str, str] | None:
-        """Return the local function that a node calls."""
+        """Return the local function that a node calls, or None."""
         name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
         return name if name in self._functions else None
 
     def name(self, node: Any) -> str:
-        """Return what a record calls a node."""
+        """Return the name of a node's operator in records."""
         domain = domain_of(node.domain)
         return f"{domain}.{node.op_type}" if domain else str(node.op_type)
 
     def is_random(self, node: Any) -> bool:
-        """Say whether a node can answer otherwise the next time; what nobody knows may."""
+        """Return whether a node's results may differ from call to call; those of unknown operators may."""
         if function := self.function_of(node):
             return self._function(function).random
         inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
         return inner or node.op_type in _RANDOM or self._schema(node) is None
 
     def opaque(self, node: Any) -> bool:
-        """Say whether a node may compute sizes from any of its inputs."""
+        """Return whether a node may compute sizes from any of its inputs."""
         if function := self.function_of(node):
             return self._function(function).opaque
         return self._schema(node) is None
@@ -138,7 +138,7 @@ class Operators:
 
         Args:
             node: a ``NodeProto``.
-            use: writes the tensor of a name.
+            use: returns the reference to the tensor of a name.
             bodies: the graphs inside it, by attribute.
         """
         given = {one.name: self._attribute(one, use, bodies.get(one.name, ())) for one in node.attribute}
@@ -193,7 +193,7 @@ class Operators:
         return {"type": type_of(value)}
 
     def constant(self, node: Any) -> list[Json] | None:
-        """Return the record of a constant, in whichever of its forms a node has it; None if the node is none."""
+        """Return the record of a ``Constant`` node, whatever attribute has its value; None for other nodes."""
         if node.op_type != "Constant" or domain_of(node.domain) or len(node.attribute) != 1:
             return None
         (given,) = node.attribute
@@ -217,7 +217,7 @@ class Operators:
         return ["constant", [{"sparse": self.sparse(tensor)}], ["sparse", list(tensor.dims), "cpu"]]
 
     def sparse(self, tensor: Any) -> list[Json]:
-        """Return a sparse tensor: its shape, its elements and where they are."""
+        """Return a sparse tensor: its shape, values and indices."""
         return [list(tensor.dims), self.elements.document(tensor.values), self.elements.document(tensor.indices)]
 
     def body(self, graph: Any) -> Body:
@@ -239,16 +239,16 @@ class Operators:
         return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
 
     def _function(self, name: tuple[str, str, str]) -> _Function:
-        """Return what is known of a local function."""
+        """Return the digest and properties of a local function."""
         if name in self._calling:
             raise self.error(f"its function {name[1]} calls itself")
         if len(self._calling) >= _MOST_CALLS:
             raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
         if name not in self._called:
-            self._called[name] = self._walk_attribute(name)
+            self._called[name] = self._digest_function(name)
         return self._called[name]
 
-    def _walk_attribute(self, name: tuple[str, str, str]) -> _Function:
+    def _digest_function(self, name: tuple[str, str, str]) -> _Function:
 
         proto, calling = self._functions[name], (*self._calling, name)
         inner = Operators(
@@ -258,7 +258,7 @@ class Operators:
 
         def leaf(wanted: str) -> list[Json]:
             if wanted not in places:
-                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing makes")
+                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
             return ["inner input", [places[wanted]]]
 
         walk = GraphWalk(inner, proto.node, leaf, {})
@@ -274,7 +274,7 @@ class Operators:
 
 
 def _operands(operands: list[Json], schema: Any) -> list[Json]:
-    """Return a node's operands, one for each that the schema names; the last is a list where it stands for several."""
+    """Return a node's operands, one for each in the schema; the last is a list if it is variadic."""
     count = len(schema.operands)
     if schema.variadic:
         return [*operands[: count - 1], operands[count - 1 :]]
@@ -289,7 +289,7 @@ def _text(content: bytes) -> Json:
 
 
 def type_of(proto: Any) -> Json:
-    """Return a ``TypeProto`` with its sizes; names of sizes and what is for people are left out."""
+    """Return a ``TypeProto`` with its sizes, without names of sizes and documentation."""
     kind = proto.WhichOneof("value")
     if kind in {"sequence_type", "optional_type"}:
         return [kind, type_of(getattr(proto, kind).elem_type)]
@@ -308,18 +308,18 @@ def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> li
 
 
 SELECTION = "_operator.getitem"
-"""What a record of one of several outputs is called, as in torch's graphs."""
+"""The operator of a record that selects one of several outputs, as in torch's graphs."""
 
 
 class GraphWalk:
     """Records and digests of the tensors of a graph.
 
-    A record is ``[operator, arguments, made, uses]``: in the arguments a tensor is ``{"$use": k}``, the k-th of those
-    that the node uses, and ``uses`` are their places in the list.
+    A record is ``[operator, arguments, result, uses]``: in the arguments a tensor is ``{"$use": k}``, the k-th operand
+    of the node, and ``uses`` has the operands' indices in the list of records.
 
     Attributes:
-        records: in canonical order.
-        operators: names of the arguments of each operator that was met.
+        records: the records in canonical order.
+        operators: the names of the arguments of each recorded operator.
     """
 
     def __init__(
@@ -329,12 +329,12 @@ class GraphWalk:
         leaf: Callable[[str], list[Json]],
         sparse: Mapping[str, Any],
     ) -> None:
-        """GraphWalk a graph.
+        """Prepare the traversal of a graph.
 
         Args:
-            known: what the nodes are.
-            nodes: the graph's.
-            leaf: returns the record of what no node makes, without ``uses``; it is asked once for each name.
+            known: the model's operators.
+            nodes: the graph's nodes.
+            leaf: returns the record of a tensor that no node produces, without ``uses``; called once for each name.
             sparse: sparse initializers by name.
         """
         self.records: list[Json] = []
@@ -352,29 +352,35 @@ class GraphWalk:
         self._places: dict[str, int] = {}
 
     def place(self, name: str) -> int:
-        """Return the place of a tensor's record, after ``digest``."""
+        """Return the index of a tensor's record, after ``digest``."""
         return self._places[name]
 
     def digest(self, wanted: str) -> bytes:
-        """Return the digest of a tensor, after it and all that it is made from were recorded.
+        """Record a tensor after the tensors that it depends on, and return its digest.
 
         Raises:
             OnnxFileError: the graph has a cycle, or something in it cannot be read.
         """
-        waiting, entered = [wanted], set()
-        while waiting:
-            name = waiting[-1]
-            maker = None if name in self._digests else self._makers.get(name)
-            missing = [one for one in self._needs(maker[0]) if one not in self._digests] if maker else []
-            if missing and maker:
-                if maker[0] in entered:
-                    raise self._known.error(f"its node {self._nodes[maker[0]].name!r} depends on itself")
-                entered.add(maker[0])
-                waiting += reversed(missing)
+        stack, entered = [wanted], set()
+        while stack:
+            name = stack[-1]
+            producer = None if name in self._digests else self._makers.get(name)
+            missing = [needed for needed in self._needs(producer[0]) if needed not in self._digests] if producer else []
+            if missing and producer:
+                if producer[0] in entered:
+                    raise self._known.error(f"its node {self._nodes[producer[0]].name!r} depends on itself")
+                entered.add(producer[0])
+                stack += reversed(missing)
                 continue
-            waiting.pop()
-            if name not in self._digests:
-                self._add(name, maker)
+            stack.pop()
+            if name in self._digests:
+                continue
+            if producer is not None:
+                self._add_output(name, *producer)
+            elif (sparse := self._sparse.get(name)) is not None:
+                self._add_leaf(name, self._known.sparse_constant(sparse))
+            else:
+                self._add_leaf(name, self._leaf(name))
         return self._digests[wanted]
 
     def _needs(self, at: int) -> list[str]:
@@ -388,20 +394,13 @@ class GraphWalk:
         outer = [name for _, bodies in sorted(self._bodies[at].items()) for body in bodies for name in body.outer]
         return [*given, *outer]
 
-    def _add(self, name: str, maker: tuple[int, int] | None) -> None:
-        if maker is not None:
-            self._add_output(name, *maker)
-            return
-        sparse = self._sparse.get(name)
-        self._add_leaf(name, self._leaf(name) if sparse is None else self._known.sparse_constant(sparse))
-
     def _add_leaf(self, name: str, head: list[Json]) -> None:
         self._digests[name] = digest_of(head)
         self._places[name] = len(self.records)
         self.records.append([*head, []])
 
     def _add_output(self, name: str, at: int, place: int) -> None:
-        """Record a node, and which of its outputs a tensor is where there are several."""
+        """Record a node, and the selection of one of its outputs if it has several."""
         constant = self._known.constant(self._nodes[at])
         if constant is not None:
             self._add_leaf(name, constant)
@@ -417,7 +416,7 @@ class GraphWalk:
 
     def _add_node(self, at: int) -> tuple[bytes, int]:
         node = self._nodes[at]
-        uses: dict[bytes, str] = {}  # by digest: what is computed twice is computed once
+        uses: dict[bytes, str] = {}  # by digest, so that equal operands are one
 
         def use(name: str) -> Json:
             uses.setdefault(self._digests[name], name)

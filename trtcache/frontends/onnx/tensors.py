@@ -31,7 +31,7 @@ _STRING = 8
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """A dtype of ONNX: torch's name for it where torch has it, and the bits of an element."""
+    """An ONNX dtype: its name in torch, if torch has it, and the bits of an element."""
 
     name: str
     bits: int
@@ -63,17 +63,17 @@ TYPES = {
     23: ElementType("float4_e2m1fn", 4),
     24: ElementType("float8_e8m0fnu", 8),
 }
-"""``TensorProto.DataType``, as far as this reader knows it."""
+"""``TensorProto.DataType``: the values that this reader supports."""
 
 WEIGHTS = frozenset({"float32", "float16", "bfloat16"})
-"""What TensorRT can be given anew."""
+"""Dtypes of weights that TensorRT can refit."""
 
 
 class Elements:
-    """Reads tensors of one file; ``external`` has the files beside it."""
+    """Reader of the tensors of one file; ``external`` has its external data."""
 
     def __init__(self, path: str, external: ExternalData) -> None:
-        """Read tensors of the file at ``path``."""
+        """Create a reader for the file at ``path``."""
         self._path = path
         self._external = external
 
@@ -81,21 +81,21 @@ class Elements:
         """Return a dtype by its number.
 
         Raises:
-            OnnxFileError: it is none that this reader knows.
+            OnnxFileError: this reader does not support it.
         """
         if code not in TYPES:
             raise OnnxFileError(self._path, f"{what} has dtype {code} of ONNX, which this trtcache does not know")
         return TYPES[code]
 
     def bytes_of(self, tensor: Any) -> memoryview | None:
-        """Return a tensor's elements where they lie as they are in memory, else None (lists of numbers, strings).
+        """Return a tensor's elements as a view if the file has their bytes, else None (lists of numbers, strings).
 
         Raises:
-            OnnxFileError: they are not there, or are more or fewer than its shape says.
+            OnnxFileError: they are missing, or their number contradicts its shape.
         """
         kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
         if tensor.HasField("segment"):
-            raise OnnxFileError(self._path, f"tensor {tensor.name!r} is kept in segments, which nobody reads")
+            raise OnnxFileError(self._path, f"tensor {tensor.name!r} is stored in segments, which are not supported")
         size_bytes = (math.prod(tensor.dims) * kind.bits + 7) // 8
         if tensor.data_location == EXTERNAL:
             return self._external.content(tensor, size_bytes)
@@ -117,7 +117,7 @@ class Elements:
         return Digest.of(self.unpack(tensor, content))
 
     def unpack(self, tensor: Any, content: memoryview | None = None) -> bytes:
-        """Return one element after another, of numbers of four bits too; ``content`` is external data.
+        """Return a tensor's elements as bytes, 4-bit elements unpacked; ``content`` is external data.
 
         Raises:
             OnnxFileError: they cannot be read.
@@ -133,13 +133,13 @@ class Elements:
             raise OnnxFileError(self._path, f"tensor {tensor.name!r} cannot be read: {error}") from error
 
     def document(self, tensor: Any) -> list[Json]:
-        """Return a constant as it stands in a record: digest, dtype and shape."""
+        """Return the description of a constant in a record: digest, dtype and shape."""
         kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
         return [str(self.digest(tensor)), kind.name, list(tensor.dims)]
 
 
 def digest_of_texts(texts: Iterable[bytes]) -> Digest:
-    """Return the digest of the elements of a tensor of texts."""
+    """Return the digest of the elements of a tensor of strings."""
     return Digest.of(encode([one.hex() for one in texts]))
 
 
@@ -149,13 +149,14 @@ _MOST_PATH_BYTES = 4000
 
 
 class ExternalData:
-    """The files that tensors of one model are in. Each is opened and mapped once, when it is first asked for.
+    """The files with external data of one model, mapped on first use and never read as a whole.
 
-    What was taken from it is the file's own memory: replace such a file by renaming, as with any file that is mapped.
+    A model names these files itself, so the names are not trusted: paths out of the model's own folder, links, and
+    anything but regular files are refused. Tensors are views of the mapped files: replace such a file by renaming.
     """
 
     def __init__(self, model: Path) -> None:
-        """Find files beside ``model``."""
+        """Create the external data of the file ``model``."""
         self._model = model
         self._mapped: dict[str, tuple[memoryview, tuple[int, ...]]] = {}
 
@@ -163,9 +164,9 @@ class ExternalData:
         """Return the bytes of a tensor.
 
         Raises:
-            OnnxFileError: it says no file or a forbidden one, or the file is shorter; the message says which.
+            OnnxFileError: its file is missing, forbidden or too short; the message names it.
         """
-        given = {one.key: one.value for one in tensor.external_data}
+        given = {entry.key: entry.value for entry in tensor.external_data}
         where = f"tensor {tensor.name!r}"
         offset = self._number(given.get("offset", "0"), where, "offset")
         length = self._number(given.get("length", str(size_bytes)), where, "length")
@@ -174,30 +175,30 @@ class ExternalData:
         content = self._content(given.get("location", ""), where)
         if offset + length > len(content):
             found = f"{offset} to {offset + length} of {given.get('location')}, which has {len(content)}"
-            raise self._error(f"{where} is in bytes {found}: the file is cut off, or another model's")
+            raise self._error(f"{where} is in bytes {found}: the file is cut off, or belongs to another model")
         return content[offset : offset + length]
 
     def digests(self, locations: Iterable[str]) -> dict[str, Digest]:
-        """Return the digests of files by the names that the model has for them."""
+        """Return the digests of files by their locations in the model."""
         return {one: Digest.of(self._content(one, f"external data {one!r}")) for one in sorted(set(locations))}
 
     def check_unchanged(self) -> None:
-        """Make sure that no file was written to since it was opened.
+        """Check that no file was written to since it was opened.
 
         Raises:
-            OnnxFileError: one was; what was read may be some of both.
+            OnnxFileError: one was; the data may be a mixture of both.
         """
         for location, (_, before) in self._mapped.items():
             try:
                 now = state(os.stat(self._model.parent / location))  # noqa: PTH116  # compared with fstat's
             except FileNotFoundError:
-                continue  # a file that was replaced is no matter: what is mapped is the old one
+                continue  # it was replaced: the old one is mapped
             if now[0] == before[0] and now != before:
                 raise self._error(f"{location} was written to while it was read; write a new file and rename it")
 
     def _number(self, text: str, where: str, what: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise self._error(f"{where} has external data with {what} {text[:40]!r}, which is no number of bytes")
+            raise self._error(f"{where} has external data with {what} {text[:40]!r}, which is not a number of bytes")
         return int(text)
 
     def _content(self, location: str, where: str) -> memoryview:
@@ -233,7 +234,7 @@ class ExternalData:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise self._error(f"{where} is in {path.name}, which is no file")
+                raise self._error(f"{where} is in {path.name}, which is not a regular file")
             if not found.st_size:
                 return memoryview(b""), state(found)
             return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE)), state(found)
@@ -245,7 +246,7 @@ class ExternalData:
 
 
 def state(found: os.stat_result) -> tuple[int, ...]:
-    """Return what changes when a file is written to, its inode first."""
+    """Return the fields of a file's status that change when it is written to, its inode first."""
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -266,11 +267,11 @@ def flat_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
     if not len(content):
         return torch.empty(0, dtype=torch.uint8)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given buffer is not writable")  # nobody writes to it
+        warnings.filterwarnings("ignore", "The given buffer is not writable")  # it is never written to
         return torch.frombuffer(content, dtype=torch.uint8)
 
 
 def size_bytes(tensor: Any) -> int:
-    """Return how many bytes a tensor's elements have in memory."""
+    """Return the size of a tensor's elements in memory."""
     bits: int = math.prod(tensor.dims) * TYPES[tensor.data_type].bits
     return (bits + 7) // 8

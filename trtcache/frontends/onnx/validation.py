@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An operator of one version.
+    """The schema of one version of an operator.
 
     Attributes:
-        operands: names of its inputs.
-        variadic: whether the last of them stands for any number of inputs.
-        attributes: default of each attribute by name, an ``AttributeProto`` or None.
-        types: ``AttributeProto.AttributeType`` of each attribute.
+        operands: the names of its inputs.
+        variadic: whether the last one is any number of inputs.
+        attributes: the default of each attribute by name, an ``AttributeProto`` or None.
+        types: the ``AttributeProto.AttributeType`` of each attribute.
     """
 
     operands: tuple[str, ...]
@@ -32,14 +32,14 @@ class Schema:
 
 
 class Schemas:
-    """Looks operators up; each is asked for once."""
+    """Cached look-up of operator schemas."""
 
     def __init__(self) -> None:
-        """Know none yet."""
+        """Create an empty cache."""
         self._known: dict[tuple[str, str, int], Schema | None] = {}
 
     def find(self, domain: str, operator: str, version: int) -> Schema | None:
-        """Return an operator as it is in a version of its domain, or None if ONNX does not have it."""
+        """Return the schema of an operator in a version of its domain, or None if ONNX does not define it."""
         key = (domain, operator, version)
         if key not in self._known:
             self._known[key] = _find_schema(*key)
@@ -47,7 +47,7 @@ class Schemas:
 
 
 def domain_of(written: str) -> str:
-    """Return the name of a domain; ONNX's own has two."""
+    """Return the canonical name of a domain; ONNX's own has two names."""
     return "" if written == "ai.onnx" else written
 
 
@@ -68,8 +68,8 @@ def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
     except defs.SchemaError:
         return None
     defaults = {
-        name: one.default_value if one.default_value.type != AttributeProto.UNDEFINED else None
-        for name, one in schema.attributes.items()
+        name: attribute.default_value if attribute.default_value.type != AttributeProto.UNDEFINED else None
+        for name, attribute in schema.attributes.items()
     }
     variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     types = {name: _code(one.type) for name, one in schema.attributes.items()}
@@ -77,14 +77,14 @@ def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
 
 
 def _code(kind: Any) -> int:
-    """Return the number of a kind of attribute; the enumeration is no integer in every release of onnx."""
+    """Return the number of an attribute type, which is not an integer in every release of onnx."""
     return int(getattr(kind, "value", kind))
 
 
 def iter_names(model: Any) -> Iterator[object]:
-    """Yield every name in a model that is looked at."""
-    for one in model.opset_import:
-        yield one.domain
+    """Yield every name in a model that this package reads; protobuf returns invalid UTF-8 as bytes."""
+    for opset in model.opset_import:
+        yield opset.domain
     for function in model.functions:
         yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
         yield from (one.domain for one in function.opset_import)
@@ -141,31 +141,31 @@ FIELDS = {
     13: ("tp", False),
     14: ("type_protos", True),
 }
-"""``AttributeProto.AttributeType`` -> the field that has the value, and whether it has several."""
+"""``AttributeProto.AttributeType`` -> the field that has the value, and whether it is repeated."""
 
 _TYPES = {field: code for code, (field, _) in FIELDS.items()}
 
 
 def find_faults(model: Any) -> Iterator[str]:
-    """Yield what a model says twice, or in a way that readers take differently.
+    """Yield the ambiguities of a model, which other readers may resolve differently.
 
-    Attributes without a type, as files of old versions have them, are given theirs on the way.
+    Attributes without a type, which files of old versions have, get theirs.
     """
     functions = [(domain_of(one.domain), one.name, getattr(one, "overload", "")) for one in model.functions]
     yield from _twice(functions, "it has two functions {!r}")
     schemas = Schemas()
     domains = [domain_of(one.domain) for one in model.opset_import]
-    yield from _twice(domains, "it says twice of which version domain {!r} is")
+    yield from _twice(domains, "it has two versions of domain {!r}")
     yield from _Nodes(schemas, model.opset_import, functions, inside=False).faults_of_graph(model.graph)
     if not model.graph.output:
         yield "its graph has no outputs"
-    for one in model.functions:
-        nodes = _Nodes(schemas, one.opset_import, functions, inside=True)
-        yield from nodes.faults_of_function(one)
+    for function in model.functions:
+        nodes = _Nodes(schemas, function.opset_import, functions, inside=True)
+        yield from nodes.faults_of_function(function)
 
 
 class _Nodes:
-    """Looks at the nodes of a graph or function, and of the graphs in them."""
+    """Validator of the nodes of a graph or function, and of the graphs inside them."""
 
     def __init__(
         self, schemas: Schemas, opsets: Iterable[Any], functions: Sequence[tuple[str, str, str]], *, inside: bool
@@ -187,12 +187,12 @@ class _Nodes:
 
     def faults_of_function(self, function: Any) -> Iterator[str]:
         domains = [domain_of(one.domain) for one in function.opset_import]
-        yield from _twice(domains, "a function in it says twice of which version domain {!r} is")
+        yield from _twice(domains, "a function in it has two versions of domain {!r}")
         yield from _twice(list(function.input), "a function in it has two inputs {!r}")
         names = [*function.attribute, *(one.name for one in function.attribute_proto)]
         yield from _twice(names, "a function in it has two attributes {!r}")
-        for one in function.attribute_proto:
-            yield from self._faults_of_attribute(one, 0, f"function {function.name!r}")
+        for attribute in function.attribute_proto:
+            yield from self._faults_of_attribute(attribute, 0, f"function {function.name!r}")
         yield from self._faults(function.node, set(function.input))
 
     def _faults(self, nodes: Iterable[Any], taken: set[str]) -> Iterator[str]:
@@ -200,9 +200,9 @@ class _Nodes:
         for node in nodes:
             for name in node.output:
                 if name and name in taken:
-                    yield f"its node {node.name!r} makes {name!r}, which is an input or an initializer"
+                    yield f"its node {node.name!r} produces {name!r}, which is an input or an initializer"
                 if name and name in made:
-                    yield f"two of its nodes make {name!r}"
+                    yield f"two of its nodes produce {name!r}"
                 made.add(name)
             yield from self._faults_of_node(node)
             for graph in graphs_in(node):
@@ -214,23 +214,23 @@ class _Nodes:
         name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
         version = None if name in self._functions else self._versions.get(name[0])
         schema = self._schemas.find(name[0], name[1], version) if version else None
-        for one in node.attribute:
-            yield from self._faults_of_attribute(one, schema.types.get(one.name, 0) if schema else 0, where)
+        for attribute in node.attribute:
+            yield from self._faults_of_attribute(attribute, schema.types.get(attribute.name, 0) if schema else 0, where)
 
     def _faults_of_attribute(self, attribute: Any, wanted: int, where: str) -> Iterator[str]:
-        """Yield what is wrong with an attribute, after it has a type; ``wanted`` is its operator's, 0 if unknown."""
+        """Set a missing type, and yield the faults of an attribute; ``wanted`` is its operator's type, 0 if unknown."""
         what = f"attribute {attribute.name!r} of its {where}"
         filled = [_TYPES[field.name] for field, _ in attribute.ListFields() if field.name in _TYPES]
         if not attribute.type:
             attribute.type = wanted or (filled[0] if len(filled) == 1 else 0)
         if attribute.type not in FIELDS:
-            yield f"{what} is of a kind ({attribute.type}) that is not known"
+            yield f"{what} is of an unknown type ({attribute.type})"
         if wanted and attribute.type != wanted:
-            yield f"{what} is of kind {attribute.type}, and the operator's is {wanted}"
+            yield f"{what} is of type {attribute.type}, and the operator's is {wanted}"
         if any(code != attribute.type for code in filled):
-            yield f"{what} has a value of another kind than it says"
+            yield f"{what} has a value of another type than it declares"
         if attribute.ref_attr_name and not self._inside:
-            yield f"{what} refers to an attribute of a function, and is in none"
+            yield f"{what} refers to an attribute of a function, but is not in a function"
         if attribute.ref_attr_name and filled:
             yield f"{what} refers to an attribute of the function, and has a value too"
         sparse = [
@@ -238,13 +238,13 @@ class _Nodes:
             *attribute.sparse_tensors,
         ]
         tensors = [*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors]
-        for one in (*tensors, *(half for both in sparse for half in (both.values, both.indices))):
-            yield from _faults_of_tensor(one)
+        for tensor in (*tensors, *(half for both in sparse for half in (both.values, both.indices))):
+            yield from _faults_of_tensor(tensor)
 
 
 def _faults_of_tensor(tensor: Any) -> Iterator[str]:
     if any(size < 0 for size in tensor.dims):
-        yield f"tensor {tensor.name!r} has a size below zero: {list(tensor.dims)}"
+        yield f"tensor {tensor.name!r} has a negative size: {list(tensor.dims)}"
 
 
 def _twice(names: Sequence[object], text: str) -> Iterator[str]:

@@ -30,11 +30,11 @@ _BY_REFERENCE_FROM_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ParserModel:
-    """What a parser is given.
+    """A model for TensorRT's parser.
 
     Attributes:
         content: the serialized ``ModelProto``.
-        tensors: the bytes of initializers that have none in it, by the names that they have there.
+        tensors: the bytes of initializers that it references, by their names in it.
     """
 
     content: bytes
@@ -42,10 +42,10 @@ class ParserModel:
 
 
 def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
-    """Take a file's model apart for a parser: what the file keeps as ``model`` is gone, and is read again if asked for.
+    """Convert a file's model for TensorRT's parser. This changes the parsed model, which the file then drops.
 
-    Weights are called ``w0``, ``w1``, ... by slot, whatever the file calls them: those names are in the plan, which
-    files of other names take from the cache. Nodes that no output needs are left out, as they are of the key.
+    Weights are renamed to ``w0``, ``w1``, ... by slot: the names are in the plan, which files with other names share.
+    Nodes that no output needs are left out, as in the key.
     """
     model, held = file.model, {}
     _drop_dead(model.graph)
@@ -78,7 +78,7 @@ def _goes_by_reference(tensor: Any) -> bool:
 
 
 def _empty(tensor: Any) -> None:
-    """Leave a tensor without data, as one that the reader is given."""
+    """Replace a tensor's data by a reference."""
     tensor.ClearField("raw_data")
     tensor.ClearField("external_data")
     tensor.data_location = EXTERNAL
@@ -86,7 +86,7 @@ def _empty(tensor: Any) -> None:
 
 
 def _inline_inner(file: OnnxFile, model: Any, outer: set[int]) -> None:
-    """Put external data of tensors that are no initializers of the graph into the model: there is no other way."""
+    """Embed the external data of tensors other than the graph's initializers, which cannot be passed by reference."""
     for graph in (model.graph, *model.functions):
         for tensor in tensors_in(graph):
             if id(tensor) not in outer and tensor.data_location == EXTERNAL:
@@ -97,12 +97,12 @@ def _inline_inner(file: OnnxFile, model: Any, outer: set[int]) -> None:
 
 
 def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
-    """Give tensors new names, and others that have one of those another."""
+    """Rename tensors, and other tensors that have one of the new names."""
     taken = {name for one in _holders(graph) for name in _names(one)}
-    border = {one.name for one in graph.output} | ({one.name for one in graph.input} - set(names))
+    ports = {value.name for value in graph.output} | ({value.name for value in graph.input} - set(names))
     wanted = set(names.values())
-    if clash := sorted(border & wanted):
-        raise file.error(f"it has an input or output called {clash[0]!r}, as plans call their weights; rename it")
+    if clash := sorted(ports & wanted):
+        raise file.error(f"it has an input or output named {clash[0]!r}, a plan's name for a weight; rename it")
     moved = dict(names)
     for name in sorted((taken & wanted) - set(names)):
         free = name + "_"
@@ -110,12 +110,12 @@ def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
             free += "_"
         taken.add(free)
         moved[name] = free
-    for one in _holders(graph):
-        _apply(one, moved)
+    for holder in _holders(graph):
+        _apply(holder, moved)
 
 
 def _holders(graph: Any) -> Iterator[Any]:
-    """Yield all that has names of tensors in a graph and those inside it."""
+    """Yield all messages with names of tensors, in a graph and those inside it."""
     yield from (*graph.initializer, *graph.input, *graph.output, *graph.value_info)
     for node in graph.node:
         yield node
@@ -139,13 +139,13 @@ def _apply(holder: Any, moved: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KnownGraph:
-    """What is known of the graph that a plan was built from.
+    """The graph that a plan was built from.
 
     Attributes:
-        digest: of its canonical form, as a key has it.
-        opsets: versions of its operators' domains.
+        digest: the digest of its canonical form, from the key.
+        opsets: the versions of its operators' domains.
         slots: its weights, with the compiled file's names for them.
-        graph: returns the graph as its entry keeps it.
+        graph: returns the graph that its entry stores.
     """
 
     digest: str
@@ -155,14 +155,14 @@ class KnownGraph:
 
 
 class OnnxWeights:
-    """Weights of an ONNX file for refits: those that are in a plan now, and those of other files of the same graph."""
+    """Reader of weights for refits: those that a plan has now, and those of other files of the same graph."""
 
     def __init__(self, file: OnnxFile, known: KnownGraph) -> None:
-        """Keep a file that was compiled, and what is known of its graph."""
+        """Create a reader for a file that was compiled, and its graph."""
         self._file, self._known = file, known
 
     def current(self) -> dict[str, torch.Tensor]:
-        """Return the plan's weights by its names for them; the file is parsed for it."""
+        """Return the plan's weights by its names for them; this parses the file."""
         initializers = self._file.initializers
         return {f"w{slot.index}": tensor_of(self._file, initializers[slot.names[0]]) for slot in self._known.slots}
 
@@ -176,11 +176,11 @@ class OnnxWeights:
 
 
 def weights_in(path: Path, known: KnownGraph) -> dict[str, torch.Tensor]:
-    """Return the weights of a file by the names of the file that was compiled, by their places in the graph.
+    """Return the weights of a file, matched by position in the graph, by the names of the file that was compiled.
 
     Raises:
         OnnxFileError: the file cannot be read.
-        RefitError: its graph is another; the message names what differs.
+        RefitError: its graph differs; the message names the differences.
     """
     file = OnnxFile(path)
     graph = canonical_graph(file, read_ports(file)[0])
@@ -191,13 +191,13 @@ def weights_in(path: Path, known: KnownGraph) -> dict[str, torch.Tensor]:
 
 
 def _difference(file: OnnxFile, graph: CanonicalGraph, known: KnownGraph) -> RefitError:
-    """Return what differs: weights by name where the files have the same names, else by place; else the graph."""
+    """Return the differences: of weights by name if the files have the same names, else by position; else the graph."""
     ours = {slot.names[0]: slot for slot in known.slots}
     theirs = {slot.names[0]: slot for slot in graph.slots}
     missing = tuple(name for name in ours if name not in file.initializers)
     extra = tuple(name for name in theirs if name not in ours)
     if missing and extra and len(missing) == len(extra):
-        missing, extra = (), ()  # renamed, and another graph for another reason
+        missing, extra = (), ()  # renamed; the graph differs for another reason
         mismatched = [_unlike(one, other) for one, other in zip(known.slots, graph.slots, strict=False)]
     else:
         mismatched = [_unlike(ours[name], theirs[name]) for name in ours if name in theirs]
@@ -217,7 +217,7 @@ def _unlike(ours: Slot, theirs: Slot) -> str:
 
 
 def _unlike_tensor(file: OnnxFile, ours: Slot) -> str:
-    """Return how a tensor that is a constant in the other file differs."""
+    """Return the difference of a tensor that is a constant in the other file."""
     tensor = file.initializers[ours.names[0]]
     shape, dtype = tuple(tensor.dims), TYPES[tensor.data_type].name
     if (shape, dtype) != (ours.shape, ours.dtype):
@@ -226,11 +226,11 @@ def _unlike_tensor(file: OnnxFile, ours: Slot) -> str:
 
 
 def _words(graph: CanonicalGraph, known: KnownGraph) -> tuple[str, ...]:
-    """Return how two graphs of the same weights differ."""
+    """Return the differences of two graphs with the same weights."""
     opsets = {name: (known.opsets.get(name), version) for name, version in graph.opsets.items()}
-    told = [f"opset {name}: {one} -> {other}" for name, (one, other) in opsets.items() if one != other]
+    differences = [f"opset {name}: {old} -> {new}" for name, (old, new) in opsets.items() if old != new]
     try:
-        told += [str(one) for one in graph_differences(known.graph(), StoredGraph.of(graph.document()))]
+        differences += [str(item) for item in graph_differences(known.graph(), StoredGraph.of(graph.document()))]
     except (LookupError, ValueError, TypeError):
-        told = told or ["the graph"]
-    return (f"the file is of another graph ({'; '.join(told[:4])}): compile it",)
+        differences = differences or ["the graph"]
+    return (f"the file has another graph ({'; '.join(differences[:4])}): compile it",)
