@@ -69,7 +69,7 @@ def test_shapes_that_are_missing_or_given_twice_are_told(run: Callable[..., Resu
         )
     )
     assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
-    assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
+    assert "input 'x' has sizes that vary: (N, 4); pass trtcache.Input" in none.err
     assert "or --shape" in none.err
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err

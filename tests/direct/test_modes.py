@@ -174,7 +174,7 @@ def test_a_program_in_parts_is_left_alone(compiled: Compile) -> None:
     """It has no memo, and the report says so."""
     settings = {"torch_executed_ops": ["aten.relu.default"], "min_block_size": 2}
     report = compiled(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (X,), settings=settings).report
-    assert report.direct == "off: the program has no key alias (TRTCACHE_LOG=keys says why)"
+    assert report.direct == "off: the program has no key alias (TRTCACHE_LOG=keys logs the reason)"
 
 
 def test_the_mode_is_checked_and_in_no_key(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:

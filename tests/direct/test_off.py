@@ -121,7 +121,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "an order of texts": (lambda: Calls(lambda _, x: x + len(next(iter(NAMES)))), "set"),
     "a hash": (lambda: Calls(lambda _, x: x + hash("text") % 7), "hash"),
     "a count of threads": (lambda: Calls(lambda _, x: x + threading.active_count()), "active_count"),
-    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "what is loaded"),
+    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "the loaded modules"),
     "the machine's name": (lambda: Calls(lambda _, x: x + len(platform.node())), "platform"),
     "a clock that is handed on": (
         lambda: Calls(lambda _, x: x + next(iter(time.time, None)) % 7),

@@ -143,7 +143,11 @@ def test_external_data_is_a_file(tmp_path: Path) -> None:
     """A pipe, a folder and a file that is not there are told, and nobody waits for the pipe."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for location, why in (("pipe", "is no file"), ("folder", "is no file"), ("gone", "belongs beside the model")):
+    for location, why in (
+        ("pipe", "is not a regular file"),
+        ("folder", "is not a regular file"),
+        ("gone", "belongs beside the model"),
+    ):
         with pytest.raises(OnnxFileError, match=why):
             weight(pointed(tmp_path / "model.onnx", location=location))
 
@@ -153,8 +157,8 @@ def test_external_data_is_a_file(tmp_path: Path) -> None:
     [
         ({"offset": "60"}, "60 to 108 of weights, which has 100: the file is cut off"),
         ({"length": "44"}, "has 44 bytes of external data, and its shape needs 48"),
-        ({"offset": "-4"}, "offset '-4', which is no number"),
-        ({"length": "many"}, "length 'many', which is no number"),
+        ({"offset": "-4"}, "offset '-4', which is not a number"),
+        ({"length": "many"}, "length 'many', which is not a number"),
         ({"offset": "9" * 30}, "the file is cut off"),
     ],
 )
@@ -179,7 +183,7 @@ def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
     [
         (lambda one: setattr(one, "raw_data", one.raw_data[:-1]), "has 47 bytes, and its shape .* needs 48"),
         (lambda one: setattr(one, "data_type", 99), "dtype 99 of ONNX, which this trtcache does not know"),
-        (lambda one: setattr(one.segment, "begin", 1), "kept in segments"),
+        (lambda one: setattr(one.segment, "begin", 1), "stored in segments"),
         (lambda one: one.ClearField("raw_data"), "cannot be read"),
     ],
 )

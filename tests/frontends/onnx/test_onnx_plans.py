@@ -330,7 +330,7 @@ STATIC = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
             STATIC.replace("float[2] x", "float[N] x"),
             {},
             ProfileError,
-            r"sizes that vary: \(N\); give it as trtcache.Input",
+            r"sizes that vary: \(N\); pass trtcache.Input",
         ),
         (
             "g (float[N] x, float[N] z) => (float[N] y) { y = Add(x, z) }",

@@ -62,14 +62,18 @@ FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
         lambda one: one.graph.node[0].attribute.append(helper.make_attribute("axis", 1)),
         "two attributes 'axis'",
     ),
-    "reference": (SOFTMAX, lambda one: setattr(axis(one), "ref_attr_name", "q"), "refers to .* and is in none"),
+    "reference": (
+        SOFTMAX,
+        lambda one: setattr(axis(one), "ref_attr_name", "q"),
+        "refers to .*, but is not in a function",
+    ),
     "type": (SOFTMAX, as_float, "of type 1, and the operator's is 2"),
     "value": (SOFTMAX, lambda one: setattr(axis(one), "f", 1.0), "a value of another type"),
     "input": (SOFTMAX, lambda one: one.graph.input.append(one.graph.input[0]), "two inputs 'x'"),
     "no output": (SOFTMAX, lambda one: one.graph.ClearField("output"), "no outputs"),
     "tensor": (SOFTMAX, lambda one: node(one.graph, "x", "y"), "two of its nodes produce 'y'"),
-    "made input": (SOFTMAX, lambda one: node(one.graph, "y", "x"), "makes 'x', which is an input"),
-    "made initializer": (WEIGHTED, lambda one: node(one.graph, "x", "w"), "makes 'w', which is an input or an init"),
+    "made input": (SOFTMAX, lambda one: node(one.graph, "y", "x"), "produces 'x', which is an input"),
+    "made initializer": (WEIGHTED, lambda one: node(one.graph, "x", "w"), "produces 'w', which is an input or an init"),
     "in a branch": (
         BRANCHES,
         lambda one: node(one.graph.node[1].attribute[0].g, "a", "p"),
@@ -137,8 +141,8 @@ def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> Non
     [
         ({"location": "a" * 5000}, "too long for a file"),
         ({"location": "a/" * 2500}, "too long for a file"),
-        ({"location": "w", "offset": "9" * 5000}, "offset '9{40}', which is no number"),
-        ({"location": "w", "length": "9" * 5000}, "length '9{40}', which is no number"),
+        ({"location": "w", "offset": "9" * 5000}, "offset '9{40}', which is not a number"),
+        ({"location": "w", "length": "9" * 5000}, "length '9{40}', which is not a number"),
     ],
     ids=["name", "path", "offset", "length"],
 )

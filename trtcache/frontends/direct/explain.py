@@ -22,7 +22,10 @@ _MOST = 3
 
 
 def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the first differences between the parts of two direct keys; empty where there are none."""
+    """Return the first differences between the parts of two direct keys; empty if there are none.
+
+    For example ``attribute encoder.layer.3.dropout.p: 0.1 -> 0.2``.
+    """
     found: list[str] = []
     for name in sorted({*before, *after}, key=["surroundings", "inputs", "dynamic_shapes", "layers", "model"].index):
         found += _label_parts(name, before.get(name), after.get(name))
@@ -31,26 +34,26 @@ def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) 
 
 
 def format_differences(label: str, before: Any, after: Any) -> str:
-    """Return the first differences of two descriptions of one thing."""
+    """Return the first differences of two descriptions of one object."""
     found = [f"{label}{path}: {_format(one)} -> {_format(other)}" for path, one, other in _differences(before, after)]
     return "; ".join(found[:_MOST])
 
 
 def _label_parts(name: str, before: Any, after: Any) -> list[str]:
-    said = []
+    lines = []
     for path, one, other in _differences(before, after):
         steps = path.strip(".").split(".", 1)
         label = f"attribute {path.strip('.').replace('..', '.')}" if name == "model" else f"{name} {'.'.join(steps)}"
-        said.append(f"{label}: {_format(one)} -> {_format(other)}")
-    return said
+        lines.append(f"{label}: {_format(one)} -> {_format(other)}")
+    return lines
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the paths at which two descriptions differ, and what each has there."""
+    """Yield the paths at which two descriptions differ, with their values there."""
     if before == after and str(before) == str(after):
         return
     if isinstance(before, list) and isinstance(after, list) and before[:1] == after[:1] == ["same"]:
-        return  # places of what was met before move with any other difference
+        return  # numbers of earlier objects shift with any other difference
     if str(before)[:7] == str(after)[:7] == "memory ":
         return
     if isinstance(before, dict) and isinstance(after, dict) and "float" not in before:
@@ -63,8 +66,8 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
 
 
 def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
-    if before and all(_is_pair(one) for one in (*before, *after)):
-        yield from _differences(dict(_name_part(before)), dict(_name_part(after)), path)
+    if before and all(_is_pair(item) for item in (*before, *after)):
+        yield from _differences(dict(before), dict(after), path)
     elif len(before) == len(after) and before and (before[0] == after[0] or type(before[0]) is type(after[0]) is list):
         for place, (one, other) in enumerate(zip(before, after, strict=True)):
             step = "" if isinstance(one, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
@@ -75,10 +78,6 @@ def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
-
-
-def _name_part(pairs: list[Any]) -> Iterator[tuple[str, Any]]:
-    yield from pairs
 
 
 def _format(value: Any) -> str:
@@ -96,44 +95,44 @@ REASON, REASONS = "reason", "direct-why"
 
 
 def nearest(cache: Cache, name: str, parts: Mapping[str, Any]) -> str:
-    """Return how the newest manifest of a name differs; that nothing is known where there is none."""
+    """Return the differences of the newest manifest of a name, or ``NOTHING`` if there is none."""
     from trtcache.store.catalog import load_records
 
     for store in cache.layers.stores:
         try:
-            found = [one for one in load_records(store) if one.kind == KIND and one.name == name]
-            for one in sorted(found, key=lambda record: -record.created_ns):
-                entry = cache.peek(store.header(one.digest).key, counted=False)
+            records = [record for record in load_records(store) if record.kind == KIND and record.name == name]
+            for record in sorted(records, key=lambda record: -record.created_ns):
+                entry = cache.peek(store.header(record.digest).key, counted=False)
                 if entry is not None:
                     return (
                         format_key_differences(manifests.details(bytes(entry.read(DETAILS)))["parts"], parts) or NOTHING
                     )
-        except Exception:  # a remark for people: whatever lies in the store, the compiling goes on
-            log.debug("the nearest manifest could not be read", exc_info=True)
+        except Exception:  # only a diagnostic: compilation goes on whatever the store contains
+            log.debug("reading the nearest manifest failed", exc_info=True)
     return NOTHING
 
 
 def reason_key(name: str) -> CacheKey:
-    """Return the key of the reason that was given last for a model of this name."""
+    """Return the key of the entry with the last reason for a model of this name."""
     return CacheKey.of(REASONS, {"format": FORMAT, "name": name})
 
 
 def keep_reason(cache: Cache, name: str, reason: str) -> None:
-    """Keep why direct mode did not hit, for ``trtcache why --direct``; nothing is written where it is kept already."""
+    """Store the outcome of direct mode for ``trtcache why --direct``, unless it is stored already."""
     if cache.store is None or not cache.store.takes:
         return
-    data = reason.encode("utf-8", "backslashreplace")  # a key of a dictionary can be no text
+    data = reason.encode("utf-8", "backslashreplace")  # names may have lone surrogates
     try:
         if reason_of(cache.layers, name) != data.decode():
             cache.keep(reason_key(name), {REASON: data}, build_s=0.0, name=name)
-    except Exception:  # a remark, too
-        log.debug("why direct mode did not hit could not be kept", exc_info=True)
+    except Exception:  # only a diagnostic
+        log.debug("storing the outcome of direct mode failed", exc_info=True)
 
 
 def reason_of(layers: Layers, name: str) -> str | None:
-    """Return why direct mode did not hit last time with a model of this name; None where nothing is kept."""
-    found = layers.get(reason_key(name))
+    """Return the last outcome of direct mode for a model of this name; None if none is stored."""
+    entry = layers.get(reason_key(name))
     try:
-        return bytes(found.read(REASON)).decode("utf-8", "replace") if isinstance(found, Entry) else None
+        return bytes(entry.read(REASON)).decode("utf-8", "replace") if isinstance(entry, Entry) else None
     except KeyError:
         return None

@@ -23,7 +23,7 @@ import trtcache
 _NEEDED_BY_TORCH = frozenset(
     ("_distutils_hack", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "pkg_resources")
 ) | {"setuptools", "sympy", "triton"}
-"""What torch imports and runs when it exports. A model that calls it itself is not covered."""
+"""Distributions that torch imports and runs when it exports. Models that call them directly are not covered."""
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # compared with names of files as they are in code
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
@@ -34,7 +34,7 @@ TORCH, PYTHON, NEEDED, MODEL = "torch", "python", "needed", "model"
 
 @functools.lru_cache(maxsize=16384)
 def file_owner(filename: str) -> str:
-    """Return whose code a file has; what is no file, such as ``<string>``, is the model's."""
+    """Return the owner of a file's code; code without a file, such as ``<string>``, is the model's."""
     if filename.startswith((_TORCH, _OURS, "<eval_with_key>")):
         return TORCH
     if filename.startswith("<frozen "):
@@ -49,12 +49,12 @@ def file_owner(filename: str) -> str:
 
 
 def file_is_build(filename: str) -> bool:
-    """Return whether a version stands for a file: torch's, NumPy's, Python's or ours."""
+    """Return whether a file is of a build, which its version identifies: torch, NumPy, Python or trtcache."""
     return file_owner(filename) in {TORCH, PYTHON}
 
 
 def module_owner(name: str) -> str:
-    """Return whose a loaded module is, by its file: a model's own can be called as one of Python's."""
+    """Return the owner of a loaded module, by its file: a model's module can have the name of one of Python's."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if isinstance(file, str) and name.partition(".")[0] != "torch":
@@ -68,18 +68,18 @@ def module_owner(name: str) -> str:
 
 
 def is_build_module(name: object) -> bool:
-    """Return whether a version stands for all that a module defines."""
+    """Return whether a module is of a build, which its version identifies."""
     return isinstance(name, str) and module_owner(name) in {TORCH, PYTHON}
 
 
 def module_with(namespace: dict[str, Any]) -> ModuleType | None:
-    """Return the module that a function's globals are; None for globals that are no module's."""
+    """Return the module whose namespace is a function's globals, or None."""
     module = sys.modules.get(str(namespace.get("__name__")))
     return module if module is not None and getattr(module, "__dict__", None) is namespace else None
 
 
 def lookup(module: str, qualname: str) -> object:
-    """Return what a module has under a qualified name; None if that leads nowhere. Nothing is imported."""
+    """Return the value of a qualified name in a module, or None; nothing is imported."""
     value: object = sys.modules.get(module)
     for step in qualname.split("."):
         try:
@@ -90,7 +90,7 @@ def lookup(module: str, qualname: str) -> object:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a module is of an installed distribution, not of somebody's own files."""
+    """Return whether a module is of an installed distribution, not of the user's own files."""
     return f"{os.sep}site-packages{os.sep}" in str(getattr(sys.modules.get(name), "__file__", None))
 
 
@@ -121,7 +121,7 @@ _PURE = frozenset(
         *("itertools", "math", "operator", "re", "types", "typing", "unicodedata", "weakref", "zlib"),
     )
 )
-"""Modules of Python's library in C whose functions ask nothing, and whose objects answer by what they hold."""
+"""C modules of Python's library whose functions and methods are pure."""
 
 _ALLOWED = {
     "_thread": frozenset({"allocate_lock", "RLock", "acquire", "release", "__enter__", "__exit__"}),
@@ -132,7 +132,7 @@ _ALLOWED = {
     "_io": frozenset({"getvalue", "write", "close", "tell", "seek", "getbuffer", "text_encoding"}),
 }
 _BY_LIBRARY = frozenset({"id", "hash", "get_ident", "_getframe", "__reduce_ex__", "__hash__", "getrefcount"})
-"""Asked by Python's library for purposes of its own: ``copy`` and ``reprlib`` remember by them what they have met."""
+"""Functions that Python's library calls internally: ``copy`` and ``reprlib`` use them to remember visited objects."""
 
 _LIBRARY = frozenset(
     (
@@ -144,7 +144,7 @@ _LIBRARY = frozenset(
         *("_py_abc", "typing_extensions"),
     )
 )
-"""Modules of Python's library that answer by their arguments, or that ask by functions in C, which are seen."""
+"""Modules of Python's library that are pure, or impure only through functions in C, which are recorded."""
 
 _IMPURE_IN_LIBRARY = {
     "typing": ("get_type_hints",),
@@ -161,7 +161,7 @@ _IMPURE_MODULES_OF_TORCH = (
     *("torch.jit._serialization", "torch.mps", "torch.mtia", "torch.multiprocessing", "torch.package", "torch.random"),
     *("torch.serialization", "torch.utils.collect_env", "torch.utils.data", "torch.xpu"),
 )
-"""Modules of torch whose functions ask by functions in C: what is called in torch's code is not looked at."""
+"""Modules of torch that are impure through functions in C: calls inside torch's code are not recorded."""
 
 _IMPURE_IN_TORCH = {
     "torch.backends.cudnn": ("version",),
@@ -169,7 +169,7 @@ _IMPURE_IN_TORCH = {
     "torch._ops": ("load_library",),
     "torch._classes": ("load_library",),
 }
-"""Functions that ask, in modules of torch of which the others do not."""
+"""Impure functions in otherwise pure modules of torch."""
 
 _PURE_IN_TORCH = {
     "torch.accelerator": ("is_available", "current_accelerator"),
@@ -182,7 +182,7 @@ _PURE_IN_TORCH = {
     "torch.xpu": ("is_available", "is_current_stream_capturing"),
     "torch.xpu.graphs": ("is_current_stream_capturing",),
 }
-"""Of the modules that ask, functions whose answers are in the key, or the same in every export by a torch's build."""
+"""Functions in impure modules whose results are in the key, or the same in every export of a torch build."""
 
 _AUTOCAST = ("torch.cuda.amp", "torch.cpu.amp", "torch.xpu.amp", "torch.cuda.nvtx")
 _FRAMES = ("stack", "currentframe", "trace", "getinnerframes", "getouterframes", "getframeinfo", "findsource")
@@ -190,11 +190,11 @@ _IMPURE_MODULES_OF_LIBRARY = frozenset({"linecache", "tokenize", "traceback"})
 
 
 def is_impure(function: Any, *, by_model: bool = True) -> bool:
-    """Say whether a function in C asks for more than its arguments.
+    """Return whether a function in C depends on more than its arguments.
 
     Args:
         function: a function or a bound method in C.
-        by_model: whether it is the model's own code that calls it, not Python's library for it.
+        by_model: whether the model's own code calls it, not Python's library on its behalf.
     """
     owner, name = function.__self__, function.__name__
     if not by_model and name in _BY_LIBRARY:
@@ -219,7 +219,7 @@ def _is_impure_in_module(module: str, name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_impure_method(kind: type, name: str) -> bool:
-    """Say whether a method of objects of a type asks for more than they hold."""
+    """Return whether a method of a type depends on more than its object and arguments."""
     module = _home(kind, name)
     if module == "builtins" or module in _PURE:
         return name in _IMPURE - {"read", "open", "random", "compile"}
@@ -229,18 +229,18 @@ def _is_impure_method(kind: type, name: str) -> bool:
 
 
 def _is_of_python(module: str) -> bool:
-    """Say whether a module in C is of Python's own library, of which those that ask nothing are known."""
+    """Return whether a module in C is of Python's own library."""
     top = module.partition(".")[0]
     return top not in {"numpy", "torch"} and module_owner(top) == "python"
 
 
 def _home(kind: type, name: str) -> str:
-    """Return the module of the type that has a method, for a class of the model's may only have inherited it."""
-    return next((str(one.__module__) for one in kind.__mro__ if name in vars(one)), str(kind.__module__))
+    """Return the module of the base class that defines a method."""
+    return next((str(base.__module__) for base in kind.__mro__ if name in vars(base)), str(kind.__module__))
 
 
 def is_impure_in_python(module: str, name: str) -> bool:
-    """Say whether a function in Python of Python's library could answer by more than its arguments."""
+    """Return whether a Python function of Python's library may depend on more than its arguments."""
     top = module.partition(".")[0]
     if top not in _LIBRARY:
         return True
@@ -250,7 +250,7 @@ def is_impure_in_python(module: str, name: str) -> bool:
 
 
 def is_impure_in_torch(module: str, name: str) -> bool:
-    """Say whether a function in Python of torch could answer by the machine, the process, a file or a seed."""
-    if f"{module}.".startswith(tuple(f"{one}." for one in _IMPURE_MODULES_OF_TORCH)):
+    """Return whether a Python function of torch may depend on the machine, the process, a file or a seed."""
+    if f"{module}.".startswith(tuple(f"{impure}." for impure in _IMPURE_MODULES_OF_TORCH)):
         return name not in _PURE_IN_TORCH.get(module, ()) and not module.startswith(_AUTOCAST)
     return name in _IMPURE_IN_TORCH.get(module, ())

@@ -1,12 +1,13 @@
 """The canonical form of an ONNX graph: records in the format of ``trtcache.keys.graph_digest``, and one digest.
 
-A node's digest covers its operator, its attributes with the defaults of its schema, and the digests of its operands, in
+A node's digest covers its operator, its attributes with the defaults of its schema, and its operands' digests in
 order. Inputs enter by position, weights by slot number with dtype and shape, constants by content. The graph is
 traversed from its outputs. So the digest does not depend on names of nodes, tensors and initializers, on the order of
 unrelated nodes, on dead nodes and unused initializers, or on documentation and metadata.
 
 A graph inside a node (a branch, a loop's body) enters by a digest of its own, in which tensors from outside are
-numbered by first use; the node has them as operands. A local function enters the nodes that call it by a digest as well.
+numbered by first use; the node has them as operands. A local function enters the nodes that call it by a digest as
+well.
 """
 
 from __future__ import annotations
