@@ -180,7 +180,7 @@ def test_other_files_are_one_clear_error(tmp_path: Path, content: bytes, message
 
 def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
     """Text that names nothing, a folder, and a file for another backend."""
-    with pytest.raises(ExportError, match=r"resnet50 .* there is no such file; give a torch.nn.Module, .* .pt2 file"):
+    with pytest.raises(ExportError, match=r"resnet50 .* the file does not exist; give a torch.nn.Module, .* .pt2 file"):
         trtcache.compile("resnet50")
     with pytest.raises(ExportError, match="Is a directory"):
         trtcache.key(tmp_path)

@@ -131,9 +131,11 @@ class _GraphBuilder:
             for record in records:
                 nodes.append(self._node(record, nodes, inputs))
         used = [nodes[place] for place in output[-1]]
-        made = self._graph.output(tuple(self._value(argument, used, lambda one: one) for *_, argument in output[1]))
+        output_node = self._graph.output(
+            tuple(self._value(argument, used, lambda node: node) for *_, argument in output[1])
+        )
         outside = outside or CallStructure.of_part(len(inputs), len(output[1]))
-        made.meta["roles"] = outside.roles
+        output_node.meta["roles"] = outside.roles
         slots = self._interface["slots"]
         frame = Frame(
             name=name,
@@ -165,9 +167,10 @@ class _GraphBuilder:
     def _place(self, kind: str) -> torch.device:
         return self._device if kind == self._device.type else torch.device(kind)
 
-    def _empty(self, one: Any) -> torch.Tensor:
-        shape, stride = tuple(map(self._size, one["shape"])), tuple(map(self._size, one["stride"]))
-        return torch.empty_strided(shape, stride, dtype=getattr(torch, one["dtype"]), device=self._place(one["device"]))
+    def _empty(self, spec: Any) -> torch.Tensor:
+        shape, stride = tuple(map(self._size, spec["shape"])), tuple(map(self._size, spec["stride"]))
+        dtype = getattr(torch, spec["dtype"])
+        return torch.empty_strided(shape, stride, dtype=dtype, device=self._place(spec["device"]))
 
     def _size(self, written: Json) -> Any:
         if isinstance(written, int):
@@ -184,9 +187,9 @@ class _GraphBuilder:
             return total
         return _HEADS[str(head)](*values)
 
-    def _input(self, place: int, one: Any) -> fx.Node:
+    def _input(self, place: int, spec: Any) -> fx.Node:
         node: fx.Node = self._graph.placeholder(f"in{place}")
-        node.meta |= {"input": one["leaf"], "number": one.get("number", False), "val": self._empty(one)}
+        node.meta |= {"input": spec["leaf"], "number": spec.get("number", False), "val": self._empty(spec)}
         return node
 
     def _node(self, record: list[Any], nodes: list[fx.Node], inputs: Mapping[int, fx.Node]) -> fx.Node:
@@ -205,7 +208,7 @@ class _GraphBuilder:
             set_arguments(node, values)
         else:
             node.args = tuple(values)
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
         node.meta["val"] = target(*args, **kwargs)
         return node
 

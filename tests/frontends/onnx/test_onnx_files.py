@@ -1,4 +1,4 @@
-"""Reading ONNX files: what is no such file, what is damaged, and external data that leads astray."""
+"""ONNX files: files of other kinds, damaged files, and invalid external data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def weight(path: Path) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (None, "there is no such file"),
+        (None, "the file does not exist"),
         (b"", "it is empty"),
         (b"PK\x03\x04 and more", "a zip archive"),
         (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),

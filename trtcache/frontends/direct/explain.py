@@ -35,16 +35,16 @@ def format_key_differences(before: Mapping[str, Any], after: Mapping[str, Any]) 
 
 def format_differences(label: str, before: Any, after: Any) -> str:
     """Return the first differences of two descriptions of one object."""
-    found = [f"{label}{path}: {_format(one)} -> {_format(other)}" for path, one, other in _differences(before, after)]
+    found = [f"{label}{path}: {_format(old)} -> {_format(new)}" for path, old, new in _differences(before, after)]
     return "; ".join(found[:_MOST])
 
 
 def _label_parts(name: str, before: Any, after: Any) -> list[str]:
     lines = []
-    for path, one, other in _differences(before, after):
+    for path, old, new in _differences(before, after):
         steps = path.strip(".").split(".", 1)
         label = f"attribute {path.strip('.').replace('..', '.')}" if name == "model" else f"{name} {'.'.join(steps)}"
-        lines.append(f"{label}: {_format(one)} -> {_format(other)}")
+        lines.append(f"{label}: {_format(old)} -> {_format(new)}")
     return lines
 
 
@@ -69,9 +69,9 @@ def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str
     if before and all(_is_pair(item) for item in (*before, *after)):
         yield from _differences(dict(before), dict(after), path)
     elif len(before) == len(after) and before and (before[0] == after[0] or type(before[0]) is type(after[0]) is list):
-        for place, (one, other) in enumerate(zip(before, after, strict=True)):
-            step = "" if isinstance(one, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
-            yield from _differences(one, other, f"{path}{step}")
+        for place, (old, new) in enumerate(zip(before, after, strict=True)):
+            step = "" if isinstance(old, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
+            yield from _differences(old, new, f"{path}{step}")
     else:
         yield path, before, after
 

@@ -316,9 +316,11 @@ class Walk:
     def _registry(self, cls: type) -> list[Json]:
         """Describe classes registered with an abstract base class; for a build's ABC only those of the user's files."""
         left_out = is_installed if is_build_module(_class_module(cls)) else is_build_module
-        found = [one for reference in _abc._get_dump(cls)[0] if (one := reference()) is not None]
-        found = [one for one in found if not is_build_module(_class_module(one)) and not left_out(_class_module(one))]
-        return self.items(sorted(found, key=lambda one: (str(_class_module(one)), _class_qualname(one))))
+        classes = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
+        classes = [
+            kind for kind in classes if not (is_build_module(_class_module(kind)) or left_out(_class_module(kind)))
+        ]
+        return self.items(sorted(classes, key=lambda kind: (str(_class_module(kind)), _class_qualname(kind))))
 
     def function(self, function: FunctionType) -> Json:
         """Describe a function: its code, closure, defaults and attributes."""

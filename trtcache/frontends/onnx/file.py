@@ -56,7 +56,7 @@ class OnnxFile:
                 self._before = state(os.fstat(file.fileno()))
                 self._bytes = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
         except FileNotFoundError as error:
-            raise self.error("there is no such file") from error
+            raise self.error("the file does not exist") from error
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self.error(f"it cannot be read: {why}") from error

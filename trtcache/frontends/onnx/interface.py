@@ -84,8 +84,8 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
             f"its {what} is {dtype}, and plans take and give {', '.join(DTYPES)}; add a Cast, or convert it"
         )
     shape = tuple(
-        one.dim_value if one.HasField("dim_value") and one.dim_value >= 0 else (one.dim_param or None)
-        for one in tensor.shape.dim
+        size.dim_value if size.HasField("dim_value") and size.dim_value >= 0 else (size.dim_param or None)
+        for size in tensor.shape.dim
     )
     declared: tuple[Json, ...] = tuple(
         size if isinstance(size, int) else {"sym": numbers.setdefault(size or (value.name, place), len(numbers))}
@@ -236,8 +236,8 @@ class OnnxInterface:
         from trtcache.backends.tensorrt.profiles import Range  # imports torch.export, which a hit does not need
 
         return tuple(
-            Range(port.name, one.least, one.usual, one.most)
-            for port, one in zip(self.inputs, self.sizes, strict=True)
+            Range(port.name, sizes.least, sizes.usual, sizes.most)
+            for port, sizes in zip(self.inputs, self.sizes, strict=True)
             if not all(isinstance(size, int) for size in port.shape)
         )
 

@@ -386,9 +386,9 @@ class GraphWalk:
     def _needs(self, at: int) -> list[str]:
         if at not in self._bodies:
             self._bodies[at] = {
-                one.name: [self._known.body(graph) for graph in ([one.g] if one.HasField("g") else one.graphs)]
-                for one in self._nodes[at].attribute
-                if one.type in {5, 10}
+                field.name: [self._known.body(graph) for graph in ([field.g] if field.HasField("g") else field.graphs)]
+                for field in self._nodes[at].attribute
+                if field.type in _GRAPHS
             }
         given = [name for name in self._nodes[at].input if name]
         outer = [name for _, bodies in sorted(self._bodies[at].items()) for body in bodies for name in body.outer]

@@ -146,7 +146,7 @@ class ProgramFile(Source):
             self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
         except FileNotFoundError as error:
             hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
-            raise self._error(f"there is no such file; {hint}") from error
+            raise self._error(f"the file does not exist; {hint}") from error
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self._error(f"it cannot be read: {why}") from error
@@ -401,7 +401,7 @@ class ProgramFile(Source):
         """Return a member's bytes, as a view of the file if they are not compressed.
 
         Raises:
-            ValueError: there is no such member, or it is not within the file.
+            ValueError: the member does not exist, or is not within the file.
         """
         info = self._members.get(name)
         if info is None:

@@ -201,7 +201,7 @@ def _is_same(old: object, new: object) -> bool:
 
 def _has_tensors(value: object) -> bool:
     return not isinstance(value, torch.Tensor) and any(
-        isinstance(one, torch.Tensor) for one in pytree.tree_leaves(value)
+        isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
     )
 
 
