@@ -41,8 +41,8 @@ def store(tmp_path: Path) -> DiskStore:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU judges entries for CUDA, too")
-def test_what_other_versions_made_is_stale(store: DiskStore) -> None:
-    """Those of another torch or of other code of ours are; what this machine cannot run is not judged."""
+def test_entries_of_other_versions_are_stale(store: DiskStore) -> None:
+    """Those of another torch or of other code of this package are; backends that cannot run here are not judged."""
     records = load_records(store)
     found = Staleness.of(store, records)
     names = {record.digest: record.name for record in records}
@@ -50,8 +50,8 @@ def test_what_other_versions_made_is_stale(store: DiskStore) -> None:
     assert list(found.unjudged) == ["aot_inductor for cuda"]
 
 
-def test_prune_evicts_what_is_stale(store: DiskStore, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command removes just those, with their reason, and says what it did not judge."""
+def test_prune_evicts_stale_entries(store: DiskStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command removes only those, with their reason, and lists what it did not judge."""
     with pytest.raises(SystemExit) as left:
         main(["prune", "--stale-toolchain", "-y", "--cache-dir", str(store.root)])
     said = capsys.readouterr()

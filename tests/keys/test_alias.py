@@ -66,7 +66,7 @@ def memos(root: Path) -> list[str]:
 def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Of every kind of model the second compile goes by a memo, and answers and is refitted as the first does."""
+    """For every kind of model the second compile uses the key alias, with equal results and refits."""
     case: Case = models.cases()[name]
     path = saved(tmp_path / "model.pt2", case.model, case.args, case.kwargs)
     first = compiled(path)
@@ -77,10 +77,10 @@ def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     assert differ(first, second, case) is None
 
 
-def test_a_file_with_a_dynamic_size_goes_by_a_memo(
+def test_a_file_with_a_dynamic_size_uses_an_alias(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """Sizes that may vary do so after a memo, within their ranges and in dtypes of a file that torch saved."""
+    """Dynamic sizes stay dynamic, within their ranges and with all dtypes."""
     model = nn.Linear(4, 4)
     path = saved(tmp_path / "model.pt2", model, dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=9)},))
     compiled(path)
@@ -92,10 +92,8 @@ def test_a_file_with_a_dynamic_size_goes_by_a_memo(
         module(X[:1])
 
 
-def test_the_report_says_how_the_key_was_come_by(
-    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
-) -> None:
-    """A memo has no seconds of export, lowering and key, and says what it saved of them; the printed table as well."""
+def test_the_report_has_the_route_to_the_key(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
+    """With an alias it has no seconds of export, lowering and key, and has the time saved; so has the printed table."""
     path = saved(tmp_path / "affine.pt2", Affine())
     first, second = compiled(path).report, compiled(path, name="other").report
     assert (first.name, second.name) == ("affine", "other")
@@ -106,10 +104,10 @@ def test_the_report_says_how_the_key_was_come_by(
     assert "memo" not in str(first)
 
 
-def test_a_memo_is_an_entry_that_is_neither_hit_nor_miss(
+def test_an_alias_is_not_counted_as_hit_or_miss(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """Of two compiles the counters have one miss, one put and one hit, and all are the engine's."""
+    """After two compiles the counters have one miss, one put and one hit, all of the engine."""
     path = saved(tmp_path / "affine.pt2", Affine())
     for _ in range(2):
         compiled(path)
@@ -122,10 +120,10 @@ def test_a_memo_is_an_entry_that_is_neither_hit_nor_miss(
     assert counted == {("miss", "interpreter"): 1, ("put", "interpreter"): 1, ("hit", "interpreter"): 1}
 
 
-def test_a_memo_whose_entry_is_gone_leads_the_long_way_and_then_leads_again(
+def test_an_alias_of_an_evicted_entry_takes_the_slow_path_once(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine is built once more, or with builds forbidden asked for in vain; the memo is as good as before."""
+    """The engine is built again, or an error with builds forbidden; then the alias is used again."""
     path = saved(tmp_path / "affine.pt2", Affine())
     key = compiled(path).report.partitions[0].key
     store = DiskStore.open(tmp_path / "cache")
@@ -183,10 +181,10 @@ def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
         _set("sources", value={"a": None}),
     ],
 )
-def test_a_memo_that_leads_astray_is_not_followed(
+def test_a_wrong_alias_is_not_used(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Whatever a memo says that lowering did not give, the answer is the model's, and the next memo leads again."""
+    """Whatever differs from the lowered program, results are the model's, and the next alias is used again."""
     path = saved(tmp_path / "affine.pt2", Affine())
     compiled(path)
     astray(tmp_path / "cache", change)
@@ -198,10 +196,10 @@ def test_a_memo_that_leads_astray_is_not_followed(
     assert [event.reason for event in events if event.event == "reject"] == ["memo"]
 
 
-def test_a_memo_of_another_program_is_refused_and_counted(
+def test_an_alias_of_another_program_is_rejected_and_counted(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """One that leads to a program of another form is not run: its arguments, weights or members do not fit."""
+    """An alias of a program with other arguments, weights or members is not used."""
     paths = [saved(tmp_path / "one.pt2", Affine()), saved(tmp_path / "other.pt2", nn.Linear(4, 4))]
     compiled(paths[1])
     store = DiskStore.open(tmp_path / "cache")
@@ -215,8 +213,8 @@ def test_a_memo_of_another_program_is_refused_and_counted(
     assert compiled(paths[0]).report.route == "memo"
 
 
-def test_a_damaged_memo_is_made_anew(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
-    """A flipped byte puts the memo into quarantine; the entry behind it is hit the long way."""
+def test_a_damaged_alias_is_stored_again(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
+    """An alias with a flipped byte is quarantined; its entry hits on the slow path."""
     path = saved(tmp_path / "affine.pt2", Affine())
     compiled(path)
     store = DiskStore.open(tmp_path / "cache")
@@ -230,10 +228,10 @@ def test_a_damaged_memo_is_made_anew(compiled: Callable[..., trtcache.CompiledMo
     assert len(list((store.root / "quarantine").iterdir())) == 1
 
 
-def test_an_engine_behind_a_memo_that_does_not_load_is_built_again(
+def test_an_unloadable_engine_found_through_an_alias_is_built_again(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, interpreter: str
 ) -> None:
-    """It is put aside as on the long way, and the answer is right."""
+    """It is quarantined as on the slow path, and results are right."""
     path = saved(tmp_path / "affine.pt2", Affine())
     key = compiled(path).report.partitions[0].key
     store = DiskStore.open(tmp_path / "cache")
@@ -249,10 +247,10 @@ def test_an_engine_behind_a_memo_that_does_not_load_is_built_again(
     ("member", "content"),
     [("interface.json", b'{"format":1}'), ("weight_map.json", b"{}"), ("constants.safetensors", b"")],
 )
-def test_members_that_cannot_be_followed_lead_the_long_way(
+def test_unusable_members_take_the_slow_path(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, interpreter: str, member: str, content: bytes
 ) -> None:
-    """An entry of an older version, or one whose members do not fit each other, is used by its lowered program."""
+    """An entry of an older version, or one with inconsistent members, is used with the lowered program."""
     model = models.cases()["constants"].model
     x = models.cases()["constants"].args[0]
     path = saved(tmp_path / "model.pt2", model, (x,))
@@ -266,10 +264,10 @@ def test_members_that_cannot_be_followed_lead_the_long_way(
     assert difference(first(x), second(x), tolerance=0.0) is None
 
 
-def test_variables_say_how_memos_are_used(
+def test_environment_variables_apply_to_aliases(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Disabled there is none; read-only one is used and none made; RECACHE goes the long way and makes it anew."""
+    """Disabled: none; read-only: used and not stored; RECACHE: the slow path, which stores them again."""
     path, root = saved(tmp_path / "affine.pt2", Affine()), tmp_path / "cache"
     monkeypatch.setenv("TRTCACHE_DIR", str(root))
     routes = []
@@ -280,13 +278,13 @@ def test_variables_say_how_memos_are_used(
     assert routes == [("lowered", 0), ("lowered", 0), ("lowered", 1), ("memo", 1), ("lowered", 1)]
 
 
-def test_a_store_that_takes_no_memo_costs_nothing_else(
+def test_a_failure_to_store_an_alias_is_a_warning(
     compiled: Callable[..., trtcache.CompiledModule],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A failure to store a memo is a warning and a count."""
+    """It is counted too, and has no other effect."""
     put = DiskStore.put
 
     def failing(self: DiskStore, key: CacheKey, *args: Any, **kwargs: Any) -> Any:
@@ -348,8 +346,8 @@ def _autocast() -> Any:
 
 
 @pytest.mark.parametrize("change", [_default_dtype, _precision, _attention, _autocast])
-def test_what_the_process_says_to_torch_is_in_a_memos_key(change: Callable[[], Callable[[], None]]) -> None:
-    """Each flag that decompositions or the engine depend on gives another memo, and its return the first one."""
+def test_the_state_of_torch_is_in_the_key_of_an_alias(change: Callable[[], Callable[[], None]]) -> None:
+    """Each flag that decompositions or the engine depend on gives another alias, and resetting it the first one."""
     before = _key()
     back = change()
     try:
@@ -370,21 +368,21 @@ def test_what_the_process_says_to_torch_is_in_a_memos_key(change: Callable[[], C
         {"backend": "interpreter"},
     ],
 )
-def test_what_a_caller_asks_for_is_in_a_memos_key(interpreter: str, changes: dict[str, Any]) -> None:
-    """Another file, target, setting or backend is another memo."""
+def test_options_are_in_the_key_of_an_alias(interpreter: str, changes: dict[str, Any]) -> None:
+    """Another file, target, setting or backend has another alias."""
     assert _key(**changes) != _key()
 
 
-def test_weights_are_in_a_memos_key_where_an_engine_may_have_them() -> None:
-    """A plan of TensorRT-RTX has its weights; a package has none, and one memo leads any weights to it."""
+def test_weights_are_in_the_key_of_an_alias_if_engines_embed_them() -> None:
+    """TensorRT-RTX plans may contain weights; packages contain none, and share one alias for all weights."""
     plan = {"backend": "tensorrt_rtx", "target": "sm_89"}
     other = {"whole": Digest.of(b"other weights")}
     assert _key(**plan, **other) != _key(**plan)
     assert _key(**other) == _key()
 
 
-def test_torch_and_our_own_code_are_in_a_memos_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another torch, and a change to what lowers or makes keys, is another memo."""
+def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another torch, or a change to code that lowers or makes keys, gives another alias."""
     found = {_key()}
     with monkeypatch.context() as patched:
         patched.setattr(torch.version, "git_version", "another")
@@ -394,8 +392,8 @@ def test_torch_and_our_own_code_are_in_a_memos_key(monkeypatch: pytest.MonkeyPat
     assert len(found) == 3
 
 
-def test_the_code_that_decides_keys_is_found_and_read() -> None:
-    """Its digest is over the files of this package, of all but packages that exist and decide no key."""
+def test_the_code_digest_covers_all_code_that_keys_depend_on() -> None:
+    """It is over all files of this package but those of listed packages, which exist."""
     root = Path(trtcache.__file__).parent
     assert all((root / name).is_dir() for name in memo._OTHER)
     names = {Path(path).relative_to(root).parts[0] for path in memo._code_files(str(root), memo._OTHER)}
@@ -431,8 +429,8 @@ def other_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     installed.cache_clear()
 
 
-def test_passes_of_others_are_in_a_memos_key(request: pytest.FixtureRequest) -> None:
-    """An installed pass gives another memo, and another version of it yet another."""
+def test_passes_of_other_distributions_are_in_the_key_of_an_alias(request: pytest.FixtureRequest) -> None:
+    """An installed pass gives another alias, and another version of it yet another."""
     found = {_key()}
     module = request.getfixturevalue("other_pass")
     found.add(_key())
@@ -465,23 +463,23 @@ def library() -> Any:
     return made
 
 
-def test_a_program_with_operators_of_others_has_a_memo_only_with_their_versions(
+def test_custom_operators_need_versions_for_an_alias(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, library: Any
 ) -> None:
-    """What such an operator computes is not in the file, also where torch takes it apart and no key shows it."""
+    """Their code is not in the file, even if torch decomposes them so that the lowered graph does not show them."""
     path = saved(tmp_path / "scaled.pt2", Scaled(torch.ops.memolib.composite))
     assert [compiled(path).report.route for _ in range(2)] == ["lowered", "lowered"]
     settings = {"operator_versions": {"memolib::composite": "1"}}
     assert [compiled(path, settings=settings).report.route for _ in range(2)] == ["lowered", "memo"]
 
 
-def test_a_program_without_a_key_has_no_memo(
+def test_a_program_without_a_key_has_no_alias(
     compiled: Callable[..., trtcache.CompiledModule],
     tmp_path: Path,
     library: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is built each time, and the log says why there is no memo."""
+    """It is built each time, and the log has the reason."""
     path = saved(tmp_path / "scaled.pt2", Scaled(torch.ops.memolib.opaque))
     with caplog.at_level("INFO"):
         routes = [compiled(path).report.route for _ in range(2)]
@@ -490,8 +488,8 @@ def test_a_program_without_a_key_has_no_memo(
     assert memos(tmp_path / "cache") == []
 
 
-def test_a_memo_with_a_type_that_this_process_does_not_know_is_no_memo() -> None:
-    """Reading says so instead of guessing how arguments are nested."""
+def test_an_alias_with_an_unregistered_type_is_an_error() -> None:
+    """Reading it raises instead of guessing how arguments are nested."""
     with pytest.raises(ValueError, match="not registered"):
         memo.KeyAlias.read(
             json.dumps(
@@ -520,10 +518,10 @@ class Turned(nn.Module):
         return x * self.column
 
 
-def test_strides_of_a_single_element_are_no_matter(
+def test_strides_of_a_single_element_are_preserved(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """A constant comes out of the store with the strides that the engine was built for."""
+    """A constant is loaded from the store with the strides that the engine was built for."""
     model = Turned()
     assert model.column.is_contiguous()
     assert model.column.stride() == (1, 3)

@@ -50,8 +50,8 @@ def exported(path: Path, seed: int, **how: Any) -> Path:
 
 
 @pytest.mark.parametrize("how", [{"dynamo": False}, {"dynamo": True, "external_data": False}], ids=["script", "dynamo"])
-def test_every_weight_is_one_that_a_plan_takes(tmp_path: Path, how: dict[str, Any]) -> None:
-    """A retrained model is the same graph, and none of its weights is a constant of that."""
+def test_every_weight_of_an_exported_model_is_a_slot(tmp_path: Path, how: dict[str, Any]) -> None:
+    """A retrained model has the same graph, and none of its weights is a constant there."""
     path = exported(tmp_path / "block.onnx", 0, **how)
     found = canonical(path)
     assert canonical(exported(tmp_path / "retrained.onnx", 1, **how)).digest == found.digest

@@ -89,8 +89,8 @@ FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_what_is_said_twice_has_no_key(tmp_path: Path, fault: str) -> None:
-    """A parser may take the other one, and the plan would be stored under the key of an honest file."""
+def test_ambiguous_models_are_refused(tmp_path: Path, fault: str) -> None:
+    """A parser may read them differently, and the plan would be stored under the key of a valid file."""
     text, spoil, why = FAULTS[fault]
     made = model(text)
     canonical(saved(tmp_path / "good.onnx", made))
@@ -101,7 +101,7 @@ def test_what_is_said_twice_has_no_key(tmp_path: Path, fault: str) -> None:
 
 
 def test_an_attribute_without_a_type_has_that_of_its_operator(tmp_path: Path) -> None:
-    """Files of the first versions have none: the key and what the parser is given are as with the type."""
+    """Files of the first versions have none: the key and the parser's model are those with the type."""
     made = model(SOFTMAX)
     good = canonical(saved(tmp_path / "good.onnx", made))
     axis(made).ClearField("type")
@@ -111,8 +111,8 @@ def test_an_attribute_without_a_type_has_that_of_its_operator(tmp_path: Path) ->
     assert axis(converted).type == onnx.AttributeProto.INT
 
 
-def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
-    """They have no say in the key, so an operator among them that nobody knows fails no build."""
+def test_dead_nodes_are_not_in_the_parsers_model(tmp_path: Path) -> None:
+    """They are not in the key, so a foreign operator among them does not fail the build."""
     made = model(SOFTMAX)
     made.graph.node.append(helper.make_node("Banana", ["y"], ["z"]))
     path = saved(tmp_path / "dead.onnx", made)
@@ -120,8 +120,8 @@ def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
     assert [one.op_type for one in converted.graph.node] == ["Softmax"]
 
 
-def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> None:
-    """Python would end with a RecursionError."""
+def test_too_deep_calls_of_functions_are_refused(tmp_path: Path) -> None:
+    """Python would raise RecursionError."""
     made = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     for at in range(300):
@@ -146,8 +146,10 @@ def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> Non
     ],
     ids=["name", "path", "offset", "length"],
 )
-def test_external_data_too_long_to_be_true_is_told(tmp_path: Path, external: dict[str, str], why: str) -> None:
-    """Neither the system's errors nor Python's for long numbers come through."""
+def test_too_long_numbers_and_names_of_external_data_are_refused(
+    tmp_path: Path, external: dict[str, str], why: str
+) -> None:
+    """Neither errors of the system nor Python's for long numbers are raised."""
     made = small()
     tensor = made.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -161,8 +163,8 @@ def test_external_data_too_long_to_be_true_is_told(tmp_path: Path, external: dic
 
 
 @pytest.mark.slow
-def test_an_output_that_is_not_what_the_file_says_is_never_stored(tmp_path: Path) -> None:
-    """Neither its dtype nor its sizes: another file of the same graph would be told the same."""
+def test_a_plan_with_other_outputs_than_declared_is_not_stored(tmp_path: Path) -> None:
+    """Neither its dtype nor its sizes may differ: other files of the same graph would get them."""
     text = "g (float[2, 4] x) => (%s y) { y = Relu(x) }"
     for said in ("float16[2, 4]", "float[2, 5]", "float[8]"):
         path = saved(tmp_path / "liar.onnx", model(text % said))
@@ -171,8 +173,8 @@ def test_an_output_that_is_not_what_the_file_says_is_never_stored(tmp_path: Path
     assert not list((tmp_path / "cache").glob("entries/*/*"))
 
 
-def test_what_a_file_says_of_its_outputs_is_in_the_key(tmp_path: Path) -> None:
-    """A parser cannot tell the sizes that vary, so files that say otherwise of them share nothing."""
+def test_declared_outputs_are_in_the_key(tmp_path: Path) -> None:
+    """A parser cannot infer dynamic sizes, so files that declare them differently share nothing."""
     text = "g (float[N, M] x) => (float[%s] y) { y = Relu(x) }"
     sizes = (trtcache.Input(min_shape=(1, 1), max_shape=(4, 4)),)
     ours, theirs, alike = (
