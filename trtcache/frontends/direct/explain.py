@@ -66,8 +66,9 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str,
 
 
 def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
-    if before and all(_is_pair(item) for item in (*before, *after)):
-        yield from _differences(dict(before), dict(after), path)
+    names = _by_name(before), _by_name(after)
+    if before and names[0] is not None and names[1] is not None:
+        yield from _differences(*names, path)
     elif len(before) == len(after) and before and (before[0] == after[0] or type(before[0]) is type(after[0]) is list):
         for place, (old, new) in enumerate(zip(before, after, strict=True)):
             step = "" if isinstance(old, list) and before[:1] in (["object"], ["dict"]) else f"[{place}]"
@@ -76,8 +77,12 @@ def _lists(before: list[Any], after: list[Any], path: str) -> Iterator[tuple[str
         yield path, before, after
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
+def _by_name(items: list[Any]) -> dict[str, Any] | None:
+    """Return the values of ``[name, value, ...]`` lists by name; None if the items are of another form."""
+    if not all(isinstance(item, list) and len(item) >= 2 and isinstance(item[0], str) for item in items):
+        return None
+    named = {item[0]: item[1] if len(item) == 2 else item[1:] for item in items}
+    return named if len(named) == len(items) else None
 
 
 def _format(value: Any) -> str:
