@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> DiskStore:
-    """A store with an entry of now, one of another torch, one for CUDA, one without a toolchain, and two memos."""
+    """A store with an entry of now, one of another torch, one for CUDA, one without a toolchain, and two key aliases."""
     made = DiskStore.open(tmp_path / "cache")
     document: dict[str, Any] = trtcache.key(Affine(), (torch.ones(2, 4),)).document
     parts, toolchain = document["parts"], document["parts"]["toolchain"]
     old = {**toolchain, "torch": "1.0"}
-    memo = {"backend": "aot_inductor", "target": parts["target"], "toolchain": toolchain}
+    alias_parts = {"backend": "aot_inductor", "target": parts["target"], "toolchain": toolchain}
     for name, kind, given in (
         ("now", "aot_inductor", parts),
         ("old", "aot_inductor", {**parts, "toolchain": old}),
         ("cuda", "aot_inductor", {**parts, "toolchain": old, "target": {**parts["target"], "device": "cuda"}}),
         ("other", "mine", {"n": 1}),
-        ("old memo", "memo", {**memo, "toolchain": old}),
-        ("memo of other code", "memo", {**memo, "code": {"$digest": "b3:00", "$size": 1}}),
+        ("old memo", "memo", {**alias_parts, "toolchain": old}),
+        ("memo of other code", "memo", {**alias_parts, "code": {"$digest": "b3:00", "$size": 1}}),
     ):
         key = CacheKey.of_document({**document, "kind": kind, "parts": given})
         made.put(key, {"artifact": name.encode()}, kind=kind, name=name)

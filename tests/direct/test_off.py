@@ -1,4 +1,4 @@
-"""What direct mode cannot know it leaves alone, and says why."""
+"""Direct mode is off, with a reason, for models that it does not support."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 
 @pytest.mark.parametrize("name", OFF)
-def test_what_is_not_covered_is_said(name: str, interpreter: str, tmp_path: Path) -> None:
-    """The model is compiled the slow way, and the report names what cannot be known."""
+def test_unsupported_models_turn_direct_mode_off(name: str, interpreter: str, tmp_path: Path) -> None:
+    """The model is compiled on the slow path, and the report has the reason."""
     made, word = OFF[name]
     module = trtcache.compile(made(), (X,), backend=interpreter, cache=tmp_path / "cache", direct="on")
     assert module.report.direct.startswith("off: "), module.report.direct

@@ -1,4 +1,4 @@
-"""The memo of a program in memory: what goes by it, and for what there is none."""
+"""Key aliases of programs in memory: their uses, and programs without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import models
 from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache import lowering
-from trtcache.keys import alias as memo
+from trtcache.keys import alias as key_alias
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import quiet
 from trtcache.store.disk import DiskStore
@@ -225,12 +225,12 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     """It does not fit the program; it is quarantined, and the next one is used again."""
     compiled(nn.Linear(4, 4), (X,))
     store = DiskStore.open(tmp_path / "cache")
-    (other,) = _memos(store)
+    (other,) = _alias_digests(store)
     content = bytes(store.get(store.header(other).key).read("memo.json"))  # type: ignore[union-attr]  # it is there
     store.remove(other)
     compiled(Affine(), (X,))
-    (mine,) = _memos(store)
-    store.put(store.header(mine).key, {"memo.json": content}, kind=memo.KIND)
+    (mine,) = _alias_digests(store)
+    store.put(store.header(mine).key, {"memo.json": content}, kind=key_alias.KIND)
     module = compiled(Affine(), (X,))
     assert module.report.route == "lowered"
     assert difference(Affine()(X), module(X)) is None
@@ -238,5 +238,5 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     assert [event.reason for event in store.events.read() if event.event == "reject"] == ["memo"]
 
 
-def _memos(store: DiskStore) -> list[str]:
-    return [one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND]
+def _alias_digests(store: DiskStore) -> list[str]:
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]

@@ -1,4 +1,4 @@
-"""The memo of a file: what goes by it, what its key has, and what happens when it leads nowhere or astray."""
+"""Key aliases of files: their uses, their keys, and aliases that are missing, wrong or damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.keys import alias as memo
+from trtcache.keys import alias as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.entry_points import installed
 from trtcache.settings import Settings
@@ -56,10 +56,10 @@ def saved(path: Path, model: nn.Module, args: tuple[Any, ...] = (X,), kwargs: An
     return path
 
 
-def memos(root: Path) -> list[str]:
-    """Return the keys of the memos in a cache."""
+def alias_digests(root: Path) -> list[str]:
+    """Return the digests of the key aliases in a cache."""
     store = DiskStore.open(root)
-    return [one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND]
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -112,7 +112,7 @@ def test_an_alias_is_not_counted_as_hit_or_miss(
     for _ in range(2):
         compiled(path)
     store = DiskStore.open(tmp_path / "cache")
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     header = store.check(digest)
     assert (header.name, [member.name for member in header.members]) == ("affine", ["memo.json"])
     assert header.build_s > 0
@@ -127,7 +127,7 @@ def test_an_alias_of_an_evicted_entry_takes_the_slow_path_once(
     path = saved(tmp_path / "affine.pt2", Affine())
     key = compiled(path).report.partitions[0].key
     store = DiskStore.open(tmp_path / "cache")
-    (before,) = memos(store.root)
+    (before,) = alias_digests(store.root)
     store.remove(key.digest)
     with monkeypatch.context() as patched:
         patched.setenv("TRTCACHE_FORBID_BUILD", "1")
@@ -135,19 +135,19 @@ def test_an_alias_of_an_evicted_entry_takes_the_slow_path_once(
             compiled(path)
     again = compiled(path).report
     assert (again.route, again.partitions[0].outcome) == ("lowered", "built")
-    assert memos(store.root) == [before]
+    assert alias_digests(store.root) == [before]
     assert compiled(path).report.route == "memo"
 
 
 def astray(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Put another memo under the key of the only one there is, sound as an entry."""
+    """Replace the only key alias by another, as an intact entry."""
     store = DiskStore.open(root)
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     key = store.header(digest).key
     entry = store.get(key)
     document = json.loads(bytes(entry.read("memo.json")))  # type: ignore[union-attr]  # it is there
     change(document)
-    store.put(key, {"memo.json": json.dumps(document).encode()}, kind=memo.KIND)
+    store.put(key, {"memo.json": json.dumps(document).encode()}, kind=key_alias.KIND)
 
 
 def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -203,11 +203,11 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
     paths = [saved(tmp_path / "one.pt2", Affine()), saved(tmp_path / "other.pt2", nn.Linear(4, 4))]
     compiled(paths[1])
     store = DiskStore.open(tmp_path / "cache")
-    other = store.get(store.header(memos(store.root)[0]).key)
-    store.remove(memos(store.root)[0])
+    other = store.get(store.header(alias_digests(store.root)[0]).key)
+    store.remove(alias_digests(store.root)[0])
     compiled(paths[0])
-    (mine,) = memos(store.root)
-    store.put(store.header(mine).key, {"memo.json": bytes(other.read("memo.json"))}, kind=memo.KIND)  # type: ignore[union-attr]  # it is there
+    (mine,) = alias_digests(store.root)
+    store.put(store.header(mine).key, {"memo.json": bytes(other.read("memo.json"))}, kind=key_alias.KIND)  # type: ignore[union-attr]  # it is there
     module = compiled(paths[0])
     assert difference(Affine()(X), module(X)) is None
     assert compiled(paths[0]).report.route == "memo"
@@ -218,7 +218,7 @@ def test_a_damaged_alias_is_stored_again(compiled: Callable[..., trtcache.Compil
     path = saved(tmp_path / "affine.pt2", Affine())
     compiled(path)
     store = DiskStore.open(tmp_path / "cache")
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     content = bytearray(store.path(digest).read_bytes())
     content[-5] ^= 1
     store.path(digest).write_bytes(content)
@@ -274,7 +274,7 @@ def test_environment_variables_apply_to_aliases(
     for variable in ("TRTCACHE_DISABLE", "TRTCACHE_READONLY", "NONE", "TRTCACHE_READONLY", "TRTCACHE_RECACHE"):
         with monkeypatch.context() as patched:
             patched.setenv(variable, "1")
-            routes.append((compiled(path, cache=None).report.route, len(memos(root)) if root.exists() else 0))
+            routes.append((compiled(path, cache=None).report.route, len(alias_digests(root)) if root.exists() else 0))
     assert routes == [("lowered", 0), ("lowered", 0), ("lowered", 1), ("memo", 1), ("lowered", 1)]
 
 
@@ -288,7 +288,7 @@ def test_a_failure_to_store_an_alias_is_a_warning(
     put = DiskStore.put
 
     def failing(self: DiskStore, key: CacheKey, *args: Any, **kwargs: Any) -> Any:
-        if key.kind == memo.KIND:
+        if key.kind == key_alias.KIND:
             raise OSError(28, "No space left on device")
         return put(self, key, *args, **kwargs)
 
@@ -298,7 +298,7 @@ def test_a_failure_to_store_an_alias_is_a_warning(
     assert "not stored" in caplog.text
     events = DiskStore.open(tmp_path / "cache").events.read()
     assert [(event.kind, event.reason) for event in events if event.event == "put_failed"] == [
-        (memo.KIND, "No space left on device")
+        (key_alias.KIND, "No space left on device")
     ]
 
 
@@ -314,7 +314,7 @@ def _key(**changes: Any) -> str:
         "ambient": backend.ambient(),
     }
     weights = whole if backend.capabilities.bakes_weights else None
-    key = memo.alias_key(
+    key = key_alias.alias_key(
         {"file": file, "weights": weights},
         given,
         backend=backend,
@@ -387,7 +387,7 @@ def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(torch.version, "git_version", "another")
         found.add(_key())
-    monkeypatch.setattr(memo, "code_digest", lambda: Digest.of(b"another"))
+    monkeypatch.setattr(key_alias, "code_digest", lambda: Digest.of(b"another"))
     found.add(_key())
     assert len(found) == 3
 
@@ -395,14 +395,14 @@ def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.M
 def test_the_code_digest_covers_all_code_that_keys_depend_on() -> None:
     """It is over all files of this package but those of listed packages, which exist."""
     root = Path(trtcache.__file__).parent
-    assert all((root / name).is_dir() for name in memo._OTHER)
-    names = {Path(path).relative_to(root).parts[0] for path in memo._code_files(str(root), memo._OTHER)}
+    assert all((root / name).is_dir() for name in key_alias._OTHER)
+    names = {Path(path).relative_to(root).parts[0] for path in key_alias._code_files(str(root), key_alias._OTHER)}
     assert {"lowering", "keys", "partition", "backends", "weights", "frontends", "compiler", "digests.py"} <= names
-    assert not names & memo._OTHER
-    memo.code_digest.cache_clear()
-    first = memo.code_digest()
-    memo.code_digest.cache_clear()
-    assert memo.code_digest() == first
+    assert not names & key_alias._OTHER
+    key_alias.code_digest.cache_clear()
+    first = key_alias.code_digest()
+    key_alias.code_digest.cache_clear()
+    assert key_alias.code_digest() == first
 
 
 @pytest.fixture
@@ -485,13 +485,13 @@ def test_a_program_without_a_key_has_no_alias(
         routes = [compiled(path).report.route for _ in range(2)]
     assert routes == ["lowered", "lowered"]
     assert "gets no key alias: it has no key" in caplog.text
-    assert memos(tmp_path / "cache") == []
+    assert alias_digests(tmp_path / "cache") == []
 
 
 def test_an_alias_with_an_unregistered_type_is_an_error() -> None:
     """Reading it raises instead of guessing how arguments are nested."""
     with pytest.raises(ValueError, match="not registered"):
-        memo.KeyAlias.read(
+        key_alias.KeyAlias.read(
             json.dumps(
                 {
                     "key": {"format": 1, "kind": "any", "parts": {}},

@@ -63,8 +63,8 @@ def counted(root: Path) -> dict[tuple[str, str], int]:
     return {(event, kind): one.count for (_, event, _, kind), one in counters(DiskStore.open(root)).items()}
 
 
-def memos(root: Path) -> list[str]:
-    """Return the keys of the memos in a cache, those that lead to a plan first."""
+def alias_digests(root: Path) -> list[str]:
+    """Return the digests of the key aliases in a cache, those of stored plans first."""
     store = DiskStore.open(root)
     headers = [store.header(one.digest) for one in store.scan()]
     found = [one for one in headers if one.kind == KIND]
@@ -175,7 +175,7 @@ def test_aliases_are_not_counted_as_hits_or_misses(tmp_path: Path) -> None:
     for _ in range(2):
         compiled(path, root)
     assert counted(root) == {("miss", "tensorrt_rtx"): 1, ("put", "tensorrt_rtx"): 1, ("hit", "tensorrt_rtx"): 1}
-    (alias,) = memos(root)
+    (alias,) = alias_digests(root)
     store = DiskStore.open(root)
     for content in (b'{"key": {}}', b"[]"):
         header = store.header(alias)
@@ -207,7 +207,7 @@ def test_weights_of_another_file_are_matched_by_position(engines: Path, tmp_path
     for node in retrained.graph.node:
         node.input[:] = [name + "2" if name in {"w", "b", "shape"} else name for name in node.input]
     other = saved(tmp_path / "other.onnx", retrained, external=True)
-    module = compiled(path, engines)  # by a memo
+    module = compiled(path, engines)  # through a key alias
     for given in (other, str(other), {"w": torch.ones(4, 3), "b": torch.ones(3)}):
         with pytest.raises(RefitError, match="built with its weights in it"):
             module.refit(given)
