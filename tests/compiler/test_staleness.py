@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> DiskStore:
-    """A store with an entry of now, one of another torch, one for CUDA, one without a toolchain, and two key aliases."""
+    """A store with an entry of now, one of another torch, one for CUDA, one without toolchain, and two key aliases."""
     made = DiskStore.open(tmp_path / "cache")
     document: dict[str, Any] = trtcache.key(Affine(), (torch.ones(2, 4),)).document
     parts, toolchain = document["parts"], document["parts"]["toolchain"]
