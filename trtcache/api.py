@@ -1,4 +1,4 @@
-"""``trtcache.compile``."""
+"""The public ``compile`` function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default one: its import is not the first call's
+import trtcache.backends.aot_inductor.backend  # noqa: F401  # the default backend: not imported in the first call
 from trtcache.cache import Cache
 from trtcache.compiler.compile import compile_source
 from trtcache.config.environment import parse_direct
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def compile(  # noqa: A001  # the name that torch and every user of it has for this
+def compile(  # noqa: A001  # named like torch.compile
     model: Model,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -47,44 +47,44 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
     direct: str | None = None,
     on_guard: str = "error",
 ) -> CompiledModule:
-    """Compile a model for inference, or take its engine from the cache and put this model's weights in.
+    """Compile a model for inference, or load its engine from the cache and set this model's weights.
 
     Args:
-        model: a module, a program that ``torch.export.export`` made (with its own example inputs), or the path of a
-            ``.pt2`` file that ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a
-            TorchScript module or its file, with example inputs, whose sizes it then has. Of a ``.pt2`` or ``.onnx``
-            file that has not changed since it was last compiled nothing is exported or lowered, and of a module that
-            direct mode knows. A file's weights are then its own memory: replace it by renaming.
-        args: example positional arguments. Their shapes, dtypes and layouts are what the engine is made for. Of a
-            program, which has its own, there are none, and no ``kwargs`` and ``dynamic_shapes`` either. Of an ONNX file
-            they say the sizes that the file leaves open, in its order; None stands for an input of known sizes.
+        model: a module; an ``ExportedProgram`` (with its own example inputs); the path of a ``.pt2`` file that
+            ``torch.export.save`` wrote, or of an ``.onnx`` file, for TensorRT and TensorRT-RTX; or a TorchScript
+            module or file with example inputs, whose sizes it is compiled for. A ``.pt2`` or ``.onnx`` file that is
+            unchanged since it was last compiled, or a module that direct mode recognizes, is neither exported nor
+            lowered. The weights of a file are mapped: replace the file by renaming, never in place.
+        args: example positional arguments. The engine is built for their shapes, dtypes and layouts. A program has
+            its own and takes none, nor ``kwargs`` or ``dynamic_shapes``. For an ONNX file they give the dynamic
+            sizes, in the order of its inputs; pass None for an input whose sizes are known.
         kwargs: example keyword arguments.
-        dynamic_shapes: which sizes may vary, as ``torch.export.export`` takes it.
-        backend: a backend's name, or ``auto``.
+        dynamic_shapes: the sizes that may vary, as ``torch.export.export`` takes them.
+        backend: the name of a backend, or ``auto``.
         settings: ``Settings`` or a mapping of its fields.
-        target: what the engine is to run on; by default this machine.
-        cache: a ``Cache``, a cache directory, or None for what the ``TRTCACHE_*`` variables say.
-        name: what people call the program (``trtcache ls`` shows it); by default the model's class or the file's name.
+        target: the device that the engine will run on; this machine by default.
+        cache: a ``Cache``, a cache directory, or None for the cache that the ``TRTCACHE_*`` variables configure.
+        name: the name that ``trtcache ls`` shows; the model's class or the file's name by default.
         keep_program: keep the program beside its engines, without weights, for ``trtcache rebuild`` after an upgrade.
-        direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); by default what ``TRTCACHE_DIRECT`` says.
-        on_guard: what a call does with sizes for which the model branches otherwise than for the example inputs
+        direct: ``on``, ``verify`` or ``off`` (``docs/direct-mode.md``); the value of ``TRTCACHE_DIRECT`` by default.
+        on_guard: how to handle a call with sizes for which the model takes another branch than for the example inputs
             (``docs/guards.md``): ``error`` raises GuardError, ``eager`` runs the call in torch, ``compile`` compiles
             the other branch as a further program, up to 8. With the last two the compiled module keeps the model.
 
     Returns:
-        A callable with the model's signature and output structure; ``.report`` says what was done, and ``.report.why``
-        why there was no hit. What no engine takes stays in torch (``.report.left``), with engines for the rest.
+        A callable with the model's signature and output structure. ``.report`` has what was done, and ``.report.why``
+        why there was no hit. Operators that no engine supports stay in torch (``.report.left``).
 
     Raises:
-        ExportError: the model cannot be exported, or the file cannot be read or is no exported program.
+        ExportError: the model cannot be exported, or the file cannot be read or is not an exported program.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
+        SettingsError: a setting or the target is unknown, or example inputs were passed for a program that has its own.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BuildCancelledError: who watches builds called this one off, or the wait for another's.
+        BuildCancelledError: a progress callback cancelled the build, or the wait for another process's.
         BusyError: another process builds it, ``on_busy`` is ``eager``, and it cannot be run in torch.
-        PartitionError: the settings want one engine, and something would stay in torch.
-        StoreError: ``cache`` names a directory that cannot be a cache. Trouble with the default one is only a warning.
+        PartitionError: the settings require one engine, and an operator would stay in torch.
+        StoreError: ``cache`` names a directory that cannot be a cache. The default cache failing is only a warning.
     """
     start = time.perf_counter()
     store, options = cache if isinstance(cache, Cache) else Cache(cache), CompileOptions.of(backend, settings, target)
@@ -101,7 +101,7 @@ def compile(  # noqa: A001  # the name that torch and every user of it has for t
         if source.model is not None:
             module.examples = Examples.of(source.model, args, kwargs)
         if keep_program:
-            from trtcache.compiler.kept_program import KeptOptions, keep  # nobody else needs it
+            from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
             keep(store, module.report, source.program, KeptOptions.of(options))
         if policy != "error":
@@ -131,10 +131,10 @@ def _on_guard(
     dynamic_shapes: Any,
     again: Callable[..., CompiledModule],
 ) -> OnGuard:
-    """Return what answers the calls that a compiled module's guards refuse.
+    """Return the handler for calls that fail a compiled module's guards.
 
     Raises:
-        SettingsError: calls change the model's weights, which the engine has copies of.
+        SettingsError: calls change the model's weights, and the engine has copies of them.
     """
     if any(slot.mutated for slot in module.interface.slots):
         raise SettingsError("on_guard", f"calls of {module.report.name} change its weights: leave it at 'error'")
@@ -161,18 +161,15 @@ def _compile_branch(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> CompiledModule:
-    """Compile a model with other example inputs, which take another of its branches.
+    """Compile a model with example inputs that take another of its branches.
 
-    In that branch sizes may be equal, or fixed, that the caller named apart: torch then refuses ``dynamic_shapes`` as
-    it is, and finds out by itself which sizes vary (``Dim.AUTO``).
-
-    Raises:
-        ExportError: the model cannot be exported with these inputs.
+    In that branch, sizes that the caller named differently may be equal or fixed. torch then refuses
+    ``dynamic_shapes``, and is left to infer which sizes vary (``Dim.AUTO``).
     """
     try:
         return again(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except ExportError:
         automatic = pytree.tree_map(
-            lambda one: one if one is None or isinstance(one, int) else torch.export.Dim.AUTO, dynamic_shapes
+            lambda size: size if size is None or isinstance(size, int) else torch.export.Dim.AUTO, dynamic_shapes
         )
         return again(model, args, kwargs, dynamic_shapes=automatic)

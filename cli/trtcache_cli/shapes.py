@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.frontends.onnx.ports import Sizes
+    from trtcache.frontends.onnx.interface import InputSizes
     from trtcache.frontends.torchscript.program import Example
 
 shape_option = click.option(
@@ -22,7 +22,7 @@ shape_option = click.option(
 )
 
 
-def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
+def read_shapes(written: Sequence[str]) -> dict[str, InputSizes]:
     """Parse ``INPUT=SIZES`` lines.
 
     Raises:
@@ -30,16 +30,16 @@ def read_shapes(written: Sequence[str]) -> dict[str, Sizes]:
     """
     if not written:
         return {}
-    from trtcache.frontends.onnx.ports import Sizes  # imports torch
+    from trtcache.frontends.onnx.interface import InputSizes  # imports torch
 
-    found: dict[str, Sizes] = {}
+    found: dict[str, InputSizes] = {}
     for line in written:
         name, _, text = line.rpartition("=")
         bounds = [_bounds(size, line) for size in text.split("x")] if name else []
         if not bounds or name in found:
             raise _wrong(line, "is given twice" if name in found else "is not INPUT=SIZES, such as x=1:8:32x128")
         least, usual, most = zip(*bounds, strict=True)
-        found[name] = Sizes(least, usual, most)
+        found[name] = InputSizes(least, usual, most)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtcache.frontends.direct.nearest import reason_of
+from trtcache.frontends.direct.explain import reason_of
 from trtcache.keys.nearest import Nearest, nearest, stored_graph
 from trtcache_cli.differences import print_differences
 from trtcache_cli.keys import SHORT, KeyType

@@ -76,7 +76,7 @@ class Interpreter(Backend):
 
 
 class Freezer(Interpreter):
-    """One whose engines are to take other weights, and never can: it says so when it builds."""
+    """A backend whose engines cannot be refitted; building a refittable one raises."""
 
     name: ClassVar[str] = "freezer"
     capabilities: ClassVar[Capabilities] = replace(Interpreter.capabilities, bakes_weights=True)
@@ -85,7 +85,7 @@ class Freezer(Interpreter):
         """Take every setting."""
 
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
-        """Return all slots for an engine that is to take no other weights."""
+        """Return all slots for an engine that is not refittable."""
         return program.interface.slots if settings.tensorrt.refit is False else ()
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:

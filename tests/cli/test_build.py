@@ -96,7 +96,7 @@ def test_a_misspelt_command_names_the_nearest(run: Callable[..., Result]) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("none.pt2", None, "there is no such file"),
+        ("none.pt2", None, "the file does not exist"),
         ("cut.pt2", b"PK\x03\x04", "damaged or cut off"),
         ("model.onnx", b"", "model.onnx: it cannot be read: it is empty"),
         ("model.onnx", b"PK\x03\x04", "it is a zip archive, such as torch.save"),

@@ -108,8 +108,8 @@ def test_what_is_no_program_is_one_line(program: Callable[..., Result], tmp_path
         file.writestr("a", "b")
     failures = [program("why", path) for path in (tmp_path / "gone.pt2", text, archive)]
     assert [one.err.partition("cannot be exported: ")[2] for one in failures] == [
-        "there is no such file; give a torch.nn.Module, a torch.export.ExportedProgram or the path of a .pt2 file\n",
-        "it is not what torch.export.save writes; save it again with torch.export.save\n",
-        "it is a zip archive, but no exported program; save it again with torch.export.save\n",
+        "the file does not exist; give a torch.nn.Module, a torch.export.ExportedProgram or the path of a .pt2 file\n",
+        "torch.export.save did not write it; save it again with torch.export.save\n",
+        "it is a zip archive, but not an exported program; save it again with torch.export.save\n",
     ]
     assert {one.code for one in failures} == {1}

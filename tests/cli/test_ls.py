@@ -92,10 +92,10 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     """Each is the kind that its module gives."""
     from trtcache.backends.tensorrt import runtime_cache, timing
     from trtcache.compiler.kept_program import KIND
-    from trtcache.frontends.direct import manifest, nearest
+    from trtcache.frontends.direct import explain, manifest
     from trtcache.keys.alias import KIND as MEMO
 
-    assert {MEMO, manifest.KIND, nearest.REASONS, runtime_cache.KIND, timing.KIND} == COMPANIONS
+    assert {MEMO, manifest.KIND, explain.REASONS, runtime_cache.KIND, timing.KIND} == COMPANIONS
     assert not is_companion(KIND)
 
 

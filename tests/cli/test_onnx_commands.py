@@ -69,8 +69,8 @@ def test_missing_and_duplicate_shapes_are_reported(run: Callable[..., Result], t
         )
     )
     assert (none.code, twice.code, unknown.code, outside.code) == (6, 2, 1, 1)
-    assert "input 'x' has sizes that vary: (N, 4); give it as trtcache.Input" in none.err
-    assert "or by --shape" in none.err
+    assert "input 'x' has sizes that vary: (N, 4); pass trtcache.Input" in none.err
+    assert "or --shape" in none.err
     assert "is given twice" in twice.err
     assert "argument z: expected one of x" in unknown.err
     assert "expected shape (N, 4), got shape (1, 5)" in outside.err

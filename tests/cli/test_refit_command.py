@@ -127,7 +127,7 @@ def test_onnx_files_are_sent_elsewhere(run: Callable[..., Result], tmp_path: Pat
 def test_weights_are_checked_for_an_entry(
     run: Callable[..., Result], file: Path, save: Callable[..., Path], tmp_path: Path, interpreter: str
 ) -> None:
-    """By the names of the program that led to it; its engine has no weights in it, so nothing can be written."""
+    """By the names of the program that led to it; its engine contains no weights, so nothing can be written."""
     key = run("build", file, "--backend", interpreter, "--json").json["key"]
     done = run("refit", key[:12], "-w", save(1), "--json").json
     assert (done["key"], done["kind"], done["weights"], done["changed"]) == (key, interpreter, 9, None)
@@ -136,7 +136,7 @@ def test_weights_are_checked_for_an_entry(
     assert (wrong.code, "fc.bias (shape (9,), the engine has (8,))" in wrong.err) == (1, True)
     written = run("refit", key, "-w", save(1), "-o", tmp_path / "out")
     assert written.code == 6
-    assert "has no weights in it: nothing can be written; give the program's .pt2 file" in written.err
+    assert "contains no weights: nothing can be written; give the program's .pt2 file" in written.err
 
 
 def test_an_entry_that_no_file_led_to_has_no_names(
@@ -148,7 +148,7 @@ def test_an_entry_that_no_file_led_to_has_no_names(
     assert key is not None
     done = run("refit", key.digest, "-w", save(1))
     assert done.code == 6
-    assert "no program is known that leads to it, and it has no names of its own" in done.err
+    assert "no key alias leads to it, and it has no names for its weights" in done.err
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_unreadable_files_are_reported(
     for args, code, message in (
         ((file, "-w", tmp_path / "damaged.safetensors"), 1, "cannot read weights"),
         ((file, "-w", tmp_path / "gone"), 1, "No such file"),
-        ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are not in a form that is known"),
+        ((tmp_path / "less.pt2", "-w", save(1)), 1, "its weights are in an unknown format"),
         ((tmp_path / "damaged.safetensors", "-w", save(1)), 1, "cannot be exported"),
         ((file, "-w", save(1), "-o", tmp_path / "no" / "out"), 2, "there is no directory"),
         (("abcdef", "-w", save(1)), 5, "no entry has a key"),

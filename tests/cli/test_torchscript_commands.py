@@ -95,7 +95,7 @@ def test_a_wrong_shape_is_one_line(
     done = run(command, tmp_path / "product.pt", "--shape", "x=2x5", *output)
     error = done.err.removeprefix("compiling product.pt, unless it is cached\n")
     assert done.code == 1
-    said = 'Product cannot be exported: at "return x @ self.weight": .*5.*4.*; give such as it takes, with its sizes'
+    said = 'Product cannot be exported: at "return x @ self.weight": .*5.*4.*; give inputs of the sizes'
     assert re.fullmatch(f"trtcache: error: {said}.*\n", error), error
     assert not [one for one in caplog.records if one.name == "torch._subclasses.fake_tensor"]
 

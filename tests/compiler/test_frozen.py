@@ -29,8 +29,8 @@ def digest(module: trtcache.CompiledModule) -> str:
     return str(module.report.partitions[0].key)
 
 
-def test_an_engine_that_cannot_take_other_weights_is_built_for_these(tmp_path: Path) -> None:
-    """The report says why; the entry's key has the fingerprints of the weights."""
+def test_an_engine_that_is_not_refittable_is_built_for_these_weights(tmp_path: Path) -> None:
+    """The report has the reason; the entry's key has the fingerprints of the weights."""
     module = compiled(tmp_path)
     (one,) = module.report.partitions
     assert (one.outcome, one.reason) == (
@@ -43,7 +43,7 @@ def test_an_engine_that_cannot_take_other_weights_is_built_for_these(tmp_path: P
 
 
 def test_it_is_found_again_without_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where builds are forbidden too, and for these weights only; each set has an entry of its own."""
+    """It hits with these weights only, also with builds forbidden; each set of weights has an entry of its own."""
     keys = {digest(compiled(tmp_path, value)) for value in (1.0, 2.0)}
     assert len(keys) == 2
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
@@ -56,11 +56,9 @@ def test_it_is_found_again_without_a_build(tmp_path: Path, monkeypatch: pytest.M
         compiled(tmp_path, 3.0)
 
 
-def test_who_asks_for_an_engine_that_takes_others_gets_that_or_an_error(tmp_path: Path) -> None:
-    """It names the weights and the setting; to ask for the other kind is the key of the fallback."""
-    with pytest.raises(
-        FrozenWeightsError, match=r"bn.weight: .*; build it for these weights only with .*'refit': False"
-    ):
+def test_a_required_refit_is_an_error(tmp_path: Path) -> None:
+    """The error names the weights and the setting; requiring no refit gives the key of the fallback."""
+    with pytest.raises(FrozenWeightsError, match=r"bn.weight: .*; build it for these weights only .* .*'refit': False"):
         compiled(tmp_path, refit=True)
     asked = compiled(tmp_path, refit=False).report.partitions[0]
     assert asked.reason == "absent"

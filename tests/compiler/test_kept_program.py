@@ -57,8 +57,8 @@ def test_a_kept_program_is_built_for_another_toolchain(
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["hit"])
 
 
-def test_what_is_kept_has_no_weights_and_no_inputs() -> None:
-    """Every weight is zero, shared as it was; constants and the graph are what they were, and so is the program."""
+def test_a_kept_program_has_no_weights_and_no_inputs() -> None:
+    """Every weight is zero, with its sharing; constants, graph and the original program are unchanged."""
     for model, x in ((Tied(), torch.tensor([1, 2])), (Shared(), X), (Affine(), X)):
         program = torch.export.export(model, (x,), strict=False)
         blank = kept.without_weights(program)
@@ -69,7 +69,7 @@ def test_what_is_kept_has_no_weights_and_no_inputs() -> None:
 
 
 def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
-    """A hit keeps it if it is not there, and a second one leaves it alone."""
+    """A hit keeps it if it is not stored, and a second one does not write it again."""
     root = tmp_path / "cache"
     trtcache.compile(Affine(), (X,), backend=interpreter, cache=root)
     assert programs(root) == []
@@ -81,10 +81,10 @@ def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
     assert kept.KeptOptions.read(bytes(entry.read("asked.json"))) == kept.KeptOptions(interpreter, {}, None)
 
 
-def test_a_program_that_fails_stops_no_other(
+def test_a_failing_program_does_not_stop_others(
     tmp_path: Path, interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two programs one asks for a setting that is gone: the other is built, and the exit code is 1."""
+    """One of two programs has a setting that does not exist: the other is built, and the exit code is 1."""
     root, write = tmp_path / "cache", kept.KeptOptions.write
     trtcache.compile(Affine(), (X,), backend=interpreter, cache=root, keep_program=True, name="good")
     old = kept.KeptOptions(interpreter, {"gone": 1}, None)
@@ -98,8 +98,8 @@ def test_a_program_that_fails_stops_no_other(
     assert (code, [one["outcome"] for one in found["programs"]]) == (0, ["kept"])
 
 
-def test_an_onnx_file_is_its_own_program(tmp_path: Path) -> None:
-    """There is nothing to keep: the file is the program."""
+def test_an_onnx_file_is_not_kept(tmp_path: Path) -> None:
+    """The file itself is the program."""
     (tmp_path / "model.onnx").write_bytes(b"not parsed")
     with pytest.raises(SettingsError, match="an ONNX file is the program"):
         building.build(tmp_path / "model.onnx", cache=tmp_path / "cache", keep_program=True)

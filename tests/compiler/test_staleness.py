@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> DiskStore:
-    """A store with an entry of now, one of another torch, one for CUDA, one without a toolchain, and two memos."""
+    """A store with an entry of now, one of another torch, one for CUDA, one without toolchain, and two key aliases."""
     made = DiskStore.open(tmp_path / "cache")
     document: dict[str, Any] = trtcache.key(Affine(), (torch.ones(2, 4),)).document
     parts, toolchain = document["parts"], document["parts"]["toolchain"]
     old = {**toolchain, "torch": "1.0"}
-    memo = {"backend": "aot_inductor", "target": parts["target"], "toolchain": toolchain}
+    alias_parts = {"backend": "aot_inductor", "target": parts["target"], "toolchain": toolchain}
     for name, kind, given in (
         ("now", "aot_inductor", parts),
         ("old", "aot_inductor", {**parts, "toolchain": old}),
         ("cuda", "aot_inductor", {**parts, "toolchain": old, "target": {**parts["target"], "device": "cuda"}}),
         ("other", "mine", {"n": 1}),
-        ("old memo", "memo", {**memo, "toolchain": old}),
-        ("memo of other code", "memo", {**memo, "code": {"$digest": "b3:00", "$size": 1}}),
+        ("old memo", "memo", {**alias_parts, "toolchain": old}),
+        ("memo of other code", "memo", {**alias_parts, "code": {"$digest": "b3:00", "$size": 1}}),
     ):
         key = CacheKey.of_document({**document, "kind": kind, "parts": given})
         made.put(key, {"artifact": name.encode()}, kind=kind, name=name)
@@ -41,8 +41,8 @@ def store(tmp_path: Path) -> DiskStore:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU judges entries for CUDA, too")
-def test_what_other_versions_made_is_stale(store: DiskStore) -> None:
-    """Those of another torch or of other code of ours are; what this machine cannot run is not judged."""
+def test_entries_of_other_versions_are_stale(store: DiskStore) -> None:
+    """Those of another torch or of other code of this package are; backends that cannot run here are not judged."""
     records = load_records(store)
     found = Staleness.of(store, records)
     names = {record.digest: record.name for record in records}
@@ -50,8 +50,8 @@ def test_what_other_versions_made_is_stale(store: DiskStore) -> None:
     assert list(found.unjudged) == ["aot_inductor for cuda"]
 
 
-def test_prune_evicts_what_is_stale(store: DiskStore, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command removes just those, with their reason, and says what it did not judge."""
+def test_prune_evicts_stale_entries(store: DiskStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command removes only those, with their reason, and lists what it did not judge."""
     with pytest.raises(SystemExit) as left:
         main(["prune", "--stale-toolchain", "-y", "--cache-dir", str(store.root)])
     said = capsys.readouterr()

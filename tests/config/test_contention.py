@@ -143,7 +143,7 @@ def test_compile_runs_in_torch_while_another_builds(
     torch.testing.assert_close(module(X), model(X))
     (one,) = module.report.partitions
     assert (one.key, one.outcome, one.reason, one.path) == (key, "eager", "busy", None)
-    assert {left.why for left in module.report.left} == {f"{os.uname().nodename}:{process.pid} builds its engine now"}
+    assert {left.why for left in module.report.left} == {f"{os.uname().nodename}:{process.pid} is building its engine"}
     assert "runs in torch in this process, without an engine" in caplog.text
     assert "eager (busy)" in str(module.report)
     (after,) = trtcache.compile(model, (X,), backend=interpreter, cache=cache).report.partitions

@@ -1,4 +1,4 @@
-"""Each change that makes another program, or could, is noticed, and each that cannot is none: against the slow way."""
+"""Changes that affect the exported program are noticed, others are ignored; compared with the slow path."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def slowly(subject: Subject) -> Digest:
 
 @pytest.mark.parametrize("name", MISS)
 def test_a_change_is_noticed(subject: Subject, root: Path, base: Digest, name: str) -> None:
-    """No manifest of the unchanged model holds, the reason names the change, and the slow way agrees."""
+    """No manifest of the unchanged model is valid, the reason names the change, and the slow path agrees."""
     change, word, alters = MISS[name]
     change(subject)
     with subject.around():
@@ -72,16 +72,16 @@ def test_a_change_is_noticed(subject: Subject, root: Path, base: Digest, name: s
 
 
 @pytest.mark.parametrize("name", HIT)
-def test_what_cannot_matter_does_not(subject: Subject, root: Path, base: Digest, name: str) -> None:
-    """The manifest of the unchanged model holds, and the slow way gives the same key."""
+def test_irrelevant_changes_are_ignored(subject: Subject, root: Path, base: Digest, name: str) -> None:
+    """The manifest of the unchanged model is valid, and the slow path gives the same key."""
     HIT[name](subject)
     attempt = found(subject, root)
     assert attempt.manifest is not None, attempt.outcome
     assert slowly(subject) == base
 
 
-def test_a_hit_answers_as_the_model_does(subject: Subject, root: Path, base: Digest, interpreter: str) -> None:
-    """It has the weights of the model at hand, exports nothing, and its report says so."""
+def test_a_hit_has_equal_results(subject: Subject, root: Path, base: Digest, interpreter: str) -> None:
+    """It uses the model's own weights and exports nothing, and its report has the route."""
     assert base
     with torch.no_grad():
         for weight in subject.model.parameters():

@@ -1,4 +1,4 @@
-"""Models that people deploy: direct mode finds them again, and exporting agrees."""
+"""Models of known architectures: direct mode recognizes them, and exporting agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching an export: what torch's functions and bytes ask for is seen, and no trouble of it fails a compile."""
+"""Recording of exports: impure functions and environment variables, and errors of the recording itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.direct.package import X
 from trtcache.frontends.direct.code import _singly
 from trtcache.frontends.direct.manifest import FORMAT, Globals, read
 from trtcache.frontends.direct.mode import describe
-from trtcache.frontends.direct.outside import is_asking_of_torch
+from trtcache.frontends.direct.ownership import is_impure_in_torch
 from trtcache.frontends.direct.recording import record_export
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import Walk
@@ -85,10 +85,10 @@ def _compiled(model: torch.nn.Module, interpreter: str, folder: Path) -> Compile
 
 
 @pytest.mark.parametrize("name", ASKING)
-def test_what_torch_asks_for_the_model_is_said(
+def test_impure_functions_of_torch_turn_direct_mode_off(
     name: str, interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Functions of torch in Python answer by the machine, the process or a file as well."""
+    """Python functions of torch may depend on the machine, the process or a file."""
     torch.save({"by": 3.0}, tmp_path / "table.pt")
     monkeypatch.setattr(f"{__name__}.TABLE", tmp_path / "table.pt")
     does, word = ASKING[name]
@@ -97,18 +97,18 @@ def test_what_torch_asks_for_the_model_is_said(
     assert word in outcome
 
 
-def test_what_torch_asks_is_known_by_names_that_torch_has() -> None:
-    """A rank and a device are asked for by such functions, and whether there is CUDA is in the key."""
+def test_listed_names_of_torch_exist() -> None:
+    """Rank and device are read by such functions; whether there is CUDA is in the key."""
     asking = (torch.distributed.get_rank, torch.cuda.get_device_capability, torch.cuda.mem_get_info, torch.hub.list)
     for one in (*asking, torch.utils.data.get_worker_info, torch.cuda.current_device, torch.distributed.get_backend):
-        assert is_asking_of_torch(one.__module__, one.__name__)
+        assert is_impure_in_torch(one.__module__, one.__name__)
     known = (torch.cuda.is_available, torch.distributed.is_available, torch.distributed.is_initialized)
     for one in (*known, torch.nn.functional.dropout, torch.cuda.is_current_stream_capturing):
-        assert not is_asking_of_torch(one.__module__, one.__name__)
-    assert not is_asking_of_torch("torch.cuda.amp.autocast_mode", "__init__")
+        assert not is_impure_in_torch(one.__module__, one.__name__)
+    assert not is_impure_in_torch("torch.cuda.amp.autocast_mode", "__init__")
 
 
-def test_a_variable_that_is_asked_for_in_bytes_is_noticed(
+def test_a_variable_read_as_bytes_is_recorded(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the same variable."""
@@ -123,7 +123,7 @@ def _seen(x: torch.Tensor) -> torch.Tensor:
     return x * (1.0 if getattr(x, "grad", None) is None else 2.0)
 
 
-def test_what_is_put_on_torchs_classes_is_noticed(
+def test_attributes_set_on_torchs_classes_are_noticed(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Containers as well as numbers, on layers and on tensors."""
@@ -138,8 +138,8 @@ def test_what_is_put_on_torchs_classes_is_noticed(
     assert "scales" in _compiled(model, interpreter, tmp_path).report.direct
 
 
-def test_a_gradient_that_is_looked_up_by_a_text_is_said(interpreter: str, tmp_path: Path) -> None:
-    """As one is that is an attribute in the code."""
+def test_a_gradient_looked_up_by_a_string_is_refused(interpreter: str, tmp_path: Path) -> None:
+    """Like one that is an attribute in the code."""
     assert "reads grad" in _compiled(Does(_seen), interpreter, tmp_path).report.direct
 
 
@@ -156,8 +156,8 @@ COMMON: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_what_is_common_costs_no_hit(name: str, interpreter: str, tmp_path: Path) -> None:
-    """Models of every day have it."""
+def test_common_code_hits(name: str, interpreter: str, tmp_path: Path) -> None:
+    """Code that ordinary models contain."""
     outcomes = [_compiled(Does(COMMON[name]), interpreter, tmp_path).report.direct for _ in range(2)]
     assert outcomes[1] == "hit", outcomes
 
@@ -179,7 +179,7 @@ HARMLESS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_cannot_be_watched_or_written_is_compiled(name: str, interpreter: str, tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_recorded_is_compiled(name: str, interpreter: str, tmp_path: Path) -> None:
     """Direct mode is off for it, with the reason."""
     made, word = HARMLESS[name]
     module = _compiled(made(), interpreter, tmp_path)
@@ -188,16 +188,18 @@ def test_what_cannot_be_watched_or_written_is_compiled(name: str, interpreter: s
     assert torch.equal(module(X), X + 1)
 
 
-def test_another_environment_is_not_watched(interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sees what is asked of a dictionary in its place."""
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    assert "os.environ is another object" in _compiled(Does(torch.neg), interpreter, tmp_path).report.direct
-
-
-def test_another_environment_leaves_the_rest_as_it_is(
+def test_a_replaced_environment_turns_direct_mode_off(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that asks for bytes gets them beside a dictionary in the place of the other."""
+    """Reads from a replacement of os.environ are not recorded."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    assert "os.environ was replaced" in _compiled(Does(torch.neg), interpreter, tmp_path).report.direct
+
+
+def test_a_replaced_environment_does_not_change_reads_of_bytes(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that reads bytes gets them, beside a replacement of os.environ."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
     module = _compiled(Does(_in_bytes), interpreter, tmp_path)
     assert module.report.direct.startswith("off: ")
@@ -205,7 +207,7 @@ def test_another_environment_leaves_the_rest_as_it_is(
 
 
 def test_precision_that_is_set_in_two_ways_is_described() -> None:
-    """When the older of two settings is asked for and differs, torch raises an error."""
+    """Torch raises when the older of two settings is read and differs."""
     before = surroundings(Walk(torch.nn.Identity()))
     matmul: Any = torch.backends.cuda.matmul
     was = matmul.fp32_precision
@@ -217,10 +219,10 @@ def test_precision_that_is_set_in_two_ways_is_described() -> None:
     assert surroundings(Walk(torch.nn.Identity())) == before
 
 
-def test_a_verification_that_fails_costs_no_module(
+def test_an_error_in_verification_does_not_fail_the_compile(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it could not tell is said."""
+    """The outcome has the reason."""
 
     def failing(*_: Any) -> None:
         raise OSError("no comparison")
@@ -243,8 +245,8 @@ def test_others_are_described_as_ever_while_an_export_is_watched() -> None:
     assert (seen.environment, seen.why_not) == ({}, "")
 
 
-def test_a_number_that_is_none_is_damage() -> None:
-    """JSON as Python reads it has infinities."""
+def test_an_infinite_number_is_damage() -> None:
+    """Python's JSON parser accepts infinities."""
     with pytest.raises(ValueError, match=r"TypeError|OverflowError"):
         read(b'{"format": %d, "manifests": [{"program": ["", Infinity]}]}' % FORMAT)
 

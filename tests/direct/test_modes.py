@@ -1,4 +1,4 @@
-"""Direct mode in its modes, and with caches that are damaged, read-only, switched off or without what it leads to."""
+"""Direct mode in each mode, and with caches that are damaged, read-only, disabled or incomplete."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def test_verify_exports_and_compares(compiled: Compile) -> None:
     assert (module.report.direct, module.report.route) == ("verified", "memo")
 
 
-def test_a_manifest_that_verify_finds_wrong_is_refused_told_and_counted(
+def test_a_wrong_manifest_is_rejected_by_verify(
     compiled: Compile, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is gone then; the next compile writes one anew, and the one after that hits."""
+    """It is logged and counted; the next compile stores a new one, and the one after that hits."""
     compiled(Affine(), (X,))
     changed(tmp_path / "cache", wrong)
     module = compiled(Affine(), (X,), direct="verify")
@@ -104,7 +104,7 @@ def test_a_manifest_that_verify_finds_wrong_is_refused_told_and_counted(
     ],
 )
 def test_a_manifest_of_any_other_content_is_a_miss(compiled: Compile, tmp_path: Path, change: Any) -> None:
-    """A sound entry that says something else leads nowhere, and the model is compiled."""
+    """An intact entry with other content is not used, and the model is compiled."""
     compiled(Affine(), (X,))
     changed(tmp_path / "cache", change)
     module = compiled(Affine(2.0), (X,))
@@ -114,7 +114,7 @@ def test_a_manifest_of_any_other_content_is_a_miss(compiled: Compile, tmp_path: 
 
 
 def test_a_damaged_entry_is_a_miss(compiled: Compile, tmp_path: Path) -> None:
-    """It is quarantined as any other, and made anew."""
+    """It is quarantined like any other, and stored again."""
     compiled(Affine(), (X,))
     store = DiskStore.open(tmp_path / "cache")
     (digest,) = (one.digest for one in store.scan() if store.header(one.digest).kind == KIND)
@@ -153,8 +153,8 @@ def test_where_nothing_can_be_stored_nothing_is_recorded(
     assert tmp_path.exists()
 
 
-def test_a_hit_needs_its_entry_and_its_memo(compiled: Compile, tmp_path: Path) -> None:
-    """Without one of them the slow way is gone, and direct mode hits again after it."""
+def test_a_hit_needs_its_entry_and_its_key_alias(compiled: Compile, tmp_path: Path) -> None:
+    """Without one of them the slow path is taken, and direct mode hits again after it."""
     module = compiled(Affine(), (X,))
     key = module.report.partitions[0].key
     assert key is not None
@@ -162,19 +162,19 @@ def test_a_hit_needs_its_entry_and_its_memo(compiled: Compile, tmp_path: Path) -
     assert [compiled(Affine(), (X,)).report.direct.split(":")[0] for _ in range(2)] == ["miss", "hit"]
 
 
-def test_other_settings_are_another_memo(compiled: Compile) -> None:
-    """The manifest tells the program; what is made of it is the memo's."""
+def test_other_settings_have_another_key_alias(compiled: Compile) -> None:
+    """The manifest leads to the program, whose alias depends on the settings."""
     compiled(Affine(), (X,))
     settings = {"operator_versions": {"mylib::one": "1"}}
     reports = [compiled(Affine(), (X,), settings=settings).report for _ in range(2)]
     assert [one.direct.split(":")[0] for one in reports] == ["miss", "hit"]
 
 
-def test_a_program_in_parts_is_left_alone(compiled: Compile) -> None:
-    """It has no memo, and the report says so."""
+def test_a_partitioned_program_turns_direct_mode_off(compiled: Compile) -> None:
+    """It has no key alias, and the report has the reason."""
     settings = {"torch_executed_ops": ["aten.relu.default"], "min_block_size": 2}
     report = compiled(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (X,), settings=settings).report
-    assert report.direct == "off: the program has no key alias (TRTCACHE_LOG=keys says why)"
+    assert report.direct == "off: the program has no key alias (TRTCACHE_LOG=keys logs the reason)"
 
 
 def test_the_mode_is_checked_and_in_no_key(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ class Reading(nn.Module):
         return x * int(os.environ["AFFINE_MODE"])
 
 
-def test_the_nearest_manifest_tells_what_changed(compiled: Compile) -> None:
+def test_the_nearest_manifest_explains_the_miss(compiled: Compile) -> None:
     """A dropout rate is named with its module, before and after."""
     compiled(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)).eval(), (X,), name="net")
     report = compiled(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2)).eval(), (X,), name="net").report

@@ -1,4 +1,4 @@
-"""What direct mode cannot know it leaves alone, and says why."""
+"""Direct mode is off, with a reason, for models that it does not support."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "an order of texts": (lambda: Calls(lambda _, x: x + len(next(iter(NAMES)))), "set"),
     "a hash": (lambda: Calls(lambda _, x: x + hash("text") % 7), "hash"),
     "a count of threads": (lambda: Calls(lambda _, x: x + threading.active_count()), "active_count"),
-    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "what is loaded"),
+    "a limit of the interpreter": (lambda: Calls(lambda _, x: x + sys.getrecursionlimit()), "the loaded modules"),
     "the machine's name": (lambda: Calls(lambda _, x: x + len(platform.node())), "platform"),
     "a clock that is handed on": (
         lambda: Calls(lambda _, x: x + next(iter(time.time, None)) % 7),
@@ -151,8 +151,8 @@ OFF: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 
 @pytest.mark.parametrize("name", OFF)
-def test_what_is_not_covered_is_said(name: str, interpreter: str, tmp_path: Path) -> None:
-    """The model is compiled the slow way, and the report names what cannot be known."""
+def test_unsupported_models_turn_direct_mode_off(name: str, interpreter: str, tmp_path: Path) -> None:
+    """The model is compiled on the slow path, and the report has the reason."""
     made, word = OFF[name]
     module = trtcache.compile(made(), (X,), backend=interpreter, cache=tmp_path / "cache", direct="on")
     assert module.report.direct.startswith("off: "), module.report.direct

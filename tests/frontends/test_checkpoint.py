@@ -46,7 +46,7 @@ class Linear(torch.nn.Module):
 
 
 def test_safetensors_are_mapped(tmp_path: Path) -> None:
-    """Names, dtypes, shapes and values are those that were written, and a weight is the file's own memory."""
+    """Names, dtypes, shapes and values are preserved, and weights are views of the mapped file."""
     save_file(STATE, tmp_path / "w.safetensors", metadata={"format": "pt"})
     found = read_weights(tmp_path / "w.safetensors")
     assert same(found, STATE)
@@ -54,7 +54,7 @@ def test_safetensors_are_mapped(tmp_path: Path) -> None:
 
 
 def test_every_dtype_is_read(tmp_path: Path) -> None:
-    """Each dtype of the format comes back with its bits."""
+    """Each dtype of the format is read with its exact bytes."""
     bits = torch.arange(64, dtype=torch.uint8)
     state = {name: (bits % 2 if dtype == torch.bool else bits).clone().view(dtype) for name, dtype in DTYPES.items()}
     save_file(state, tmp_path / "w.safetensors")
@@ -63,8 +63,8 @@ def test_every_dtype_is_read(tmp_path: Path) -> None:
     assert all(torch.equal(found[name].view(torch.uint8), state[name].view(torch.uint8)) for name in state)
 
 
-def test_several_files_are_read_by_their_index(tmp_path: Path) -> None:
-    """An index names the file of each weight; those files lie beside it, and nowhere else."""
+def test_files_are_read_by_their_index(tmp_path: Path) -> None:
+    """An index names the file of each weight, which has to be in the same folder."""
     save_file({"a": STATE["a"]}, tmp_path / "w-1.safetensors")
     save_file({"b.c": STATE["b.c"]}, tmp_path / "w-2.safetensors")
     index = tmp_path / "w.safetensors.index.json"
@@ -76,20 +76,20 @@ def test_several_files_are_read_by_their_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [dict, OrderedDict])
-def test_a_state_dict_of_torch_is_read_without_pickle_of_other_things(tmp_path: Path, kind: Any) -> None:
-    """What torch.save wrote of a state_dict is mapped; anything else in it is refused."""
+def test_a_state_dict_is_read_with_weights_only(tmp_path: Path, kind: Any) -> None:
+    """A state_dict that torch.save wrote is mapped; pickles of anything else are refused."""
     torch.save(kind(STATE), tmp_path / "w.pth")
     assert same(read_weights(tmp_path / "w.pth"), STATE)
     torch.save({"epoch": 3, "state_dict": STATE}, tmp_path / "w.pth")
     with pytest.raises(WeightsFileError, match=r"other things than weights \(epoch, state_dict\); save the state_dict"):
         read_weights(tmp_path / "w.pth")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pth")
-    with pytest.raises(WeightsFileError, match=r"weights_only=True\) does not read it"):
+    with pytest.raises(WeightsFileError, match=r"weights_only=True\) cannot read it"):
         read_weights(tmp_path / "w.pth")
 
 
 def test_the_weights_of_a_program_are_read(tmp_path: Path) -> None:
-    """Of a .pt2 file they are there by the model's names, its constants with them."""
+    """Weights and constants of a .pt2 file are read by the model's names."""
     model = Linear()
     torch.export.save(torch.export.export(model, (torch.ones(2, 4),), strict=False), tmp_path / "w.pt2")
     found = read_weights(tmp_path / "w.pt2")
@@ -106,22 +106,22 @@ class Bomb:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "of 0 bytes, which no file of weights is; give a .safetensors file"),
-        (b"short", "of 5 bytes"),
-        (b"these are no weights", "no .safetensors file, or it is cut off"),
-        (b"\xff" * 64, "no .safetensors file, or it is cut off"),
+        (b"", "it has 0 bytes, too few for a file of weights; give a .safetensors file"),
+        (b"short", "it has 5 bytes"),
+        (b"these are no weights", "not a .safetensors file, or it is cut off"),
+        (b"\xff" * 64, "not a .safetensors file, or it is cut off"),
         (b"GGUF\x03" + bytes(32), "it is a GGUF file; give"),
         (b"\x89HDF\r\n" + bytes(32), "it is an HDF5 file"),
         (pickle.dumps(Bomb()), "a pickle, which can run any code"),
         (pickle.dumps(Bomb(), protocol=2), "a pickle of torch before 1.6"),
         (b"PK\x03\x04" + bytes(40), "damaged or cut off"),
-        (save(STATE)[:-1], "its tensors have .* it is cut off"),
-        (save(STATE) + b"x", "its tensors have"),
+        (save(STATE)[:-1], "its tensors need .* it is cut off"),
+        (save(STATE) + b"x", "its tensors need"),
         (save(STATE)[:20], "cut off"),
     ],
 )
-def test_what_is_no_file_of_weights_is_told(tmp_path: Path, content: bytes, message: str) -> None:
-    """The error names the file, what it seems to be, and what to give; no pickle is read."""
+def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    """The error names the file, its format and the supported ones; no pickle is loaded."""
     path = tmp_path / "w.safetensors"
     path.write_bytes(content)
     with pytest.raises(WeightsFileError, match=message) as raised:
@@ -132,41 +132,41 @@ def test_what_is_no_file_of_weights_is_told(tmp_path: Path, content: bytes, mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shape": [3, 5]}, "has 48 bytes, and its shape"),
-        ({"shape": [-3, -4]}, "does not lie behind"),
-        ({"shape": [3.0, 4]}, "does not lie behind"),
+        ({"shape": [3, 5]}, "has 48 bytes, which its shape"),
+        ({"shape": [-3, -4]}, "does not follow"),
+        ({"shape": [3.0, 4]}, "does not follow"),
         ({"dtype": "F4"}, "KeyError: 'F4'"),
-        ({"data_offsets": [8, 56]}, "does not lie behind"),
+        ({"data_offsets": [8, 56]}, "does not follow"),
         ({"data_offsets": [0]}, "ValueError"),
-        ({"data_offsets": None}, "TypeError|does not lie"),
+        ({"data_offsets": None}, "TypeError|does not follow"),
     ],
 )
-def test_a_header_that_lies_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    """Shapes, dtypes and places are compared with the bytes that are there."""
+def test_an_inconsistent_header_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    """Shapes, dtypes and offsets are compared with the file's size."""
     header = json.dumps({"a": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]} | change}).encode()
     (tmp_path / "w").write_bytes(len(header).to_bytes(LENGTH_BYTES, "little") + header + bytes(48))
     with pytest.raises(WeightsFileError, match=message):
         read_weights(tmp_path / "w")
 
 
-def test_a_name_twice_is_refused(tmp_path: Path) -> None:
-    """JSON takes the last one without a word."""
+def test_a_duplicate_name_is_refused(tmp_path: Path) -> None:
+    """JSON itself silently takes the last one."""
     one = '"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}'
     header = f"{{{one}, {one}}}".encode()
     (tmp_path / "w").write_bytes(len(header).to_bytes(LENGTH_BYTES, "little") + header)
-    with pytest.raises(WeightsFileError, match="a name is there twice"):
+    with pytest.raises(WeightsFileError, match="two tensors have one name"):
         read_weights(tmp_path / "w")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """A missing file and a directory are errors of this kind too."""
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """A missing file and a directory raise WeightsFileError too."""
     with pytest.raises(WeightsFileError, match="No such file"):
         read_weights(tmp_path / "w.safetensors")
     with pytest.raises(WeightsFileError, match="Is a directory"):
         read_weights(tmp_path)
 
 
-def test_weights_at_odd_places_are_copied(tmp_path: Path) -> None:
+def test_unaligned_weights_are_copied(tmp_path: Path) -> None:
     """A file whose header has an odd length is read as well."""
     header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     header += b" " * (1 - len(header) % 2)
@@ -178,7 +178,7 @@ def test_weights_at_odd_places_are_copied(tmp_path: Path) -> None:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, len(save(STATE)) - 1), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_an_error_or_a_value(tmp_path: Path, place: int, bit: int) -> None:
-    """Whatever bit is flipped, the file is refused in one way, or read with the shapes that its header has."""
+    """With any bit flipped, the file is refused with WeightsFileError, or read with the shapes in its header."""
     content = bytearray(save(STATE))
     content[place] ^= 1 << bit
     (tmp_path / "w").write_bytes(content)

@@ -1,4 +1,4 @@
-"""The memo of a program in memory: what goes by it, and for what there is none."""
+"""Key aliases of programs in memory: their uses, and programs without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import models
 from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache import lowering
-from trtcache.keys import alias as memo
+from trtcache.keys import alias as key_alias
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import quiet
 from trtcache.store.disk import DiskStore
@@ -52,7 +52,7 @@ def routes(compile_: Callable[..., trtcache.CompiledModule], *args: Any, **kwarg
 def test_a_model_that_is_compiled_again_is_not_lowered(
     compiled: Callable[..., trtcache.CompiledModule], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Of every kind of model the second compile goes by a memo, and answers and is refitted as the first does."""
+    """For every kind of model the second compile uses the key alias, with equal results and refits."""
     case: Case = models.cases()[name]
     first = compiled(case.model, case.args, case.kwargs)
     monkeypatch.setenv("TRTCACHE_FORBID_BUILD", "1")
@@ -62,8 +62,8 @@ def test_a_model_that_is_compiled_again_is_not_lowered(
     assert differ(first, second, case) is None
 
 
-def test_a_retrained_model_goes_by_the_memo_of_the_first(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """No value of a weight is looked at, and the answer is that of the model at hand; a renamed one is lowered."""
+def test_a_retrained_model_uses_the_same_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """No weight is read, and results are those of the retrained model; a model with other names is lowered."""
     compiled(Affine(), (X,))
     other = compiled(Affine(2.0), (X,))
     assert other.report.route == "memo"
@@ -73,8 +73,8 @@ def test_a_retrained_model_goes_by_the_memo_of_the_first(compiled: Callable[...,
     assert difference(Affine(3.0)(X), renamed(X)) is None
 
 
-def test_a_dynamic_size_goes_by_a_memo(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """Sizes that may vary do so after a memo, and other ranges or other examples are another memo."""
+def test_dynamic_sizes_work_through_an_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Dynamic sizes stay dynamic; other ranges or other examples have another alias."""
     model, given = nn.Linear(4, 4), {"dynamic_shapes": ({0: torch.export.Dim("batch", min=2, max=9)},)}
     assert routes(compiled, model, (X,), **given) == ["lowered", "memo"]
     module = compiled(model, (X,), **given)
@@ -86,8 +86,8 @@ def test_a_dynamic_size_goes_by_a_memo(compiled: Callable[..., trtcache.Compiled
     assert compiled(model, (X,), **wider).report.route == "lowered"
 
 
-def test_the_report_says_what_the_memo_saved(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """It has the seconds of export, and none of decompositions, lowering and key; the printed table as well."""
+def test_the_report_has_the_time_saved_by_the_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The report has the seconds of export, and none of decomposition, lowering and key; so has the printed table."""
     first, second = (compiled(Affine(), (X,)).report for _ in range(2))
     assert second.export_s > 0
     assert (second.decompose_s, second.lower_s, second.key_s) == (0, 0, 0)
@@ -95,8 +95,8 @@ def test_the_report_says_what_the_memo_saved(compiled: Callable[..., trtcache.Co
     assert "of decompositions and lowering" in str(second)
 
 
-def test_an_exported_program_and_its_model_have_one_memo(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """It is that of the graph, whoever exported it; arguments may then be named only where the model is known."""
+def test_an_exported_program_and_its_model_share_an_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The alias is that of the graph, whoever exported it; named arguments need the model's signature."""
     model = models.Keywords()
     compiled(model, (X,))
     program = compiled(exported(model))
@@ -119,7 +119,7 @@ class Kept(nn.Module):
 
 
 def test_values_of_constants_are_in_the_digest() -> None:
-    """An engine has them in it, so a model with others is another program."""
+    """Engines contain constants, so a model with other constants is another program."""
     assert len({str(exported_digest(exported(Kept(value)))) for value in (1.0, 2.0, 2.0)}) == 2
 
 
@@ -154,8 +154,8 @@ class Two(nn.Module):
         return self.layers["two"](self.layers["one"](x))
 
 
-def test_where_weights_lie_is_in_the_digest() -> None:
-    """Tied weights, and those in another layout, are other programs: engines are made for them."""
+def test_layout_and_sharing_of_weights_are_in_the_digest() -> None:
+    """Tied weights and weights of another layout make another program, since engines are built for them."""
     plain = nn.ModuleDict({"one": nn.Linear(4, 4), "two": nn.Linear(4, 4)})
     others = (_tied(), _turned(), _one_memory())
     found = [str(exported_digest(exported(Two(layers)))) for layers in (plain, copy.deepcopy(plain), *others)]
@@ -167,10 +167,10 @@ class Halved(torch.Tensor):
     """A weight that is no plain tensor."""
 
 
-def test_what_has_no_digest_is_lowered(
+def test_a_program_without_digest_is_lowered(
     compiled: Callable[..., trtcache.CompiledModule], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A program with a weight of another type is compiled as before, and the log says why there is no memo."""
+    """A program with a weight of an unsupported type is compiled without key alias, and the log has the reason."""
     model = nn.Linear(4, 4)
     program = exported(model)
     name = next(iter(program.state_dict))
@@ -198,20 +198,20 @@ class Scaled(nn.Module):
         return torch.ops.livelib.composite(x, 2.0)
 
 
-def test_a_program_with_operators_of_others_has_a_memo_only_with_their_versions(
+def test_custom_operators_need_versions_for_an_alias(
     compiled: Callable[..., trtcache.CompiledModule], library: Any
 ) -> None:
-    """What such an operator computes is code of this process, and no key shows it."""
+    """A custom operator is code of this process, which no key covers without its version."""
     assert routes(compiled, Scaled(), (X,)) == ["lowered", "lowered"]
     settings = {"operator_versions": {"livelib::composite": "1"}}
     assert routes(compiled, Scaled(), (X,), settings=settings) == ["lowered", "memo"]
 
 
 @pytest.mark.parametrize("settings", [None, {"tensorrt": {"refit": False}}])
-def test_an_engine_with_weights_in_it_is_found_by_its_own_weights(
+def test_an_engine_with_embedded_weights_is_found_by_their_values(
     compiled: Callable[..., trtcache.CompiledModule], settings: Any
 ) -> None:
-    """Its key has their values, which no memo of a program in memory looks at: other weights are another engine."""
+    """Its key has the values, which aliases in memory do not compare: other weights need another engine."""
     given = {"backend": "freezer", "settings": settings}
     assert routes(compiled, Affine(), (X,), **given) == ["lowered", "lowered"]
     other = compiled(Affine(2.0), (X,), **given)
@@ -219,18 +219,18 @@ def test_an_engine_with_weights_in_it_is_found_by_its_own_weights(
     assert difference(Affine(2.0)(X), other(X)) is None
 
 
-def test_a_memo_that_says_something_else_is_refused_and_counted(
+def test_an_alias_of_another_program_is_rejected_and_counted(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """One that leads to another program does not fit; it is put aside, and the next one leads again."""
+    """It does not fit the program; it is quarantined, and the next one is used again."""
     compiled(nn.Linear(4, 4), (X,))
     store = DiskStore.open(tmp_path / "cache")
-    (other,) = _memos(store)
+    (other,) = _alias_digests(store)
     content = bytes(store.get(store.header(other).key).read("memo.json"))  # type: ignore[union-attr]  # it is there
     store.remove(other)
     compiled(Affine(), (X,))
-    (mine,) = _memos(store)
-    store.put(store.header(mine).key, {"memo.json": content}, kind=memo.KIND)
+    (mine,) = _alias_digests(store)
+    store.put(store.header(mine).key, {"memo.json": content}, kind=key_alias.KIND)
     module = compiled(Affine(), (X,))
     assert module.report.route == "lowered"
     assert difference(Affine()(X), module(X)) is None
@@ -238,5 +238,5 @@ def test_a_memo_that_says_something_else_is_refused_and_counted(
     assert [event.reason for event in store.events.read() if event.event == "reject"] == ["memo"]
 
 
-def _memos(store: DiskStore) -> list[str]:
-    return [one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND]
+def _alias_digests(store: DiskStore) -> list[str]:
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]

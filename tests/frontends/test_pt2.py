@@ -96,7 +96,7 @@ def test_weights_are_those_that_torch_reads(tmp_path: Path) -> None:
     assert ours["part"].storage_offset() == 9
 
 
-def test_known_dtypes_are_numbered_as_torch_does() -> None:
+def test_dtypes_have_torchs_numbers() -> None:
     """The table agrees with torch's own schema."""
     from torch._export.serde.schema import ScalarType
     from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
@@ -106,7 +106,7 @@ def test_known_dtypes_are_numbered_as_torch_does() -> None:
 
 
 def test_weights_outlive_the_file(file: Path) -> None:
-    """They are there when the file is closed and another was renamed over it."""
+    """They stay valid after the file is closed and another is renamed over it."""
     path = file.with_name("gone.pt2")
     path.write_bytes(file.read_bytes())
     with ProgramFile(path) as opened:
@@ -120,7 +120,7 @@ def test_weights_outlive_the_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_an_archive_that_was_packed_again_is_read_all_the_same(file: Path, tmp_path: Path, how: int) -> None:
+def test_a_repacked_archive_is_read(file: Path, tmp_path: Path, how: int) -> None:
     """Compressed or unaligned members are copied."""
     path = _written(tmp_path / "again.pt2", {"odd.txt": b"x", **_members(file)} if how else _members(file), how)
     if how == zipfile.ZIP_DEFLATED:
@@ -142,20 +142,20 @@ FOREIGN: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
         "archive version 7, and version 0 is known; it was saved",
     ),
     "torchscript": (lambda _: {"m/constants.pkl": b"", "m/data.pkl": b""}, "it is a TorchScript file"),
-    "checkpoint": (lambda _: {"m/data.pkl": b"", "m/version": b"3"}, "it is what torch.save writes"),
+    "checkpoint": (lambda _: {"m/data.pkl": b"", "m/version": b"3"}, "torch.save wrote it"),
     "package": (lambda _: {"m/archive_format": b"pt2", "m/data/aotinductor/model/x.so": b""}, "a compiled package"),
-    "other zip": (lambda _: {"a.txt": b"hello"}, "no exported program; save it again"),
+    "other zip": (lambda _: {"a.txt": b"hello"}, "not an exported program; save it again"),
     "empty zip": (lambda _: {}, "damaged or cut off"),
-    "no graph": (lambda m: {n: c for n, c in m.items() if "models/" not in n}, "no exported program"),
-    "other format": (lambda m: {**m, "affine/archive_format": b"pt9"}, "no exported program"),
-    "bad graph": (lambda m: {**m, "affine/models/model.json": b"{}"}, "torch.export.load does not read it"),
-    "no weights": (lambda m: {n: c for n, c in m.items() if "weights" not in n}, "torch.export.load does not read it"),
+    "no graph": (lambda m: {n: c for n, c in m.items() if "models/" not in n}, "not an exported program"),
+    "other format": (lambda m: {**m, "affine/archive_format": b"pt9"}, "not an exported program"),
+    "bad graph": (lambda m: {**m, "affine/models/model.json": b"{}"}, "torch.export.load cannot read it"),
+    "no weights": (lambda m: {n: c for n, c in m.items() if "weights" not in n}, "torch.export.load cannot read it"),
 }
 
 
 @pytest.mark.parametrize("name", sorted(FOREIGN))
-def test_other_archives_are_one_clear_error(file: Path, tmp_path: Path, name: str) -> None:
-    """Newer and foreign files are told by what they are, and the message says what to do."""
+def test_other_archives_are_refused(file: Path, tmp_path: Path, name: str) -> None:
+    """The error names the format of newer and foreign archives, and has advice."""
     change, message = FOREIGN[name]
     path = _written(tmp_path / "other.pt2", change(_members(file)))
     with pytest.raises(ExportError, match=message):
@@ -166,21 +166,21 @@ def test_other_archives_are_one_clear_error(file: Path, tmp_path: Path, name: st
     ("content", "message"),
     [
         (b"", "it is empty"),
-        (b"import torch\n" * 40, "it is not what torch.export.save writes"),
+        (b"import torch\n" * 40, "torch.export.save did not write it"),
         (b"PK\x03\x04" + b"\0" * 400, "it is damaged or cut off; save it again with torch.export.save"),
     ],
 )
-def test_other_files_are_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
-    """So are files that are no archives."""
+def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    """Files that are not archives are refused too."""
     path = tmp_path / "other.pt2"
     path.write_bytes(content)
     with pytest.raises(ExportError, match=message):
         trtcache.compile(path)
 
 
-def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
-    """Text that names nothing, a folder, and a file for another backend."""
-    with pytest.raises(ExportError, match=r"resnet50 .* there is no such file; give a torch.nn.Module, .* .pt2 file"):
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    """So is the file of another backend."""
+    with pytest.raises(ExportError, match=r"resnet50 .* the file does not exist; give a torch.nn.Module, .* .pt2 file"):
         trtcache.compile("resnet50")
     with pytest.raises(ExportError, match="Is a directory"):
         trtcache.key(tmp_path)
@@ -199,7 +199,7 @@ def test_what_is_no_file_is_one_clear_error(tmp_path: Path) -> None:
     ],
 )
 def test_example_inputs_for_a_program_are_refused(file: Path, given: dict[str, Any], names: str) -> None:
-    """A file and a program were exported for inputs of their own: others would be passed over."""
+    """A file or program was exported for inputs of its own: others would be ignored."""
     program = torch.export.load(file)
     for ask in (trtcache.compile, trtcache.key, trtcache.lower):
         for model in (file, program):
@@ -207,17 +207,17 @@ def test_example_inputs_for_a_program_are_refused(file: Path, given: dict[str, A
                 ask(model, **given)
 
 
-def test_every_truncation_is_one_clear_error(file: Path, tmp_path: Path) -> None:
-    """Whatever length a file was cut off at, it is refused when it is opened or loaded."""
+def test_every_truncation_is_refused(file: Path, tmp_path: Path) -> None:
+    """A file truncated at any length is refused when it is opened or loaded."""
     content, path = file.read_bytes(), tmp_path / "cut.pt2"
     for length in [*range(1, len(content), 997), len(content) - 1]:
         path.write_bytes(content[:length])
-        with pytest.raises(ExportError, match=r"damaged or cut off|not what"):
+        with pytest.raises(ExportError, match=r"damaged or cut off|did not write it"):
             ProgramFile(path)
 
 
-def test_a_flipped_bit_is_one_clear_error_or_changes_nothing(file: Path, tmp_path: Path) -> None:
-    """A member with a damaged byte is named; damage between members gives the program that was saved."""
+def test_a_flipped_bit_is_refused_or_changes_nothing(file: Path, tmp_path: Path) -> None:
+    """The error names the damaged member; damage between members does not change the program."""
     content, path, refused = file.read_bytes(), tmp_path / "damaged.pt2", 0
     with ProgramFile(file) as opened:
         expected = {name: Content.of(one) for name, one in opened.weights(["a", "b", "c"]).items()}
@@ -239,7 +239,7 @@ def test_a_flipped_bit_is_one_clear_error_or_changes_nothing(file: Path, tmp_pat
 
 @pytest.mark.parametrize("route", ["lowered", "memo"])
 def test_a_damaged_weight_is_named_and_never_run(interpreter: str, file: Path, tmp_path: Path, route: str) -> None:
-    """Torch would take it as it is, and a memo of the undamaged file leads past no checksum."""
+    """Torch would load it, and a key alias of the undamaged file does not bypass the checksum."""
     if route == "memo":
         trtcache.compile(file, backend=interpreter, cache=tmp_path / "cache")
     content, path = bytearray(file.read_bytes()), tmp_path / "damaged.pt2"
@@ -268,7 +268,7 @@ def _config(members: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
     ("changes", "message"),
     [
         ({"use_pickle": True}, "pickled"),
-        ({"layout": 1}, "no dense tensor"),
+        ({"layout": 1}, "not a dense tensor"),
         ({"dtype": 99}, "KeyError"),
         ({"path_name": "weight_99"}, "no member"),
         ({"sizes": [{"as_expr": "s0"}]}, "KeyError"),
@@ -277,10 +277,10 @@ def _config(members: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
         ({"tensor_meta": None}, "TypeError"),
     ],
 )
-def test_weights_in_another_form_are_left_to_torch(
+def test_weights_in_another_format_are_left_to_torch(
     file: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    """What this reader does not know it does not guess; its caller goes the long way."""
+    """The reader does not guess unknown formats; the program is loaded by torch."""
     path = _written(tmp_path / "other.pt2", _config(_members(file), **changes))
     with ProgramFile(path) as opened, pytest.raises(ValueError, match=message):
         opened.weights(["a"])
@@ -307,7 +307,7 @@ def test_weights_on_several_devices_are_left_to_torch(file: Path, tmp_path: Path
 
 
 def test_a_file_that_is_written_to_while_it_is_read_is_an_error(file: Path, tmp_path: Path) -> None:
-    """Its time of change tells, and after the long way its bytes as well; what others wrote is never half used."""
+    """It is detected by the mtime, and on the slow path by the digest; a mixture of both is never used."""
     path = tmp_path / "changing.pt2"
     path.write_bytes(file.read_bytes())
     with ProgramFile(path) as opened:
@@ -327,8 +327,8 @@ def test_a_file_that_is_written_to_while_it_is_read_is_an_error(file: Path, tmp_
             opened.check_digest()
 
 
-def test_a_file_that_is_renamed_over_another_disturbs_nobody(file: Path, tmp_path: Path) -> None:
-    """Whoever has the old one open goes on with it; other modes and links are no writes either."""
+def test_renaming_over_a_file_does_not_affect_readers(file: Path, tmp_path: Path) -> None:
+    """Open files stay valid; changes of mode and links are not writes either."""
     path, new = tmp_path / "model.pt2", tmp_path / "new.pt2"
     for one in (path, new):
         one.write_bytes(file.read_bytes())
@@ -339,7 +339,7 @@ def test_a_file_that_is_renamed_over_another_disturbs_nobody(file: Path, tmp_pat
         opened.check_digest()
 
 
-def test_threads_compile_files_side_by_side(interpreter: str, tmp_path: Path) -> None:
+def test_threads_compile_files_concurrently(interpreter: str, tmp_path: Path) -> None:
     """Torch itself loads, exports and decomposes in one thread at a time."""
     paths = [tmp_path / f"{number}.pt2" for number in range(4)]
     for number, path in enumerate(paths):
@@ -353,18 +353,18 @@ def test_threads_compile_files_side_by_side(interpreter: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{}", b'{"config": 3}', b'{"config": {"a": {}}}', b"[" * 100_000])
-def test_a_configuration_of_another_form_is_one_clear_error(
+def test_a_configuration_in_another_format_is_refused(
     interpreter: str, file: Path, tmp_path: Path, content: bytes
 ) -> None:
-    """Torch is asked to read the file, and the error says what it said."""
+    """Torch tries to read the file, and the error has its reason."""
     name = "affine/data/weights/model_weights_config.json"
     path = _written(tmp_path / "other.pt2", {**_members(file), name: content})
-    with pytest.raises(ExportError, match=r"torch.export.load does not read it"):
+    with pytest.raises(ExportError, match=r"torch.export.load cannot read it"):
         trtcache.compile(path, backend=interpreter, cache=tmp_path / "cache")
 
 
-def test_two_members_of_one_name_are_one_clear_error(file: Path, tmp_path: Path) -> None:
-    """Readers differ in which of them they take."""
+def test_two_members_of_one_name_are_refused(file: Path, tmp_path: Path) -> None:
+    """Readers differ in which of them they use."""
     path = tmp_path / "twice.pt2"
     path.write_bytes(file.read_bytes())
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
@@ -373,8 +373,8 @@ def test_two_members_of_one_name_are_one_clear_error(file: Path, tmp_path: Path)
         ProgramFile(path)
 
 
-def test_a_retrained_file_goes_by_the_memo(interpreter: str, file: Path, tmp_path: Path) -> None:
-    """After new weights were saved to the same path the answer is theirs, and nothing is lowered for it."""
+def test_a_retrained_file_uses_the_alias(interpreter: str, file: Path, tmp_path: Path) -> None:
+    """With new weights under the same path, results are theirs, and nothing is lowered."""
     path, cache = tmp_path / "model.pt2", tmp_path / "cache"
     routes = []
     for scale in (1.0, 2.0, 1.0):
@@ -387,7 +387,7 @@ def test_a_retrained_file_goes_by_the_memo(interpreter: str, file: Path, tmp_pat
 
 
 def test_another_program_in_a_file_has_another_digest(tmp_path: Path) -> None:
-    """Other constants and another graph do, other weights do not; the digest of the whole file follows all three."""
+    """Constants and graph change the program's digest, weights do not; all change the file's digest."""
     digests = {}
     for name, model in {"a": Affine(), "b": Affine(2.0), "c": Shifted(3.0), "d": Shifted(4.0)}.items():
         path = tmp_path / f"{name}.pt2"

@@ -236,10 +236,10 @@ def scripted(model: nn.Module, x: torch.Tensor, how: str) -> Any:
 
 @pytest.mark.parametrize("how", ["script", "trace"])
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lstm"])
-def test_a_torchscript_module_answers_as_it_did_and_is_refitted(
+def test_a_torchscript_module_has_equal_results_and_is_refitted(
     interpreter: str, engines: Path, name: str, how: str
 ) -> None:
-    """Scripted and traced; a retrained one of the same architecture hits, and goes in by a refit."""
+    """Scripted and traced; a retrained module of the same architecture hits, and can be set by a refit."""
     model, x = models()[name]
     first = scripted(model.eval(), x, how)
     module = trtcache.compile(first, (x,), backend=interpreter, cache=engines)
@@ -252,8 +252,8 @@ def test_a_torchscript_module_answers_as_it_did_and_is_refitted(
     assert torch.allclose(module(x), other(x), atol=1e-6)
 
 
-def test_a_torchscript_file_is_known_by_what_is_in_it(interpreter: str, engines: Path, tmp_path: Path) -> None:
-    """Whatever its name; key and lower take it too."""
+def test_a_torchscript_file_is_recognized_by_its_members(interpreter: str, engines: Path, tmp_path: Path) -> None:
+    """The suffix does not matter; key and lower accept it too."""
     model, x = models()["mlp"]
     script = scripted(model.eval(), x, "script")
     script.save(str(tmp_path / "net.jit"))
@@ -263,12 +263,12 @@ def test_a_torchscript_file_is_known_by_what_is_in_it(interpreter: str, engines:
     assert module.report.partitions[0].key == trtcache.key(tmp_path / "net.jit", (x,), backend=interpreter)
     assert "relu" in trtcache.lower(script, (x,), backend=interpreter).text
     torch.save({"x": x}, tmp_path / "weights.pt")
-    with pytest.raises(ExportError, match=r"what torch.save writes"):
+    with pytest.raises(ExportError, match=r"torch.save wrote it"):
         trtcache.compile(tmp_path / "weights.pt", (x,), backend=interpreter, cache=engines)
 
 
-def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
-    """resemblyzer's, with its own weights."""
+def test_a_traced_voice_encoder(interpreter: str, engines: Path) -> None:
+    """The model of resemblyzer, with its own weights."""
     model, args = voice_encoder()
     traced = torch.jit.trace(model.eval(), args)  # type: ignore[no-untyped-call]
     module = trtcache.compile(traced, args, backend=interpreter, cache=engines)
@@ -292,13 +292,13 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
         ),
         (
             Keeps(),
-            r"prim::SetAttr makes the attribute last a tensor of shape \(2,\), .* \(0,\), .*: if only a first call",
+            r"prim::SetAttr changes the attribute last from a tensor of shape \(0,\), .* \(2,\), .*: if only a",
         ),
-        (Grows(), r"prim::SetAttr makes the attribute calls 1 where it was 0: .*make it an argument and a result"),
+        (Grows(), r"prim::SetAttr changes the attribute calls from 0 to 1: .*make it an argument and a result"),
         (Appends(), r"the attribute seen is a list that a call changes: make it an argument and a result"),
         (Puts(), r"the attribute seen is a dict that a call changes"),
-        (UsesTotal(), r"prim::SetAttr changes value of an object that is no part of the module"),
-        (Lists(), r"aten::tensor makes a tensor of a list that is made in the call"),
+        (UsesTotal(), r"prim::SetAttr changes value of an object that is not in the module"),
+        (Lists(), r"aten::tensor creates a tensor from a list built in the call"),
     ],
     ids=[
         "attribute",
@@ -315,8 +315,8 @@ def test_the_voice_encoder_traced(interpreter: str, engines: Path) -> None:
         "list",
     ],
 )
-def test_what_no_tracer_can_follow_is_told_with_what_to_do(interpreter: str, model: nn.Module, message: str) -> None:
-    """By its line and node, and the module is as it was."""
+def test_unsupported_operations_are_refused_with_advice(interpreter: str, model: nn.Module, message: str) -> None:
+    """The error has the source line and the operator, and the module is unchanged."""
     script = torch.jit.script(model)
     before = str(script.graph)
     with pytest.raises(ExportError, match=message):
@@ -325,8 +325,8 @@ def test_what_no_tracer_can_follow_is_told_with_what_to_do(interpreter: str, mod
     assert not [one for one in getattr(script, "seen", ()) if isinstance(one, torch.Tensor)]
 
 
-def test_branches_and_loops_by_sizes_and_numbers_are_taken_as_the_examples_say(interpreter: str, engines: Path) -> None:
-    """Each number has a program of its own, and tensors that are made of numbers are those of TorchScript."""
+def test_branches_and_loops_are_decided_by_the_examples(interpreter: str, engines: Path) -> None:
+    """Each number has a program of its own, and tensors created from numbers equal TorchScript's."""
     script = torch.jit.script(Steps())
     x = torch.randn(3, 4)
     for steps in (0, 3):
@@ -340,7 +340,7 @@ def test_branches_and_loops_by_sizes_and_numbers_are_taken_as_the_examples_say(i
 
 
 def test_sizes_that_a_trace_computed_with_tensors_are_numbers(interpreter: str, engines: Path) -> None:
-    """Those of a GRU's first state and of attention's heads."""
+    """Such as the sizes of a GRU's initial state and of attention heads."""
     x = torch.randn(3, 2, 8)
     for model, inputs in ((nn.GRU(8, 4, 2, bidirectional=True), (x,)), (nn.MultiheadAttention(8, 2).eval(), (x, x, x))):
         traced = torch.jit.trace(model, inputs)  # type: ignore[no-untyped-call]
@@ -350,8 +350,8 @@ def test_sizes_that_a_trace_computed_with_tensors_are_numbers(interpreter: str, 
         assert all(torch.allclose(one, two, atol=1e-6) for one, two in zip(found, expected, strict=True))
 
 
-def test_what_a_module_keeps_is_the_compiled_modules_own(interpreter: str, engines: Path) -> None:
-    """It begins with what the module had, goes on from call to call, leaves the module alone, and is set by a refit."""
+def test_state_belongs_to_the_compiled_module(interpreter: str, engines: Path) -> None:
+    """It starts with the module's state, keeps it between calls, does not change the module, and is set by a refit."""
     script = torch.jit.script(Swaps())
     twin = torch.jit.script(Swaps())
     inputs = [torch.randn(2) for _ in range(3)]
@@ -370,8 +370,8 @@ def silero_vad() -> Any:
 
 
 @torch.no_grad()
-def test_the_network_of_silero_vad_answers_with_its_state(interpreter: str, engines: Path) -> None:
-    """Its 16 kHz part takes and returns the state of an LSTM; other weights go in by a refit."""
+def test_the_network_of_silero_vad(interpreter: str, engines: Path) -> None:
+    """Its 16 kHz part takes and returns the state of an LSTM; other weights are set by a refit."""
     first, other = silero_vad()._model, silero_vad()._model
     for weight in other.state_dict().values():
         weight.add_(torch.randn_like(weight) * 0.01)
@@ -389,11 +389,11 @@ def test_the_network_of_silero_vad_answers_with_its_state(interpreter: str, engi
 
 @torch.no_grad()
 def test_silero_vad_is_compiled_whole_after_a_first_call(interpreter: str, engines: Path) -> None:
-    """It chooses a network by the sampling rate and keeps its state; a fresh stream begins with zeros."""
+    """It chooses a network by the sampling rate and keeps its state; a fresh stream starts with zeros."""
     model, twin, fresh = silero_vad(), silero_vad(), silero_vad()
     chunks = [torch.randn(1, 512) / 10 for _ in range(4)]
     with pytest.raises(
-        ExportError, match=r"SetAttr makes the attribute _state .*: if only a first call does that, call"
+        ExportError, match=r"SetAttr changes the attribute _state .*: if only a first call does that, call"
     ):
         trtcache.compile(model, (chunks[0], 16000), backend=interpreter, cache=engines)
     model(chunks[0], 16000), twin(chunks[0], 16000)
@@ -416,7 +416,7 @@ def test_the_python_of_the_document_runs(interpreter: str, engines: Path) -> Non
 
 
 def test_a_torchscript_module_needs_example_inputs_and_keeps_their_sizes(interpreter: str) -> None:
-    """Both are told, not guessed."""
+    """Missing examples and dynamic shapes are errors."""
     script = torch.jit.script(nn.Linear(2, 2))
     with pytest.raises(SettingsError, match="no example inputs; give some"):
         trtcache.compile(script, backend=interpreter)
@@ -426,7 +426,7 @@ def test_a_torchscript_module_needs_example_inputs_and_keeps_their_sizes(interpr
         ExportError, match=r'Linear cannot be exported: at "return F.linear.*it does not take these example inputs'
     ):
         trtcache.compile(script, (torch.ones(3, 3),), backend=interpreter)
-    with pytest.raises(ExportError, match="GRU cannot be exported: it has no method of the name forward"):
+    with pytest.raises(ExportError, match="GRU cannot be exported: it has no method forward"):
         trtcache.compile(torch.jit.script(nn.GRU(2, 2)), (torch.ones(2, 2),), backend=interpreter)
-    with pytest.raises(SettingsError, match="has the sizes of its examples"):
+    with pytest.raises(SettingsError, match="compiled for its examples' sizes"):
         trtcache.key(script, (torch.ones(2, 2),), dynamic_shapes=({0: torch.export.Dim("b")},), backend=interpreter)

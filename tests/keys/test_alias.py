@@ -1,4 +1,4 @@
-"""The memo of a file: what goes by it, what its key has, and what happens when it leads nowhere or astray."""
+"""Key aliases of files: their uses, their keys, and aliases that are missing, wrong or damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.keys import alias as memo
+from trtcache.keys import alias as key_alias
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.entry_points import installed_passes
 from trtcache.settings import Settings
@@ -56,17 +56,17 @@ def saved(path: Path, model: nn.Module, args: tuple[Any, ...] = (X,), kwargs: An
     return path
 
 
-def memos(root: Path) -> list[str]:
-    """Return the keys of the memos in a cache."""
+def alias_digests(root: Path) -> list[str]:
+    """Return the digests of the key aliases in a cache."""
     store = DiskStore.open(root)
-    return [one.digest for one in store.scan() if store.header(one.digest).kind == memo.KIND]
+    return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Of every kind of model the second compile goes by a memo, and answers and is refitted as the first does."""
+    """For every kind of model the second compile uses the key alias, with equal results and refits."""
     case: Case = models.cases()[name]
     path = saved(tmp_path / "model.pt2", case.model, case.args, case.kwargs)
     first = compiled(path)
@@ -77,10 +77,10 @@ def test_a_file_that_is_compiled_again_is_neither_exported_nor_lowered(
     assert differ(first, second, case) is None
 
 
-def test_a_file_with_a_dynamic_size_goes_by_a_memo(
+def test_a_file_with_a_dynamic_size_uses_an_alias(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """Sizes that may vary do so after a memo, within their ranges and in dtypes of a file that torch saved."""
+    """Dynamic sizes stay dynamic, within their ranges and with all dtypes."""
     model = nn.Linear(4, 4)
     path = saved(tmp_path / "model.pt2", model, dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=9)},))
     compiled(path)
@@ -92,10 +92,8 @@ def test_a_file_with_a_dynamic_size_goes_by_a_memo(
         module(X[:1])
 
 
-def test_the_report_says_how_the_key_was_come_by(
-    compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
-) -> None:
-    """A memo has no seconds of export, lowering and key, and says what it saved of them; the printed table as well."""
+def test_the_report_has_the_route_to_the_key(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
+    """With an alias it has no seconds of export, lowering and key, and has the time saved; so has the printed table."""
     path = saved(tmp_path / "affine.pt2", Affine())
     first, second = compiled(path).report, compiled(path, name="other").report
     assert (first.name, second.name) == ("affine", "other")
@@ -106,15 +104,15 @@ def test_the_report_says_how_the_key_was_come_by(
     assert "memo" not in str(first)
 
 
-def test_a_memo_is_an_entry_that_is_neither_hit_nor_miss(
+def test_an_alias_is_not_counted_as_hit_or_miss(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """Of two compiles the counters have one miss, one put and one hit, and all are the engine's."""
+    """After two compiles the counters have one miss, one put and one hit, all of the engine."""
     path = saved(tmp_path / "affine.pt2", Affine())
     for _ in range(2):
         compiled(path)
     store = DiskStore.open(tmp_path / "cache")
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     header = store.check(digest)
     assert (header.name, [member.name for member in header.members]) == ("affine", ["memo.json"])
     assert header.build_s > 0
@@ -122,14 +120,14 @@ def test_a_memo_is_an_entry_that_is_neither_hit_nor_miss(
     assert counted == {("miss", "interpreter"): 1, ("put", "interpreter"): 1, ("hit", "interpreter"): 1}
 
 
-def test_a_memo_whose_entry_is_gone_leads_the_long_way_and_then_leads_again(
+def test_an_alias_of_an_evicted_entry_takes_the_slow_path_once(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine is built once more, or with builds forbidden asked for in vain; the memo is as good as before."""
+    """The engine is built again, or an error with builds forbidden; then the alias is used again."""
     path = saved(tmp_path / "affine.pt2", Affine())
     key = compiled(path).report.partitions[0].key
     store = DiskStore.open(tmp_path / "cache")
-    (before,) = memos(store.root)
+    (before,) = alias_digests(store.root)
     store.remove(key.digest)
     with monkeypatch.context() as patched:
         patched.setenv("TRTCACHE_FORBID_BUILD", "1")
@@ -137,19 +135,19 @@ def test_a_memo_whose_entry_is_gone_leads_the_long_way_and_then_leads_again(
             compiled(path)
     again = compiled(path).report
     assert (again.route, again.partitions[0].outcome) == ("lowered", "built")
-    assert memos(store.root) == [before]
+    assert alias_digests(store.root) == [before]
     assert compiled(path).report.route == "memo"
 
 
 def astray(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Put another memo under the key of the only one there is, sound as an entry."""
+    """Replace the only key alias by another, as an intact entry."""
     store = DiskStore.open(root)
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     key = store.header(digest).key
     entry = store.get(key)
     document = json.loads(bytes(entry.read("memo.json")))  # type: ignore[union-attr]  # it is there
     change(document)
-    store.put(key, {"memo.json": json.dumps(document).encode()}, kind=memo.KIND)
+    store.put(key, {"memo.json": json.dumps(document).encode()}, kind=key_alias.KIND)
 
 
 def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
@@ -183,10 +181,10 @@ def _set(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
         _set("sources", value={"a": None}),
     ],
 )
-def test_a_memo_that_leads_astray_is_not_followed(
+def test_a_wrong_alias_is_not_used(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Whatever a memo says that lowering did not give, the answer is the model's, and the next memo leads again."""
+    """Whatever differs from the lowered program, results are the model's, and the next alias is used again."""
     path = saved(tmp_path / "affine.pt2", Affine())
     compiled(path)
     astray(tmp_path / "cache", change)
@@ -198,29 +196,29 @@ def test_a_memo_that_leads_astray_is_not_followed(
     assert [event.reason for event in events if event.event == "reject"] == ["memo"]
 
 
-def test_a_memo_of_another_program_is_refused_and_counted(
+def test_an_alias_of_another_program_is_rejected_and_counted(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """One that leads to a program of another form is not run: its arguments, weights or members do not fit."""
+    """An alias of a program with other arguments, weights or members is not used."""
     paths = [saved(tmp_path / "one.pt2", Affine()), saved(tmp_path / "other.pt2", nn.Linear(4, 4))]
     compiled(paths[1])
     store = DiskStore.open(tmp_path / "cache")
-    other = store.get(store.header(memos(store.root)[0]).key)
-    store.remove(memos(store.root)[0])
+    other = store.get(store.header(alias_digests(store.root)[0]).key)
+    store.remove(alias_digests(store.root)[0])
     compiled(paths[0])
-    (mine,) = memos(store.root)
-    store.put(store.header(mine).key, {"memo.json": bytes(other.read("memo.json"))}, kind=memo.KIND)  # type: ignore[union-attr]  # it is there
+    (mine,) = alias_digests(store.root)
+    store.put(store.header(mine).key, {"memo.json": bytes(other.read("memo.json"))}, kind=key_alias.KIND)  # type: ignore[union-attr]  # it is there
     module = compiled(paths[0])
     assert difference(Affine()(X), module(X)) is None
     assert compiled(paths[0]).report.route == "memo"
 
 
-def test_a_damaged_memo_is_made_anew(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
-    """A flipped byte puts the memo into quarantine; the entry behind it is hit the long way."""
+def test_a_damaged_alias_is_stored_again(compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path) -> None:
+    """An alias with a flipped byte is quarantined; its entry hits on the slow path."""
     path = saved(tmp_path / "affine.pt2", Affine())
     compiled(path)
     store = DiskStore.open(tmp_path / "cache")
-    (digest,) = memos(store.root)
+    (digest,) = alias_digests(store.root)
     content = bytearray(store.path(digest).read_bytes())
     content[-5] ^= 1
     store.path(digest).write_bytes(content)
@@ -230,10 +228,10 @@ def test_a_damaged_memo_is_made_anew(compiled: Callable[..., trtcache.CompiledMo
     assert len(list((store.root / "quarantine").iterdir())) == 1
 
 
-def test_an_engine_behind_a_memo_that_does_not_load_is_built_again(
+def test_an_unloadable_engine_found_through_an_alias_is_built_again(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, interpreter: str
 ) -> None:
-    """It is put aside as on the long way, and the answer is right."""
+    """It is quarantined as on the slow path, and results are right."""
     path = saved(tmp_path / "affine.pt2", Affine())
     key = compiled(path).report.partitions[0].key
     store = DiskStore.open(tmp_path / "cache")
@@ -249,10 +247,10 @@ def test_an_engine_behind_a_memo_that_does_not_load_is_built_again(
     ("member", "content"),
     [("interface.json", b'{"format":1}'), ("weight_map.json", b"{}"), ("constants.safetensors", b"")],
 )
-def test_members_that_cannot_be_followed_lead_the_long_way(
+def test_unusable_members_take_the_slow_path(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, interpreter: str, member: str, content: bytes
 ) -> None:
-    """An entry of an older version, or one whose members do not fit each other, is used by its lowered program."""
+    """An entry of an older version, or one with inconsistent members, is used with the lowered program."""
     model = models.cases()["constants"].model
     x = models.cases()["constants"].args[0]
     path = saved(tmp_path / "model.pt2", model, (x,))
@@ -266,31 +264,31 @@ def test_members_that_cannot_be_followed_lead_the_long_way(
     assert difference(first(x), second(x), tolerance=0.0) is None
 
 
-def test_variables_say_how_memos_are_used(
+def test_environment_variables_apply_to_aliases(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Disabled there is none; read-only one is used and none made; RECACHE goes the long way and makes it anew."""
+    """Disabled: none; read-only: used and not stored; RECACHE: the slow path, which stores them again."""
     path, root = saved(tmp_path / "affine.pt2", Affine()), tmp_path / "cache"
     monkeypatch.setenv("TRTCACHE_DIR", str(root))
     routes = []
     for variable in ("TRTCACHE_DISABLE", "TRTCACHE_READONLY", "NONE", "TRTCACHE_READONLY", "TRTCACHE_RECACHE"):
         with monkeypatch.context() as patched:
             patched.setenv(variable, "1")
-            routes.append((compiled(path, cache=None).report.route, len(memos(root)) if root.exists() else 0))
+            routes.append((compiled(path, cache=None).report.route, len(alias_digests(root)) if root.exists() else 0))
     assert routes == [("lowered", 0), ("lowered", 0), ("lowered", 1), ("memo", 1), ("lowered", 1)]
 
 
-def test_a_store_that_takes_no_memo_costs_nothing_else(
+def test_a_failure_to_store_an_alias_is_a_warning(
     compiled: Callable[..., trtcache.CompiledModule],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A failure to store a memo is a warning and a count."""
+    """It is counted too, and has no other effect."""
     put = DiskStore.put
 
     def failing(self: DiskStore, key: CacheKey, *args: Any, **kwargs: Any) -> Any:
-        if key.kind == memo.KIND:
+        if key.kind == key_alias.KIND:
             raise OSError(28, "No space left on device")
         return put(self, key, *args, **kwargs)
 
@@ -300,7 +298,7 @@ def test_a_store_that_takes_no_memo_costs_nothing_else(
     assert "not stored" in caplog.text
     events = DiskStore.open(tmp_path / "cache").events.read()
     assert [(event.kind, event.reason) for event in events if event.event == "put_failed"] == [
-        (memo.KIND, "No space left on device")
+        (key_alias.KIND, "No space left on device")
     ]
 
 
@@ -316,7 +314,7 @@ def _key(**changes: Any) -> str:
         "ambient": backend.ambient(),
     }
     weights = whole if backend.capabilities.bakes_weights else None
-    key = memo.alias_key(
+    key = key_alias.alias_key(
         {"file": file, "weights": weights},
         given,
         backend=backend,
@@ -348,8 +346,8 @@ def _autocast() -> Any:
 
 
 @pytest.mark.parametrize("change", [_default_dtype, _precision, _attention, _autocast])
-def test_what_the_process_says_to_torch_is_in_a_memos_key(change: Callable[[], Callable[[], None]]) -> None:
-    """Each flag that decompositions or the engine depend on gives another memo, and its return the first one."""
+def test_the_state_of_torch_is_in_the_key_of_an_alias(change: Callable[[], Callable[[], None]]) -> None:
+    """Each flag that decompositions or the engine depend on gives another alias, and resetting it the first one."""
     before = _key()
     back = change()
     try:
@@ -370,41 +368,41 @@ def test_what_the_process_says_to_torch_is_in_a_memos_key(change: Callable[[], C
         {"backend": "interpreter"},
     ],
 )
-def test_what_a_caller_asks_for_is_in_a_memos_key(interpreter: str, changes: dict[str, Any]) -> None:
-    """Another file, target, setting or backend is another memo."""
+def test_options_are_in_the_key_of_an_alias(interpreter: str, changes: dict[str, Any]) -> None:
+    """Another file, target, setting or backend has another alias."""
     assert _key(**changes) != _key()
 
 
-def test_weights_are_in_a_memos_key_where_an_engine_may_have_them() -> None:
-    """A plan of TensorRT-RTX has its weights; a package has none, and one memo leads any weights to it."""
+def test_weights_are_in_the_key_of_an_alias_if_engines_embed_them() -> None:
+    """TensorRT-RTX plans may contain weights; packages contain none, and share one alias for all weights."""
     plan = {"backend": "tensorrt_rtx", "target": "sm_89"}
     other = {"whole": Digest.of(b"other weights")}
     assert _key(**plan, **other) != _key(**plan)
     assert _key(**other) == _key()
 
 
-def test_torch_and_our_own_code_are_in_a_memos_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another torch, and a change to what lowers or makes keys, is another memo."""
+def test_torch_and_this_package_are_in_the_key_of_an_alias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another torch, or a change to code that lowers or makes keys, gives another alias."""
     found = {_key()}
     with monkeypatch.context() as patched:
         patched.setattr(torch.version, "git_version", "another")
         found.add(_key())
-    monkeypatch.setattr(memo, "code_digest", lambda: Digest.of(b"another"))
+    monkeypatch.setattr(key_alias, "code_digest", lambda: Digest.of(b"another"))
     found.add(_key())
     assert len(found) == 3
 
 
-def test_the_code_that_decides_keys_is_found_and_read() -> None:
-    """Its digest is over the files of this package, of all but packages that exist and decide no key."""
+def test_the_code_digest_covers_all_code_that_keys_depend_on() -> None:
+    """It is over all files of this package but those of listed packages, which exist."""
     root = Path(trtcache.__file__).parent
-    assert all((root / name).is_dir() for name in memo._OTHER)
-    names = {Path(path).relative_to(root).parts[0] for path in memo._code_files(str(root), memo._OTHER)}
+    assert all((root / name).is_dir() for name in key_alias._OTHER)
+    names = {Path(path).relative_to(root).parts[0] for path in key_alias._code_files(str(root), key_alias._OTHER)}
     assert {"lowering", "keys", "partition", "backends", "weights", "frontends", "compiler", "digests.py"} <= names
-    assert not names & memo._OTHER
-    memo.code_digest.cache_clear()
-    first = memo.code_digest()
-    memo.code_digest.cache_clear()
-    assert memo.code_digest() == first
+    assert not names & key_alias._OTHER
+    key_alias.code_digest.cache_clear()
+    first = key_alias.code_digest()
+    key_alias.code_digest.cache_clear()
+    assert key_alias.code_digest() == first
 
 
 @pytest.fixture
@@ -431,8 +429,8 @@ def other_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     installed_passes.cache_clear()
 
 
-def test_passes_of_others_are_in_a_memos_key(request: pytest.FixtureRequest) -> None:
-    """An installed pass gives another memo, and another version of it yet another."""
+def test_passes_of_other_distributions_are_in_the_key_of_an_alias(request: pytest.FixtureRequest) -> None:
+    """An installed pass gives another alias, and another version of it yet another."""
     found = {_key()}
     module = request.getfixturevalue("other_pass")
     found.add(_key())
@@ -465,35 +463,35 @@ def library() -> Any:
     return made
 
 
-def test_a_program_with_operators_of_others_has_a_memo_only_with_their_versions(
+def test_custom_operators_need_versions_for_an_alias(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path, library: Any
 ) -> None:
-    """What such an operator computes is not in the file, also where torch takes it apart and no key shows it."""
+    """Their code is not in the file, even if torch decomposes them so that the lowered graph does not show them."""
     path = saved(tmp_path / "scaled.pt2", Scaled(torch.ops.memolib.composite))
     assert [compiled(path).report.route for _ in range(2)] == ["lowered", "lowered"]
     settings = {"operator_versions": {"memolib::composite": "1"}}
     assert [compiled(path, settings=settings).report.route for _ in range(2)] == ["lowered", "memo"]
 
 
-def test_a_program_without_a_key_has_no_memo(
+def test_a_program_without_a_key_has_no_alias(
     compiled: Callable[..., trtcache.CompiledModule],
     tmp_path: Path,
     library: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is built each time, and the log says why there is no memo."""
+    """It is built each time, and the log has the reason."""
     path = saved(tmp_path / "scaled.pt2", Scaled(torch.ops.memolib.opaque))
     with caplog.at_level("INFO"):
         routes = [compiled(path).report.route for _ in range(2)]
     assert routes == ["lowered", "lowered"]
     assert "gets no key alias: it has no key" in caplog.text
-    assert memos(tmp_path / "cache") == []
+    assert alias_digests(tmp_path / "cache") == []
 
 
-def test_a_memo_with_a_type_that_this_process_does_not_know_is_no_memo() -> None:
-    """Reading says so instead of guessing how arguments are nested."""
+def test_an_alias_with_an_unregistered_type_is_an_error() -> None:
+    """Reading it raises instead of guessing how arguments are nested."""
     with pytest.raises(ValueError, match="not registered"):
-        memo.KeyAlias.read(
+        key_alias.KeyAlias.read(
             json.dumps(
                 {
                     "key": {"format": 1, "kind": "any", "parts": {}},
@@ -520,10 +518,10 @@ class Turned(nn.Module):
         return x * self.column
 
 
-def test_strides_of_a_single_element_are_no_matter(
+def test_strides_of_a_single_element_are_preserved(
     compiled: Callable[..., trtcache.CompiledModule], tmp_path: Path
 ) -> None:
-    """A constant comes out of the store with the strides that the engine was built for."""
+    """A constant is loaded from the store with the strides that the engine was built for."""
     model = Turned()
     assert model.column.is_contiguous()
     assert model.column.stride() == (1, 3)

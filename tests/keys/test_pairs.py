@@ -15,14 +15,14 @@ EQUAL = [*equal.pairs(), *joined.pairs()]
 
 @pytest.mark.parametrize("pair", DIFFERENT, ids=lambda pair: pair.name)
 def test_programs_that_differ_have_two_keys(pair: Pair) -> None:
-    """Programs of which outputs, or the inputs they take, differ have different keys, and different memos."""
+    """Programs of which outputs, or the inputs they take, differ have different keys and different key aliases."""
     if pair.probe is None:
         assert not same(*(observed(side, pair.inputs) for side in pair.sides))
     else:
         assert len({takes(side, pair.inputs, pair.probe) for side in pair.sides}) == 2
     one, other = (digests(side, pair.inputs) for side in pair.sides)
     assert one[0] != other[0]
-    assert one[1] != other[1]  # or the memo of one would lead to the engine of the other
+    assert one[1] != other[1]  # or the alias of one would lead to the engine of the other
 
 
 @pytest.mark.parametrize("pair", EQUAL, ids=lambda pair: pair.name)

@@ -89,7 +89,7 @@ def test_a_backend_of_this_process_alone_builds_here(
     with caplog.at_level(logging.INFO):
         module = trtcache.compile(Attention(), inputs(3), backend=interpreter, cache=tmp_path, settings=settings)
     assert "building 2 parts in 2 processes" in caplog.text
-    assert caplog.text.count("is built in this process: another one cannot make it") == 1
+    assert caplog.text.count("is built in this process: another cannot rebuild it") == 1
     given = inputs(3)
     torch.testing.assert_close(module(*given), Attention()(*given))
 

@@ -14,7 +14,7 @@ from tests.partition.parts import Attention, dynamic, inputs
 from tests.prepare import prepare
 from trtcache.backends.aot_inductor.build import unlift
 from trtcache.backends.members import make_members
-from trtcache.compiler.stored_program import rebuilt
+from trtcache.compiler.stored_program import rebuild_program
 from trtcache.frontends.request import make_request
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_the_key_is_the_same(name: str, tmp_path: Path) -> None:
     members = make_members(program, given.records, tmp_path)
     kept = {name: content for name, content in members.items() if isinstance(content, bytes)}
     how: Any = {"pipeline": program.pipeline, "hints": [None] * len(program.symbols.order), "device": program.device}
-    again = rebuilt(kept, name="again", **how)
+    again = rebuild_program(kept, name="again", **how)
     assert _operators(again) == _operators(program)
     request = make_request(again, given.backend, given.settings, given.target)
     found, expected = (getattr(one, "document", {})["parts"] for one in (request.key, given.key))

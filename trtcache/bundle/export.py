@@ -18,7 +18,7 @@ from trtcache.bundle.save import save
 from trtcache.cache import Cache
 from trtcache.compiler.compile import provenance_of
 from trtcache.compiler.entries import entries_for, entry_for, report_request
-from trtcache.compiler.stored_program import Outside, rebuilt
+from trtcache.compiler.stored_program import CallStructure, rebuild_program
 from trtcache.config.atomic_write import require_file
 from trtcache.config.environment import Config
 from trtcache.config.signing_keys import SecretKey
@@ -191,7 +191,7 @@ def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path:
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 
-def _call_interface(outgoing: ProgramContents, outputs: Any) -> Outside:
+def _call_interface(outgoing: ProgramContents, outputs: Any) -> CallStructure:
     """Return the call interface of a program that is one engine; ``outputs`` are those of its stored graph."""
     interface = outgoing.executable.interface
     results = iter(interface.results)
@@ -203,7 +203,7 @@ def _call_interface(outgoing: ProgramContents, outputs: Any) -> Outside:
             one = next(results)
             roles.append(Role(one.kind, one.target, one.value, one.layout))
     values = {one.leaf: one.value for one in interface.values}
-    return Outside(outgoing.call.in_spec, outgoing.call.out_spec, tuple(roles), values)
+    return CallStructure(outgoing.call.in_spec, outgoing.call.out_spec, tuple(roles), values)
 
 
 def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
@@ -216,7 +216,7 @@ def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -
     members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     graph = json.loads(members[GRAPH])
     try:
-        program = rebuilt(
+        program = rebuild_program(
             members,
             name=outgoing.name,
             pipeline=[str(one) for one in parts["pipeline"]],

@@ -1,7 +1,7 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
-Whatever is missing or cannot be used (no alias, an entry that is gone, a file that only torch can read) leads to the
-slow path, which stores an alias for the next time; the log says why.
+If there is no alias, the entry was evicted, or only torch can read the file, the slow path is taken, which stores an
+alias for the next time. The log gives the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FoundEntry:
         alias: the alias.
         entry: the engine's entry.
         spared_s: seconds that the slow path took when the alias was stored.
-        alias_s: seconds to find and read the alias.
+        alias_s: seconds that finding and reading the alias took.
     """
 
     alias: KeyAlias
@@ -69,7 +69,7 @@ class AliasLookup:
             SettingsError: the target is unknown, or the backend does not take the settings.
             CanonicalizationError: a part of the key has no stable value.
             PassError: a pass of another distribution cannot be imported.
-            OSError: our own code cannot be read.
+            OSError: the code of this package cannot be read.
             ValueError: the source's weights are on several devices.
         """
         self._source, self._cache, self._settings = source, cache, options.settings
@@ -93,7 +93,7 @@ class AliasLookup:
 
     @classmethod
     def of(cls, source: Source, options: CompileOptions, cache: Cache) -> AliasLookup | None:
-        """Return the look-up for a source, or None where there can be no alias; the log says why.
+        """Return the look-up for a source, or None if it cannot have an alias; the log gives the reason.
 
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.
@@ -119,7 +119,7 @@ class AliasLookup:
         return self._cache.layers.holder(self.key.digest) is not None
 
     def find(self) -> FoundEntry | None:
-        """Return the entry of the program's engine, or None where the program has to be lowered."""
+        """Return the entry of the program's engine, or None if the program has to be lowered."""
         start = time.perf_counter()
         kept = self._cache.peek(self.key, counted=False)
         if kept is None:
@@ -140,7 +140,7 @@ class AliasLookup:
         return FoundEntry(alias, entry, kept.build_s, alias_s)
 
     def _check(self, alias: KeyAlias) -> None:
-        """Compare what an alias leads to with the options: all of a key but what only lowering finds out.
+        """Compare the key in an alias with the options: all parts but those that only lowering determines.
 
         Raises:
             ValueError: they differ.
@@ -148,7 +148,7 @@ class AliasLookup:
         parts = parts_of(alias.key)
         wrong = [name for name, value in self._given.items() if parts[name] != canonical(value)]
         if wrong or alias.key.kind != self._backend.name or alias.device != self._source.device:
-            raise ValueError(f"it leads to another {', '.join(wrong) or 'backend or device'}")
+            raise ValueError(f"its key has another {', '.join(wrong) or 'backend or device'}")
 
     def load(self) -> CompiledModule | None:
         """Return the compiled module, from the stored engine and the source's weights; None if it has to be lowered.
@@ -177,7 +177,7 @@ class AliasLookup:
         executable = Executable.from_entry(
             entry, names=alias.names, known=alias.known, sources=alias.sources, device=alias.device
         )
-        # Entries of older versions lack the small sizes; they were found out when the alias was stored.
+        # Entries of older versions lack the small sizes; the alias has them since it was stored.
         interface = source.place(replace(executable.interface, small_sizes=alias.small_sizes))
         executable = replace(executable, interface=interface)
         state = source.weights([name for names in alias.names for name in names])
@@ -207,7 +207,7 @@ class AliasLookup:
         return module, len(interface.weights)
 
     def report(self, found: FoundEntry) -> Report:
-        """Return the report on an entry that was found and is not loaded."""
+        """Return the report on an entry that is not loaded."""
         return self._report(found, len(json.loads(bytes(found.entry.read(WEIGHT_MAP)))), 0.0)
 
     def _report(self, found: FoundEntry, weights: int, load_s: float) -> Report:
@@ -234,7 +234,7 @@ class AliasLookup:
         )
 
     def store(self, request: EngineRequest) -> None:
-        """Store the alias of what lowering gave, for the next time. One that is stored and differs is rejected."""
+        """Store the alias of a lowered program for the next time. A stored alias that differs is rejected."""
         key = request.key
         try:
             if not isinstance(key, CacheKey):
@@ -249,7 +249,7 @@ class AliasLookup:
             kept = KeyAlias.read(bytes(self._kept.read(MEMBER)), self._source.specs_of)
             if replace(kept, whole=alias.whole, seen=alias.seen).write() == data:
                 return
-            self._reject(self._kept, "it disagrees with what lowering gives")
+            self._reject(self._kept, "it differs from the lowered program")
         took_s = request.took_s - self._source.export_s
         self._cache.keep(self.key, {MEMBER: data}, build_s=took_s, name=request.program.name)
 

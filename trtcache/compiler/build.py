@@ -1,4 +1,4 @@
-"""Engines built for others: put into the cache, and not loaded."""
+"""Ahead-of-time builds: engines are put into the cache and not loaded."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def build(
     inputs: Mapping[str, Any] | None = None,
     keep_program: bool = False,
 ) -> Report:
-    """Put the engine of a program or its file into the cache if it is not there, and write it to ``output`` as well.
+    """Build the engine of a program or of its file unless it is in the cache, and write it to ``output`` as well.
 
-    The engine is not loaded: it may be for another machine. It has no weights in it, unless the settings say so.
-    ``inputs`` are sizes for what an ONNX file leaves open, by name, and ``keep_program`` is as ``compile`` takes it.
+    The engine is not loaded: it may be for another machine. It contains no weights, unless the settings embed them.
+    ``inputs`` gives the dynamic sizes of an ONNX file, by name; ``keep_program`` is that of ``compile``.
 
     Raises:
-        ExportError: the file cannot be read, or is no exported program.
+        ExportError: the file cannot be read, or is not an exported program.
         BackendUnavailableError: the backend is unknown or cannot build here.
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
         BusyError: another process builds it, and ``on_busy`` is ``eager``.
-        PartitionError: there is an ``output``, and the program is not one engine.
+        PartitionError: ``output`` was passed, and the program is not one engine.
         StoreError: ``cache`` names a directory that cannot be a cache.
         OSError: ``output`` cannot be written.
     """
@@ -61,7 +61,7 @@ def build(
         report = build_source(source, options, store, output)
         report.file_s = source.file_s
         if keep_program:
-            from trtcache.compiler.kept_program import KeptOptions, keep  # nobody else needs it
+            from trtcache.compiler.kept_program import KeptOptions, keep  # rarely needed
 
             keep(store, report, source.program, KeptOptions.of(options))
     report.compile_s = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Processes that build, started when they are needed and ended with the pool."""
+"""Pool of build processes, which start when they are needed and end with the pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import make_members
 from trtcache.backends.protocol import Artifact
-from trtcache.compiler.build_worker import ASKED, MEMBERS
+from trtcache.compiler.build_worker import MEMBERS, REQUEST
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError
 from trtcache.frontends.request import Request
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 class Pool:
-    """Processes, as many as there are builds at once, each with its share of the cores.
+    """Build processes, one for each concurrent build, each with its share of the cores.
 
-    A process that cannot make the same program, or that dies, builds nothing: then this process does.
+    Where a process cannot rebuild the same program, or dies, this process builds instead.
     """
 
     def __init__(self, threads: int) -> None:
-        """Start none yet; each has this many threads."""
+        """Create an empty pool, whose processes will have this many threads each."""
         self._threads = str(threads)
         self._idle: list[subprocess.Popen[str]] = []
         self._all: list[subprocess.Popen[str]] = []
@@ -51,16 +51,16 @@ class Pool:
             process.communicate()
 
     def end(self) -> None:
-        """End the processes, whatever they do."""
+        """Kill the processes."""
         self._ended = True
         for process in self._all:
             process.kill()
 
     def build(self, request: EngineRequest, folder: Path) -> Artifact | None:
-        """Return what another process built for a request, or None where only this one can.
+        """Build a request in another process, or return None if only this process can.
 
         Raises:
-            BuildError: the builder failed.
+            BuildError: the builder failed, or the pool was ended.
         """
         if not _write(request, folder):
             return None
@@ -77,7 +77,7 @@ class Pool:
             raise BuildError(request.backend.name, str(answer["error"]))
         if "unlike" in answer:
             log.info(
-                "%s is built in this process: another one cannot make it: %s", request.program.name, answer["unlike"]
+                "%s is built in this process: another cannot rebuild it: %s", request.program.name, answer["unlike"]
             )
             return None
         members = {name: (folder / name).read_bytes() for name in answer["members"]}
@@ -113,7 +113,7 @@ def _send(process: subprocess.Popen[str], folder: Path) -> dict[str, Any] | None
 
 
 def _write(request: EngineRequest, folder: Path) -> bool:
-    """Write down what another process has to know; False where a program cannot be written."""
+    """Write a request for another process into a folder, and return whether it could be written."""
     program, settings, key = request.program, request.settings, request.key
     if not isinstance(key, CacheKey) or not isinstance(request, Request):
         return False
@@ -122,7 +122,7 @@ def _write(request: EngineRequest, folder: Path) -> bool:
     for name, content in members.items():
         if isinstance(content, bytes):
             (folder / MEMBERS / name).write_bytes(content)
-    asked = {
+    document = {
         "backend": request.backend.name,
         "device": str(program.device),
         "hints": [_hint(symbol, program) for symbol in program.symbols.order],
@@ -138,7 +138,7 @@ def _write(request: EngineRequest, folder: Path) -> bool:
         "target": request.target.document(),
     }
     try:
-        (folder / ASKED).write_text(json.dumps(asked))
+        (folder / REQUEST).write_text(json.dumps(document))
     except TypeError:
         return False
     return True

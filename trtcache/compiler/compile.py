@@ -1,7 +1,7 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
-A new kind of source is a class derived from ``trtcache.frontends.source.Source`` and a line in
-``trtcache.frontends.resolve``; nothing here depends on the kind.
+To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a line to
+``trtcache.frontends.resolve``; nothing in this file depends on the kind.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Loaded: TypeAlias = "tuple[Engine, PartitionedProgram, dict[int, Entry]]"
-"""An engine, the partitions that it has in the end, and the entries of those that are engines."""
+"""An engine, its final partitions, and the entries of those that are engines."""
 
 
 def compile_source(source: Source, options: CompileOptions, cache: Cache) -> CompiledModule:
-    """Compile a source, or take its engines from the cache and set its weights; ``report.compile_s`` is not set.
+    """Compile a source, or load its engines from the cache and set its weights; ``report.compile_s`` is not set.
 
     Raises:
-        ExportError: the model cannot be exported, or no engine takes something in it.
+        ExportError: the model cannot be exported, or has something that no engine supports.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: a setting or the target is unknown.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BusyError: another process builds it, the cache does not wait, and the settings want no part in torch.
+        BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
     """
     # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered.
     compilation = begin(source, options, cache)
@@ -85,14 +85,14 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
 
 @dataclass(slots=True)
 class Compilation:
-    """A compilation whose fast path was tried.
+    """A compilation after its fast path was tried.
 
     Attributes:
-        source: what is compiled.
-        options: how.
-        cache: where entries and aliases are.
-        lookup: the source's key alias; None where there can be none.
-        module: what the fast path gave; None where the source has to be lowered.
+        source: the source to compile.
+        options: the options of the compilation.
+        cache: the cache of entries and aliases.
+        lookup: the look-up of the source's key alias; None if it cannot have one.
+        module: the module from the fast path; None if the source has to be lowered.
         request: the lowered program, after ``prepare``.
     """
 
@@ -144,13 +144,13 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     """Put the engines of a source into the cache unless they are there, without loading them.
 
     Args:
-        source: what is built.
-        options: how.
-        cache: where.
+        source: the source to build.
+        options: the options of the build.
+        cache: the cache to put entries into.
         output: a file to write the engine to as well.
 
     Raises:
-        PartitionError: there is an ``output``, and the program is not one engine.
+        PartitionError: ``output`` was passed, and the program is not one engine.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
         BuildError: the build failed.
         OSError: ``output`` cannot be written.
@@ -165,7 +165,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
         return lookup.report(found)
     request = source.request(options)
     if output is not None and not request.division.is_whole:
-        why = "a file has one; leave the output out"
+        why = "a file holds one engine; leave the output out"
         raise PartitionError(request.program.name, why, summarize_left(request.division.left))
     report = report_request(request)
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
@@ -183,7 +183,7 @@ def load_engines(request: EngineRequest, source: Source, cache: Cache) -> Compil
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
         BuildError: the build failed.
-        BusyError: another process builds it, the cache does not wait, and the settings want no part in torch.
+        BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
     """
     report, weights, program = report_request(request), request.engine_weights(), request.program
     with tempfile.TemporaryDirectory(prefix="trtcache-build-") as folder:
@@ -200,7 +200,7 @@ def load_engines(request: EngineRequest, source: Source, cache: Cache) -> Compil
 
 
 def provenance_of(request: EngineRequest, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
-    """Return what a module of these entries is exported from; the contents of files of a build are read now."""
+    """Return the provenance of a module of these entries, from which it can be exported; files are read now."""
     return Provenance(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
@@ -216,7 +216,7 @@ def provenance_of(request: EngineRequest, division: PartitionedProgram, entries:
 def _load_whole(
     request: EngineRequest, cache: Cache, folder: Path, weights: Mapping[str, torch.Tensor], report: Report
 ) -> Loaded:
-    """Load the engine of a program that is one."""
+    """Load the engine of a program that is a single partition."""
     try:
         engine, partition, entry = _load_engine(request, cache, folder, weights)
     except BuildError as error:
@@ -272,11 +272,11 @@ def _run_in_torch(request: EngineRequest, error: BusyError, report: Report) -> s
     """Report that an engine's partition runs in torch this time, and return why.
 
     Raises:
-        BusyError: the settings want engines and nothing else, or torch cannot run the program.
+        BusyError: the settings allow engines only, or torch cannot run the program.
     """
     if request.settings.require_full_compilation or not request.is_torch:
         raise error
-    why = f"{error.builder or 'another process'} builds its engine now"
+    why = f"{error.builder or 'another process'} is building its engine"
     log.warning("%s runs in torch in this process, without an engine: %s", request.program.name, why)
     key, weights = request.key if isinstance(request.key, CacheKey) else None, len(request.program.interface.weights)
     report.partitions.append(PartitionReport(key, "eager", "busy", weights, error.waited_s, 0.0, 0.0, None, why))
@@ -290,14 +290,14 @@ def _load_engine(
     weights: Mapping[str, torch.Tensor],
     built: tuple[Entry, str] | BuildError | BusyError | None = None,
 ) -> tuple[Engine, PartitionReport, Entry]:
-    """Return an engine that is loaded, from the cache or built, the report on it, and its entry.
+    """Load an engine from the cache, building it if necessary; return it with its report and its entry.
 
     Args:
         request: the request for the engine.
-        cache: where its entry is.
-        folder: a temporary folder of the build.
+        cache: the cache of its entry.
+        folder: a temporary folder for the build.
         weights: the engine's weights, by its names for them.
-        built: what became of its build beside others; None if it was not built yet.
+        built: the outcome of its build in ``build_missing``; None if it was not built there.
     """
     if isinstance(built, (BuildError, BusyError)):
         raise built
@@ -309,7 +309,7 @@ def _load_engine(
 
     second = second_choice_for(request, cache)
     entry, why = built or ((second, "") if second else entry_for(request, cache, folder))
-    entry = load_members(entry)  # the module and its engine have the very same bytes
+    entry = load_members(entry)  # the module and its engine share the same bytes
     start = time.perf_counter()
     try:
         engine = load()
@@ -317,7 +317,7 @@ def _load_engine(
         if entry.outcome == "built":
             raise
         log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
-        if second is None:  # a plan for another product is not damaged by that
+        if second is None:  # a plan for another product may be unloadable here without being damaged
             cache.reject(entry, "load")
         entry, why = entry_for(request, cache, folder)
         entry = load_members(entry)

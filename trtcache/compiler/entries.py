@@ -1,4 +1,4 @@
-"""Entries of a program's engines: found in the cache, or built, with the reason for a miss."""
+"""Entries of a program's engines, from the cache or built, with the reason for a miss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Report) -> list[Entry]:
-    """Return the entries of all engines of a program, which are not loaded, and add them to the report.
+    """Get or build the entries of all engines of a program without loading them, and add them to the report.
 
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``; the message says why there was no hit.
@@ -49,15 +49,15 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
 
 
 def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None) -> tuple[Entry, str]:
-    """Return the entry of one engine, and if it had to be built how the nearest stored entry differs.
+    """Get or build the entry of one engine; also return how the nearest stored entry differs, if it was built.
 
-    Where the settings leave open whether an engine is refittable and not all its weights can be, the engine is built
-    for these weights alone: another entry, whose key has their fingerprints, and whose reason names them.
+    If the settings do not decide whether an engine is refittable, and not all of its weights can be, the engine is
+    built for these weights alone: another entry, whose key has their fingerprints and whose reason names them.
 
     Args:
         request: the request for the engine.
-        cache: where to look.
-        folder: a temporary folder of the build.
+        cache: the cache to search.
+        folder: a temporary folder for the build.
         worker: builds in another process.
 
     Raises:
@@ -67,7 +67,7 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
     """
     holder = cache.layers.holder
     if request.backend.capabilities.bakes_weights and isinstance(request.key, CacheKey):
-        # Case 1: there is an entry of these weights alone, and none that takes others.
+        # Case 1: an entry for these weights alone is stored, and none that takes any weights.
         alone = None if holder(request.key.digest) else request.freeze()
         key = alone.key if alone is not None else None
         entry = cache.peek(key) if isinstance(key, CacheKey) and holder(key.digest) else None
@@ -77,7 +77,7 @@ def entry_for(request: EngineRequest, cache: Cache, folder: Path, worker: Worker
         # Case 2: an entry that takes any weights, stored or built now.
         return _get_or_build(request, cache, folder, worker)
     except FrozenWeightsError as error:
-        # Case 3: the builder cannot make such an engine.
+        # Case 3: the builder cannot build a refittable engine.
         alone = request.freeze()
         if alone is None:
             raise
@@ -112,18 +112,18 @@ def _get_or_build(request: EngineRequest, cache: Cache, folder: Path, worker: Wo
 
 
 def _explain_miss(request: EngineRequest, cache: Cache) -> str:
-    """Return, and log, how the nearest stored entry differs; empty where the entry itself is there or nothing is."""
+    """Return and log how the nearest stored entry differs; empty if the entry is stored, or the cache has no store."""
     stores, key = cache.layers.disks, request.key
     if not stores or not isinstance(key, CacheKey) or cache.layers.holder(key.digest):
         return ""
-    from trtcache.keys.nearest import nearest  # SQLite and difflib, which a hit does not need
+    from trtcache.keys.nearest import nearest  # imports SQLite and difflib, which a hit does not need
 
     try:
         graph = request.graph()
         candidates = (nearest(store, key.document, name=request.program.name, graph=graph) for store in stores)
         found = next(filter(None, candidates), None)
-    except Exception:  # only a remark: whatever is in the store, the build goes on
-        log.debug("the nearest entry could not be found", exc_info=True)
+    except Exception:  # only a diagnostic: the build goes on whatever the store contains
+        log.debug("finding the nearest entry failed", exc_info=True)
         return ""
     why = str(found) if found else f"no similar {key.kind} entry"
     log.info("miss: %s", why)
@@ -131,7 +131,7 @@ def _explain_miss(request: EngineRequest, cache: Cache) -> str:
 
 
 def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
-    """Return an entry for another product of this GPU's capability, if the settings allow it and no other is stored."""
+    """Return an entry for another GPU of the same compute capability, if allowed and no exact entry is stored."""
     key = request.key
     if request.settings.tensorrt.compatible != "capability" or not isinstance(key, CacheKey):
         return None
@@ -148,7 +148,7 @@ def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
 
 
 def report_request(request: EngineRequest) -> Report:
-    """Return the report on a request, without its engines."""
+    """Create the report on a request, without its engines."""
     seconds = request.program.seconds
     return Report(
         name=request.program.name,
@@ -163,7 +163,7 @@ def report_request(request: EngineRequest) -> Report:
 
 
 def report_partition(request: EngineRequest, entry: Entry, *, why: str, load_s: float = 0.0) -> PartitionReport:
-    """Return the report on the entry of a request, which took ``load_s`` to load."""
+    """Create the report on the entry of a request, which took ``load_s`` to load."""
     return PartitionReport(
         key=entry.key if isinstance(request.key, CacheKey) else None,
         outcome=entry.outcome,

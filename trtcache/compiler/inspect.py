@@ -1,4 +1,4 @@
-"""What ``compile`` would build: the lowered program, its key and its partitions. Nothing is built."""
+"""The lowered program, key and partitions that ``compile`` would use, without building."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def lower(
 ) -> LoweredProgram:
     """Return the lowered program that ``compile`` would build from; ``.text`` shows it.
 
-    With ``trace``, ``.runs`` has what each pass changed, as a diff.
+    With ``trace``, ``.runs`` has a diff of the changes of each pass.
 
     Raises:
         ExportError: the model cannot be exported.
         PassError: a lowering pass broke its contract.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: there are example inputs for a program that has its own.
+        SettingsError: example inputs were passed for a program that has its own.
     """
     options = CompileOptions.of(backend, settings, None)
     with resolve(model, args, kwargs, dynamic_shapes, name=name) as source:
@@ -62,14 +62,14 @@ def key(
 ) -> CacheKey:
     """Return the key that ``compile`` would use for these arguments, without building.
 
-    Models of equal architecture have equal keys whatever their weights and the names of their parameters are. The
-    arguments are those of ``compile``; no key depends on ``cache``, which is not opened.
+    Models of equal architecture have equal keys, regardless of their weights and of the names of their parameters.
+    The arguments are those of ``compile``; no key depends on ``cache``, which is not opened.
 
     Raises:
         ExportError: the model cannot be exported.
         CanonicalizationError: something in the program has no stable description, or it is compiled in partitions.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        SettingsError: a setting or the target is unknown, or there are example inputs for a program that has its own.
+        SettingsError: a setting or the target is unknown, or example inputs were passed for a program that has its own.
     """
     with resolve(model, args, kwargs, dynamic_shapes, name=name) as source:
         request = source.request(CompileOptions.of(backend, settings, target))
@@ -93,8 +93,8 @@ def outline(
     Raises:
         ExportError: the model cannot be exported.
         BackendUnavailableError: the backend is unknown or cannot run here.
-        PartitionError: the settings want one engine, and something would stay in torch.
-        SettingsError: a setting is unknown, or there are example inputs for a program that has its own.
+        PartitionError: the settings require one engine, and an operator would stay in torch.
+        SettingsError: a setting is unknown, or example inputs were passed for a program that has its own.
     """
     from trtcache.partition.outline import make_outline
 
@@ -118,7 +118,7 @@ def key_and_graph(
     """Return the key of an exported program or a program's file, and its graph in the form that entries store.
 
     Raises:
-        ExportError: the file cannot be read, or no engine takes something in the program.
+        ExportError: the file cannot be read, or the program has something that no engine supports.
         CanonicalizationError: something in the program has no stable description.
         BackendUnavailableError: the backend is unknown or cannot run here.
         SettingsError: the target is unknown.

@@ -1,8 +1,8 @@
-"""Programs kept beside their engines, without weights, so that after an upgrade engines are built without the models.
+"""Programs kept beside their engines, without weights, to rebuild engines after an upgrade without the models.
 
-``compile(..., keep_program=True)`` keeps one as an entry of kind ``program``: what ``torch.export.save`` writes with
-zeros in the place of every weight, and what the caller asked for. An engine that has weights in it cannot be built from
-zeros, so its program is not kept.
+``compile(..., keep_program=True)`` stores an entry of kind ``program``: the output of ``torch.export.save`` with zeros
+for every weight, and the options of the compilation. An engine with embedded weights cannot be built from zeros, so
+its program is not kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROGRAM, OPTIONS = "program.pt2", "asked.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptOptions:
-    """The options that a kept program was compiled with, as JSON has them."""
+    """The options that a kept program was compiled with, as JSON values."""
 
     backend: str
     settings: Mapping[str, object]
@@ -42,7 +42,7 @@ class KeptOptions:
 
     @classmethod
     def of(cls, options: CompileOptions) -> KeptOptions:
-        """Return what is to be written: of the settings those that are not the defaults."""
+        """Convert options; only settings that differ from their defaults are kept."""
         settings, default = options.settings, Settings()
         values = {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name != "threads"}
         changed = {name: value for name, value in values.items() if value != getattr(default, name)}
@@ -51,13 +51,13 @@ class KeptOptions:
         return cls(options.backend, {name: _plain(value) for name, value in changed.items()}, options.target)
 
     def write(self) -> bytes:
-        """Return this as JSON."""
+        """Serialize the options as JSON."""
         document = {"backend": self.backend, "settings": self.settings, "target": self.target}
         return json.dumps(document, sort_keys=True).encode()
 
     @classmethod
     def read(cls, data: bytes) -> KeptOptions:
-        """Return what ``write`` wrote.
+        """Parse options that ``write`` serialized.
 
         Raises:
             ValueError: the data is something else.
@@ -75,11 +75,11 @@ def _plain(value: Any) -> Any:
 def keep(
     cache: Cache, report: Report, program: Callable[[], torch.export.ExportedProgram], options: KeptOptions
 ) -> None:
-    """Keep a program beside its engines, unless it is there. That it cannot be kept costs a warning only.
+    """Keep a program beside its engines, unless it is there. A failure is only a warning.
 
     Args:
-        cache: where its engines are.
-        report: which engines those are.
+        cache: the cache that has its engines.
+        report: the report on its compilation, which names its engines.
         program: returns the program; it is not changed.
         options: the options that it was compiled with.
     """
@@ -87,7 +87,7 @@ def keep(
     if key is None or (cache.store is not None and cache.store.contains(key.digest)):
         return
     if any(one.frozen for one in report.partitions):
-        log.warning("the program of %s is not kept: an engine of it has weights in it", report.name)
+        log.warning("the program of %s is not kept: one of its engines has embedded weights", report.name)
         return
     data = io.BytesIO()
     try:
@@ -100,15 +100,15 @@ def keep(
 
 
 def key_of(report: Report) -> CacheKey | None:
-    """Return the key under which the program of some engines is kept: theirs; None where one has none."""
+    """Return the key of the kept program of some engines, made from their keys; None if an engine has no key."""
     keys = [one.key.digest for one in report.partitions if one.key is not None]
     return CacheKey.of(KIND, {"engines": sorted(keys)}) if keys and len(keys) == len(report.partitions) else None
 
 
 def without_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program with zeros for weights, laid out and shared as they are, and without its example inputs.
+    """Return a copy of a program with zeros for weights, of the same layout and sharing, and without example inputs.
 
-    Constants stay: what is computed depends on them, and they are in the key.
+    Constants stay: results depend on them, and they are part of the key.
     """
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -121,7 +121,7 @@ def without_weights(program: torch.export.ExportedProgram) -> torch.export.Expor
         )
         return torch.nn.Parameter(zeros, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else zeros
 
-    found = copy.copy(program)
-    found._state_dict = {name: blank(tensor) for name, tensor in program.state_dict.items()}
-    found._example_inputs = None  # users' data
-    return found
+    blanked = copy.copy(program)
+    blanked._state_dict = {name: blank(tensor) for name, tensor in program.state_dict.items()}
+    blanked._example_inputs = None  # users' data
+    return blanked

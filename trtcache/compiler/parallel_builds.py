@@ -1,4 +1,4 @@
-"""Builds the parts of a program that are not in the cache at once."""
+"""Concurrent builds of those partitions of a program that are not in the cache."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Worker: TypeAlias = "Callable[[EngineRequest, Path], Artifact | None]"
-"""Builds in another process; None where only this one can."""
+"""Builds in another process; returns None if only this process can."""
 
 
 class EntryFor(Protocol):
-    """Gets the entry of a request, or has it built in a folder."""
+    """Gets the entry of a request, or builds it in a folder."""
 
     def __call__(
         self, request: EngineRequest, cache: Cache, folder: Path, worker: Worker | None = None
     ) -> tuple[Entry, str]:
-        """Return the entry, and if it had to be built why there was none."""
+        """Return the entry, and the reason for the miss if it was built."""
         ...
 
 
 def build_missing(
     parts: Mapping[int, EngineRequest], cache: Cache, folder: Path, entry_for: EntryFor
 ) -> dict[int, tuple[Entry, str] | BuildError | BusyError]:
-    """Return what came of building what is missing, by the parts' numbers; nothing where one process is enough.
+    """Build missing partitions in several processes; return outcomes by partition number, empty if one is enough.
 
-    This process builds, and others beside it, which end with this call, whatever becomes of it. Equal parts are built
-    once, and what only this process can build is not among them.
+    This process builds as well; the other processes end with this call, even if it fails. Equal partitions are built
+    once. Partitions that only this process can build are left out.
 
     Raises:
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
@@ -73,26 +73,23 @@ def build_missing(
 
     # This process builds as well: torch and Inductor, six seconds of imports, are here already.
     others, share = processes - 1, max(1, cores() // processes)
-    with ThreadPoolExecutor(others) as threads, Pool(share) as pool:  # whose end lets threads end
-        started = [threads.submit(copy_context().run, work, pool.build) for _ in range(others)]
+    with ThreadPoolExecutor(others) as threads, Pool(share) as pool:  # the pool ends first, which unblocks the threads
+        futures = [threads.submit(copy_context().run, work, pool.build) for _ in range(others)]
         try:
             work(None)
-            for one in started:
-                one.result()
+            for future in futures:
+                future.result()
         finally:
             waiting.clear()
     return found
 
 
 def _missing(parts: Mapping[int, EngineRequest], cache: Cache) -> dict[str, list[int]]:
-    """Return the parts that have no entry and that another process can build, by the digests of their keys."""
+    """Return the partitions without an entry that another process can build, by the digests of their keys."""
     missing: dict[str, list[int]] = {}
     for number, part in parts.items():
-        elsewhere = part.backend.capabilities.builds_elsewhere and isinstance(part.key, CacheKey)
-        if elsewhere and not _is_there(part, cache):
-            missing.setdefault(str(getattr(part.key, "digest", "")), []).append(number)
+        if not part.backend.capabilities.builds_elsewhere or not isinstance(part.key, CacheKey):
+            continue
+        if cache.store is None or not cache.store.contains(part.key.digest):
+            missing.setdefault(part.key.digest, []).append(number)
     return missing
-
-
-def _is_there(part: EngineRequest, cache: Cache) -> bool:
-    return cache.store is not None and isinstance(part.key, CacheKey) and cache.store.contains(part.key.digest)

@@ -1,4 +1,4 @@
-"""Engines for what is installed now, of the programs that were kept beside others."""
+"""Rebuilds of kept programs' engines for the versions that are installed now."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def rebuild(cache: Cache, entry: Entry) -> Report:
-    """Build the engines of a kept program for what is installed now, if they are not there, and keep it beside them.
+    """Build the engines of a kept program for the installed versions unless they are stored, and move it beside them.
 
     Raises:
-        SettingsError: the entry is no kept program, or asks for a setting or a target that is unknown now.
+        SettingsError: the entry is not a kept program, or has a setting or a target that is unknown now.
         ExportError: torch cannot read the program any more.
         BackendUnavailableError: its backend cannot build here.
         BuildForbiddenError: a build is needed and ``TRTCACHE_FORBID_BUILD=1``.
@@ -29,7 +29,7 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
     try:
         options = KeptOptions.read(bytes(entry.read(OPTIONS)))
     except (KeyError, ValueError) as error:
-        raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is no kept program: {error}") from error
+        raise SettingsError(f"entry {entry.key.digest[:16]}", f"it is not a kept program: {error}") from error
     with tempfile.TemporaryDirectory(prefix="trtcache-program-") as folder:
         path = Path(folder) / PROGRAM
         entry.write(PROGRAM, path)
@@ -46,5 +46,5 @@ def rebuild(cache: Cache, entry: Entry) -> Report:
         contents = {PROGRAM: bytes(entry.read(PROGRAM)), OPTIONS: bytes(entry.read(OPTIONS))}
         cache.keep(key, contents, build_s=entry.build_s, name=entry.name)
         if cache.store is not None and cache.store.contains(key.digest):
-            cache.store.remove(entry.key.digest)  # or the next time would build of it again
+            cache.store.remove(entry.key.digest)  # or it would be rebuilt again next time
     return report

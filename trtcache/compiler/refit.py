@@ -1,8 +1,7 @@
-"""Refits without a compiled module: other weights for a program in a file, and for a stored entry.
+"""Refits without a compiled module: new weights for a program in a file, and for a stored entry.
 
-A program with other weights has the key that it had, so its engine is found and nothing is built. What is written is
-the archive itself, member by member, with the bytes of weights exchanged: nothing is exported or lowered, and one
-weight is in memory at a time.
+The key does not depend on the weights, so the engine is found and nothing is built. The archive is copied member by
+member with the bytes of weights replaced: nothing is exported or lowered, and one weight is in memory at a time.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class FileRefit:
-    """What other weights are to a program in a file.
+    """The comparison of a program's weights with new ones.
 
     Attributes:
-        weights: how many weights it has; tied ones are one.
-        changed: the names of those with other values.
+        weights: the number of weights; tied weights count once.
+        changed: the names of the weights whose values differ.
     """
 
     weights: int
@@ -54,17 +53,17 @@ class FileRefit:
 
 
 def refit_program(path: Path, weights: Path, output: Path | None = None) -> FileRefit:
-    """Compare a program's weights with those in a file, and write the program with those.
+    """Compare a program's weights with those in a file, and write the program with the new weights.
 
     Args:
         path: a file that ``torch.export.save`` wrote.
         weights: a file of weights, by the program's names for them.
-        output: where to write; it appears complete or not at all, and may be ``path``.
+        output: the file to write, atomically; it may be ``path``.
 
     Raises:
         ExportError: the program cannot be read, or is damaged.
         WeightsFileError: the weights cannot be read, or are damaged.
-        RefitError: they do not fit, or have several values for one place in memory; nothing was written.
+        RefitError: they do not fit, or have several values for one location in memory; nothing was written.
         OSError: ``output`` cannot be written.
     """
     with ProgramFile(path) as file:
@@ -79,7 +78,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
         constants = {name: Content.of(one) for name, one in tensors.items() if name not in metas}
         given = WeightSource.of(weights, known=frozenset(tensors), constants=constants)
         sources = check(program, given.state, known=frozenset(tensors), device=_CPU, anywhere=True)
-        changed = [one for one in program if not _same(tensors[one.slots[0].names[0]], sources.given[one.index])]
+        changed = [one for one in program if not _is_equal(tensors[one.slots[0].names[0]], sources.given[one.index])]
         if output is not None:
             values = {name: sources.given[one.index] for one in program for name in one.slots[0].names}
             touched = {metas[name]["path_name"] for one in changed for name in one.slots[0].names}
@@ -88,7 +87,7 @@ def refit_program(path: Path, weights: Path, output: Path | None = None) -> File
 
 
 def _metas(path: Path) -> dict[str, Any]:
-    """Return what the archive says of each weight: which part of which member it is."""
+    """Return the archive's metadata of each weight, which gives its member and its position there."""
     with zipfile.ZipFile(path) as archive:
         root = archive.namelist()[0].partition("/")[0]
         config: dict[str, Any] = json.loads(archive.read(f"{root}/{_CONFIG}"))["config"]
@@ -96,11 +95,11 @@ def _metas(path: Path) -> dict[str, Any]:
 
 
 def _weights_of(metas: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[EngineWeight]:
-    """Return each weight of a program; names of one memory are one weight."""
+    """Return the weights of a program; names that share memory are one weight."""
     tied: dict[object, list[str]] = {}
     for name, meta in metas.items():
-        one = tensors[name]
-        place = (meta["path_name"], one.dtype, tuple(one.shape), one.stride(), one.storage_offset())
+        tensor = tensors[name]
+        place = (meta["path_name"], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
         tied.setdefault(place, []).append(name)
     return [_weight(index, names, tensors[names[0]]) for index, names in enumerate(tied.values())]
 
@@ -110,16 +109,12 @@ def _weight(index: int, names: Sequence[str], tensor: torch.Tensor) -> EngineWei
     return EngineWeight(index, WeightRef(index), *form, (Slot(index, *form, tuple(names)),))
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return alike(one.detach().contiguous(), other.detach().to(one.device).contiguous())
+def _is_equal(old: torch.Tensor, new: torch.Tensor) -> bool:
+    return alike(old.detach().contiguous(), new.detach().to(old.device).contiguous())
 
 
 def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[str, torch.Tensor]) -> None:
-    """Write an archive with other bytes of weights in it.
-
-    Raises:
-        RefitError: weights that share memory there have several values for one place.
-    """
+    """Copy an archive with new bytes for some weights."""
     members: dict[str, list[str]] = {}
     for name in values:
         members.setdefault(metas[name]["path_name"], []).append(name)
@@ -138,16 +133,16 @@ def _write(path: Path, output: Path, metas: Mapping[str, Any], values: Mapping[s
 
 
 def _exchange_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, Any], torch.Tensor]]) -> memoryview:
-    """Return the bytes of a member with other weights in it, which may be parts of it.
+    """Return the bytes of a member with new weights, which may be parts of it.
 
     Raises:
-        RefitError: they have several values for one place.
+        RefitError: they have several values for one location in memory.
     """
     data = bytearray(content)
     places = {name: _place(data, meta, value.dtype) for name, (meta, value) in changes.items()}
     for name, (_, value) in changes.items():
         _once(places[name]).copy_(_once(value.detach(), places[name]))
-    if differ := tuple(name for name, (_, value) in changes.items() if not _same(places[name], value)):
+    if differ := tuple(name for name, (_, value) in changes.items() if not _is_equal(places[name], value)):
         shared = (
             "of which one place in the program's memory is several elements, and the values for those are not equal"
         )
@@ -156,36 +151,36 @@ def _exchange_weights(content: bytes, changes: Mapping[str, tuple[Mapping[str, A
 
 
 def _place(data: bytearray, meta: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
-    """Return a weight in the bytes of its member."""
+    """Return a weight as a view of the bytes of its member."""
     shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
     flat = torch.frombuffer(data, dtype=dtype, count=len(data) // dtype.itemsize)
     return flat.as_strided(shape, stride, meta["storage_offset"]["as_int"])
 
 
 def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Return a tensor without the repetitions that ``like``, or itself, has by strides of 0 (``expand``)."""
-    repeated = [at for at, step in enumerate((tensor if like is None else like).stride()) if step == 0]
-    for at in repeated:
-        tensor = tensor.narrow(at, 0, min(1, tensor.shape[at]))
+    """Return a tensor without the dimensions that ``like``, or itself, repeats with strides of 0 (``expand``)."""
+    repeated = [dim for dim, stride in enumerate((tensor if like is None else like).stride()) if stride == 0]
+    for dim in repeated:
+        tensor = tensor.narrow(dim, 0, min(1, tensor.shape[dim]))
     return tensor
 
 
 def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tuple[Executable, WeightSource]:
-    """Return what an entry's engine and a file of weights are to each other, if they fit.
+    """Check that a file of weights fits an entry's engine, and return the engine and the weights.
 
-    An entry has no names for its weights; the key aliases that lead to it have those of programs.
+    An entry has no names for its weights; the key aliases that lead to it have those of its programs.
 
     Raises:
-        RefitError: they do not fit by the names of any of the programs, or the entry has its weights in it.
-        IncompatibleEngineError: the entry is of no engine, or no program's names are known for it.
+        RefitError: they do not fit with the names of any program, or the entry has embedded weights.
+        IncompatibleEngineError: the entry is not of an engine, or the names of no program are known for it.
         WeightsFileError: the file cannot be read.
     """
     parts: Any = entry.key.document["parts"]
     if isinstance(parts, dict) and (frozen := parts.get("frozen")):
-        what = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
-        raise RefitError(mismatched=(what,))
+        why = f"all {len(frozen)} of them are in the plan; build the program with the new weights instead"
+        raise RefitError(mismatched=(why,))
     if not aliases:
-        why = "no program is known that leads to it, and it has no names of its own: give the program's .pt2 file"
+        why = "no key alias leads to it, and it has no names for its weights: give the program's .pt2 file"
         raise IncompatibleEngineError(entry.key.digest, why)
     refused: RefitError | None = None
     for alias in aliases:
@@ -200,21 +195,21 @@ def check_entry(entry: Entry, aliases: Sequence[KeyAlias], weights: Path) -> tup
             refused = refused or error
             continue
         return executable, given
-    assert refused is not None  # noqa: S101  # there is an alias, and none fitted
+    assert refused is not None  # noqa: S101  # there is an alias, and none fits
     raise refused
 
 
-def refitted_plan(entry: Entry, executable: Executable, given: WeightSource) -> memoryview:
-    """Return the plan of an entry with other weights in it. Experimental: not yet run on a GPU.
+def refit_plan(entry: Entry, executable: Executable, given: WeightSource) -> memoryview:
+    """Return the plan of an entry with new weights. Experimental: not yet run on a GPU.
 
     Raises:
         NoDeviceError: there is no GPU, or it is not the plan's.
-        IncompatibleEngineError: the entry is of an engine that has no weights in it, or cannot be loaded.
+        IncompatibleEngineError: the entry's engine contains no weights, or cannot be loaded.
         RefitError: TensorRT refuses a weight.
     """
     flavour = {one.name: one for one in (TENSORRT, TENSORRT_RTX)}.get(entry.kind)
     if flavour is None:
-        why = "has no weights in it: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
+        why = "contains no weights: nothing can be written; give the program's .pt2 file, or use module.refit(FILE)"
         raise IncompatibleEngineError(entry.key.digest, f"an engine of {entry.kind} {why}")
     if not torch.cuda.is_available():
         raise NoDeviceError(entry.kind, "a plan", "it is refitted on its GPU, and there is none here")
@@ -224,7 +219,7 @@ def refitted_plan(entry: Entry, executable: Executable, given: WeightSource) -> 
 
 
 def write_plan(plan: memoryview, output: Path) -> None:
-    """Write a plan to a file, which appears complete or not at all.
+    """Write a plan to a file atomically.
 
     Raises:
         OSError: it cannot be written.

@@ -1,7 +1,7 @@
-"""Which entries no version that is installed here can use: their keys name another toolchain than what is there.
+"""Stale entries: those whose keys name another toolchain than the installed one.
 
-A key has the exact versions of what built its engine (``Backend.toolchain``), and a request has those of this process.
-After an upgrade nothing asks for the old ones again.
+A key has the exact versions of the tools that built its engine (``Backend.toolchain``), and a request has those of this
+process. After an upgrade no request has the keys of the old ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends import registry
 from trtcache.digests import canonical
 from trtcache.errors import BackendUnavailableError, StoreError
-from trtcache.keys.alias import KIND as MEMO
+from trtcache.keys.alias import KIND as ALIAS
 from trtcache.keys.alias import code_digest
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """What became of some entries.
+    """The stale entries among some.
 
     Attributes:
-        stale: digests of those that nothing here can use.
-        unjudged: why some were not looked at, by backend and device: what cannot run here says nothing of machines
-            where it can.
+        stale: digests of the entries that cannot be used with the installed versions.
+        unjudged: why others were not judged, by backend and device: a backend that cannot run here may run on another
+            machine.
     """
 
     stale: list[str] = field(default_factory=list)
@@ -37,28 +37,28 @@ class Staleness:
 
     @classmethod
     def of(cls, store: DiskStore, records: Iterable[Record]) -> Staleness:
-        """Judge entries by the toolchains in their keys; one that has none there, or cannot be read, is not stale."""
-        found, installed = cls(), dict[tuple[str, str], object]()
+        """Judge entries by the toolchains in their keys; an entry without one, or that is unreadable, is not stale."""
+        staleness, installed = cls(), dict[tuple[str, str], object]()
         for record in records:
             parts = _parts(store, record.digest)
             if "toolchain" not in parts:
                 continue
-            backend = str(parts.get("backend", "")) if record.kind == MEMO else record.kind
+            backend = str(parts.get("backend", "")) if record.kind == ALIAS else record.kind
             device = str(parts.get("target", {}).get("device", "cpu"))
             try:
                 if (backend, device) not in installed:
                     toolchain = registry.find(backend, device).toolchain(device)
                     installed[backend, device] = canonical(toolchain)
             except BackendUnavailableError as error:
-                found.unjudged[f"{backend} for {device}"] = str(error)
+                staleness.unjudged[f"{backend} for {device}"] = str(error)
                 continue
             if parts["toolchain"] != installed[backend, device] or _is_of_other_code(parts):
-                found.stale.append(record.digest)
-        return found
+                staleness.stale.append(record.digest)
+        return staleness
 
 
 def _is_of_other_code(parts: dict[str, Any]) -> bool:
-    """Say whether a memo is of another version of our own lowering."""
+    """Return whether the key of an alias has another digest of this package's code."""
     code = parts.get("code")
     first = code[0] if isinstance(code, list) and code else code
     return first is not None and first != canonical(code_digest())

@@ -1,6 +1,6 @@
-"""A lowered program from what an artifact keeps of it: its graph, interface, weight map, constants, and key document.
+"""Lowered programs rebuilt from the members of an artifact: graph, interface, weight map, constants, key document.
 
-Values of weights are in none of them, nor in what comes out. Whether it is the same program is for its key to say.
+None of them has the values of weights, nor has the rebuilt program. Compare keys to know that it is the same program.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _HEADS: Mapping[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """How a program is called.
+class CallStructure:
+    """The structure of a program's arguments and output.
 
     Attributes:
-        in_spec, out_spec: how torch flattens arguments and output.
-        roles: what each output of its graph is.
-        values: leaves of the arguments that are no tensors.
+        in_spec, out_spec: the pytree specs of arguments and output.
+        roles: the role of each output of its graph.
+        values: leaves of the arguments that are not tensors.
     """
 
     in_spec: pytree.TreeSpec
@@ -64,43 +64,43 @@ class Outside:
     values: Mapping[int, object] = field(default_factory=dict)
 
     @classmethod
-    def of_part(cls, takes: int, gives: int) -> Outside:
-        """Return how a part of a program is called."""
+    def of_part(cls, takes: int, gives: int) -> CallStructure:
+        """Return the call structure of a partition: a tuple of its inputs, and of its outputs."""
         in_spec = pytree.tree_structure((tuple(range(takes)), {}))
         return cls(in_spec, pytree.tree_structure(tuple(range(gives))), (Role("result"),) * gives)
 
 
-def rebuilt(
+def rebuild_program(
     members: Mapping[str, bytes],
     *,
     name: str,
     pipeline: Sequence[str],
     hints: Sequence[int | None],
     device: torch.device,
-    outside: Outside | None = None,
+    outside: CallStructure | None = None,
 ) -> LoweredProgram:
-    """Return the lowered program that was stored.
+    """Rebuild a lowered program from stored members.
 
     Args:
-        members: graph, interface, weight map and constants, as an artifact has them.
-        name: what people call it.
-        pipeline: the passes that made it.
+        members: graph, interface, weight map and constants of an artifact.
+        name: the program's name.
+        pipeline: the specs of the passes that lowered it.
         hints: a likely value of each symbol.
-        device: where it runs.
-        outside: how it is called; by default as a part of a program is, with a tuple of its inputs.
+        device: the device that it runs on.
+        outside: its call structure; by default that of a partition, with a tuple of its inputs.
 
     Raises:
-        ValueError: there is something in it that cannot be made here.
+        ValueError: something in it does not exist in this process.
     """
-    writing = _Writing(json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP]), members[CONSTANTS], device)
+    builder = _GraphBuilder(json.loads(members[INTERFACE]), json.loads(members[WEIGHT_MAP]), members[CONSTANTS], device)
     try:
-        return writing.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints, outside)
+        return builder.program(json.loads(members[GRAPH]), name, tuple(pipeline), hints, outside)
     except (LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-class _Writing:
-    """Writes a graph node by node."""
+class _GraphBuilder:
+    """Rebuilds a graph node by node."""
 
     def __init__(self, interface: Any, weight_map: Any, constants: bytes, device: torch.device) -> None:
         self._interface, self._weight_map, self._device = interface, weight_map, device
@@ -120,7 +120,7 @@ class _Writing:
         name: str,
         pipeline: tuple[str, ...],
         hints: Sequence[int | None],
-        outside: Outside | None,
+        outside: CallStructure | None,
     ) -> LoweredProgram:
         for number, (bounds, hint) in enumerate(zip(graph["sizes"], hints, strict=True)):
             self._add_symbol(number, bounds, hint)
@@ -131,9 +131,11 @@ class _Writing:
             for record in records:
                 nodes.append(self._node(record, nodes, inputs))
         used = [nodes[place] for place in output[-1]]
-        made = self._graph.output(tuple(self._value(argument, used, lambda one: one) for *_, argument in output[1]))
-        outside = outside or Outside.of_part(len(inputs), len(output[1]))
-        made.meta["roles"] = outside.roles
+        output_node = self._graph.output(
+            tuple(self._value(argument, used, lambda node: node) for *_, argument in output[1])
+        )
+        outside = outside or CallStructure.of_part(len(inputs), len(output[1]))
+        output_node.meta["roles"] = outside.roles
         slots = self._interface["slots"]
         frame = Frame(
             name=name,
@@ -165,9 +167,10 @@ class _Writing:
     def _place(self, kind: str) -> torch.device:
         return self._device if kind == self._device.type else torch.device(kind)
 
-    def _empty(self, one: Any) -> torch.Tensor:
-        shape, stride = tuple(map(self._size, one["shape"])), tuple(map(self._size, one["stride"]))
-        return torch.empty_strided(shape, stride, dtype=getattr(torch, one["dtype"]), device=self._place(one["device"]))
+    def _empty(self, spec: Any) -> torch.Tensor:
+        shape, stride = tuple(map(self._size, spec["shape"])), tuple(map(self._size, spec["stride"]))
+        dtype = getattr(torch, spec["dtype"])
+        return torch.empty_strided(shape, stride, dtype=dtype, device=self._place(spec["device"]))
 
     def _size(self, written: Json) -> Any:
         if isinstance(written, int):
@@ -184,9 +187,9 @@ class _Writing:
             return total
         return _HEADS[str(head)](*values)
 
-    def _input(self, place: int, one: Any) -> fx.Node:
+    def _input(self, place: int, spec: Any) -> fx.Node:
         node: fx.Node = self._graph.placeholder(f"in{place}")
-        node.meta |= {"input": one["leaf"], "number": one.get("number", False), "val": self._empty(one)}
+        node.meta |= {"input": spec["leaf"], "number": spec.get("number", False), "val": self._empty(spec)}
         return node
 
     def _node(self, record: list[Any], nodes: list[fx.Node], inputs: Mapping[int, fx.Node]) -> fx.Node:
@@ -205,7 +208,7 @@ class _Writing:
             set_arguments(node, values)
         else:
             node.args = tuple(values)
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
         node.meta["val"] = target(*args, **kwargs)
         return node
 
@@ -224,7 +227,7 @@ class _Writing:
     def _constant(self, digest: str, made: Sequence[Any]) -> fx.Node:
         name, tensor = next(
             (name, tensor)
-            for name, tensor in self._constants.items()  # of equal bytes there may be several, of other shapes
+            for name, tensor in self._constants.items()  # several of equal bytes may differ in shape
             if self._interface["constants"][name][0] == digest
             and [str(tensor.dtype), list(tensor.shape), tensor.device.type] == made
         )
@@ -257,7 +260,7 @@ class _Writing:
                 return slice(*(self._value(one, used, found) for one in value))
             case "$size":
                 return self._size(value)
-            case "$number":  # a result that no engine gives
+            case "$number":  # a result that engines do not compute
                 return None
         raise ValueError(f"an argument of the kind {kind}")
 

@@ -1,1 +1,1 @@
-"""Frontends: what turns a model that was handed over into a program, or recognises one that is known."""
+"""Frontends: sources for each kind of model, from modules and exported programs to files."""

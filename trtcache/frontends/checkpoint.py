@@ -1,9 +1,9 @@
-"""Reads weights from files, mapped: nothing is copied that lies right, and what is not used of safetensors is not read.
+"""Weights from mapped files: aligned tensors are not copied, and unused ones of safetensors are not read.
 
-What a file is, its first bytes say: a ``.safetensors`` file, the ``.json`` index of several, a program that
-``torch.export.save`` wrote, or a state_dict that ``torch.save`` wrote, of which torch unpickles tensors and nothing
-else (``weights_only=True``). A file that is in use is to be replaced by renaming a new one over it: one that is written
-over in place changes the weights of whoever has it open.
+The kind of a file is detected from its first bytes: a ``.safetensors`` file, the ``.json`` index of several, a program
+that ``torch.export.save`` wrote, or a state_dict that ``torch.save`` wrote, which is loaded with ``weights_only=True``.
+Replace a file that is in use by renaming a new one over it: overwriting it in place changes the weights of every
+process that has it open.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ DTYPES: Mapping[str, torch.dtype] = {
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E5M2": torch.float8_e5m2,
 }
-"""safetensors' names for dtypes."""
+"""Names of dtypes in safetensors files."""
 
 LENGTH_BYTES = 8
 _HEADER_LIMIT_BYTES = 100_000_000  # the limit of the safetensors library
 _INDEX_LIMIT_BYTES = 100_000_000
 _METADATA = "__metadata__"
-_TAKEN = "give a .safetensors file, a .pt2 program, or a state_dict that torch.save wrote"
+_SUPPORTED = "give a .safetensors file, a .pt2 program, or a state_dict that torch.save wrote"
 _FOREIGN = (
     (b"GGUF", "it is a GGUF file"),
     (b"\x89HDF", "it is an HDF5 file"),
@@ -59,10 +59,10 @@ _FOREIGN = (
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the weights in a file by their names; they are the file's own memory, so they cost none.
+    """Return the weights in a file by name, as views of the mapped file.
 
     Raises:
-        WeightsFileError: there is no such file, it is damaged or cut off, or it is of a kind that is not read.
+        WeightsFileError: the file does not exist, is damaged or truncated, or is of an unsupported kind.
     """
     try:
         return _read(path)
@@ -82,9 +82,9 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     if first.startswith(b"PK"):
         return _archive(path)
     for mark, what in _FOREIGN:
-        # The first bytes of a .safetensors file are a number, and then a brace.
+        # A .safetensors file begins with a number and a brace.
         if first.startswith(mark) and first[LENGTH_BYTES:] != b"{":
-            raise WeightsFileError(str(path), f"{what}; {_TAKEN}")
+            raise WeightsFileError(str(path), f"{what}; {_SUPPORTED}")
     if path.suffix == ".json":
         return _read_index(path)
     return _safetensors(path)
@@ -93,50 +93,50 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 def _safetensors(path: Path) -> dict[str, torch.Tensor]:
     size_bytes = path.stat().st_size
     if size_bytes < LENGTH_BYTES:
-        raise WeightsFileError(str(path), f"it is of {size_bytes} bytes, which no file of weights is; {_TAKEN}")
+        raise WeightsFileError(str(path), f"it has {size_bytes} bytes, too few for a file of weights; {_SUPPORTED}")
     with path.open("rb") as file:
         memory = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
     length = int.from_bytes(memory[:LENGTH_BYTES], "little")
     if length > min(_HEADER_LIMIT_BYTES, len(memory) - LENGTH_BYTES) or bytes(memory[LENGTH_BYTES:][:1]) != b"{":
-        raise WeightsFileError(str(path), f"it is no .safetensors file, or it is cut off; {_TAKEN}")
+        raise WeightsFileError(str(path), f"it is not a .safetensors file, or it is cut off; {_SUPPORTED}")
     start = LENGTH_BYTES + length
-    header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_once)
+    header = json.loads(bytes(memory[LENGTH_BYTES:start]), object_pairs_hook=_unique)
     header.pop(_METADATA, None)
     _check_places(header, len(memory) - start)
     return {name: tensor_at(one, memory[start:]) for name, one in header.items()}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        raise ValueError("two tensors have one name")
+    return items
 
 
 def _check_places(header: Mapping[str, Any], size_bytes: int) -> None:
-    """Make sure that the tensors follow one another and fill the file.
+    """Check that the tensors are contiguous and fill the file.
 
     Raises:
-        ValueError: they do not.
+        ValueError: they are not.
     """
     end = 0
-    for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        start, stop = one["data_offsets"]
-        count = math.prod(one["shape"])
-        if start != end or any(type(size) is not int or size < 0 for size in one["shape"]):
-            raise ValueError(f"{name} does not lie behind the tensor before it")
-        if stop - start != count * DTYPES[one["dtype"]].itemsize:
-            raise ValueError(f"{name} has {stop - start} bytes, and its shape {one['shape']} and dtype another number")
+    for name, meta in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        start, stop = meta["data_offsets"]
+        count = math.prod(meta["shape"])
+        if start != end or any(type(size) is not int or size < 0 for size in meta["shape"]):
+            raise ValueError(f"{name} does not follow the tensor before it")
+        if stop - start != count * DTYPES[meta["dtype"]].itemsize:
+            raise ValueError(f"{name} has {stop - start} bytes, which its shape {meta['shape']} and dtype contradict")
         end = stop
     if end != size_bytes:
-        raise ValueError(f"its tensors have {end} bytes and the file has {size_bytes} for them: it is cut off")
+        raise ValueError(f"its tensors need {end} bytes and the file has {size_bytes} for them: it is cut off")
 
 
 def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor:
-    """Return a tensor as a safetensors header describes it: the bytes themselves where they are aligned, else a copy.
+    """Return a tensor that a safetensors header describes: a view of the bytes if they are aligned, else a copy.
 
     Raises:
-        LookupError: its dtype is not known.
+        LookupError: its dtype is unknown.
         ValueError: its bytes are not within ``content``.
     """
     begin, end = described["data_offsets"]
@@ -150,9 +150,9 @@ def tensor_at(described: Mapping[str, Any], content: memoryview) -> torch.Tensor
 
 
 def _read_index(path: Path) -> dict[str, torch.Tensor]:
-    """Return the weights of the files that an index names (``model.safetensors.index.json``)."""
+    """Return the weights of the files in an index (``model.safetensors.index.json``)."""
     if path.stat().st_size > _INDEX_LIMIT_BYTES:
-        raise WeightsFileError(str(path), f"it is too large for an index of files; {_TAKEN}")
+        raise WeightsFileError(str(path), f"it is too large for an index of files; {_SUPPORTED}")
     places: Mapping[str, str] = json.loads(path.read_bytes())["weight_map"]
     if outside := sorted(name for name in set(places.values()) if "/" in name or name.startswith(".")):
         raise WeightsFileError(str(path), f"it names files that are not beside it: {outside[0]}")
@@ -162,7 +162,7 @@ def _read_index(path: Path) -> dict[str, torch.Tensor]:
 
 def _archive(path: Path) -> dict[str, torch.Tensor]:
     if why := damage(path):
-        raise WeightsFileError(str(path), f"{why}; save it again, or copy it again from where it is whole")
+        raise WeightsFileError(str(path), f"{why}; save it again, or copy it again from an intact copy")
     with zipfile.ZipFile(path) as archive:
         if any(name.endswith("data.pkl") for name in archive.namelist()):
             return _state_dict(path)
@@ -172,11 +172,13 @@ def _archive(path: Path) -> dict[str, torch.Tensor]:
 
 def _state_dict(path: Path) -> dict[str, torch.Tensor]:
     try:
-        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         why = str(error).split("\n", 1)[0][:200]
-        raise WeightsFileError(str(path), f"torch.load(weights_only=True) does not read it: {why}; {_TAKEN}") from error
-    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
-        parts = ", ".join(map(str, found))[:100] if isinstance(found, dict) else type(found).__name__
+        raise WeightsFileError(
+            str(path), f"torch.load(weights_only=True) cannot read it: {why}; {_SUPPORTED}"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        parts = ", ".join(map(str, state))[:100] if isinstance(state, dict) else type(state).__name__
         raise WeightsFileError(str(path), f"it has other things than weights ({parts}); save the state_dict alone")
-    return dict(found)
+    return dict(state)

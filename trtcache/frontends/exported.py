@@ -43,14 +43,14 @@ class ExportedSource(Source):
         export_s: float = 0.0,
         device_type: str | None = None,
     ) -> None:
-        """Keep a program; nothing is read.
+        """Create a source; no weight is read.
 
         Args:
             program: the program.
             name: its name in reports.
             forward: the signature of the model that was exported.
             export_s: seconds that exporting took.
-            device_type: what a backend is chosen for; by default ``cuda`` if a weight is on a GPU.
+            device_type: the device type to choose a backend for; by default ``cuda`` if a weight is on a GPU.
         """
         self.model = self._program = program
         self.name, self.forward, self.export_s = name, forward, export_s
@@ -59,10 +59,10 @@ class ExportedSource(Source):
 
     @cached_property
     def digest(self) -> Digest:
-        """The digest of everything in the program but the values of its weights.
+        """The digest of the program without the values of its weights.
 
         Raises:
-            ValueError: it has none; the message says why.
+            ValueError: it has no stable digest; the message says why.
         """
         from trtcache.keys.program_digest import exported_digest
 
@@ -70,7 +70,7 @@ class ExportedSource(Source):
 
     @cached_property
     def device(self) -> torch.device:
-        """The one CUDA device that its tensors are on, or the CPU.
+        """The CUDA device of its tensors, or the CPU.
 
         Raises:
             ValueError: they are on several devices.
@@ -95,7 +95,7 @@ class ExportedSource(Source):
         """Return the digest of the program.
 
         Raises:
-            ValueError: it has none; the message says why.
+            ValueError: it has no stable digest; the message says why.
         """
         return {self.kind: self.digest}
 
@@ -103,15 +103,15 @@ class ExportedSource(Source):
         """Return weights by the program's names for them.
 
         Raises:
-            ValueError: it has none of that name.
+            ValueError: it has no weight of one of the names.
         """
-        found = {name: tensor for name in names if isinstance(tensor := self._state.get(name), torch.Tensor)}
-        if missing := sorted(set(names) - set(found)):
+        weights = {name: tensor for name in names if isinstance(tensor := self._state.get(name), torch.Tensor)}
+        if missing := sorted(set(names) - set(weights)):
             raise ValueError(f"it has no weight {', '.join(missing)}")
-        return found
+        return weights
 
     def require_weights(self) -> None:
-        """Make sure that its weights have values.
+        """Check that its weights have values.
 
         Raises:
             ExportError: one is fake.
@@ -134,22 +134,22 @@ class ExportedSource(Source):
         return lower_program(self._program, self, options, export_s=self.export_s, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
-        """Return the lowered program with its key, or its partitions."""
+        """Lower the program, and return the request with its key, or its partitions."""
         with paused_collector():
             program = self.lower(options)
             return partition_request(program, self.find_backend(options), options.settings, options.target)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
-        """Make sure that an alias leads to what lowering gave.
+        """Check that an alias would lead to the lowered program.
 
         Raises:
-            ValueError: it would not.
+            ValueError: it would not; the message says why.
         """
         check_program_alias(self, self._program, alias, request)
 
 
 class ModuleSource(Source):
-    """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode knows its program."""
+    """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it."""
 
     kind: ClassVar[str] = "exported"
 
@@ -163,7 +163,7 @@ class ModuleSource(Source):
         name: str | None = None,
         attempt: Attempt | None = None,
     ) -> None:
-        """Keep a module and its example inputs.
+        """Create a source.
 
         Args:
             model: the module.
@@ -171,7 +171,7 @@ class ModuleSource(Source):
             kwargs: example keyword arguments.
             dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
             name: its name in reports; by default its class's.
-            attempt: direct mode for this call; None without.
+            attempt: direct mode for this call; None to do without.
         """
         self.model = self._module = model
         self.name = name or type(model).__name__
@@ -191,7 +191,7 @@ class ModuleSource(Source):
 
     @property
     def device_type(self) -> str:
-        """``cuda`` if a weight or an example input is on a GPU; the lowered program has the last word."""
+        """``cuda`` if a weight or an example input is on a GPU; the device of the lowered program is final."""
         state = self.model.state_dict(keep_vars=True).values() if isinstance(self.model, torch.nn.Module) else ()
         return device_type_of([*state, *pytree.tree_leaves(self._examples[:2])])
 
@@ -201,7 +201,7 @@ class ModuleSource(Source):
         return getattr(self.attempt, name)
 
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Return the digest of the program that a manifest of direct mode leads to; None if there is none.
+        """Return the digest of the program that a manifest of direct mode leads to; None without a valid manifest.
 
         Raises:
             ValueError: the manifest cannot be used here.
@@ -220,7 +220,7 @@ class ModuleSource(Source):
         """Return weights of the module by the program's names for them.
 
         Raises:
-            ValueError: the module has none of that name.
+            ValueError: the module has no weight of one of the names.
         """
         assert self.attempt is not None  # noqa: S101  # a manifest was found
         state = self.attempt.state
@@ -229,7 +229,7 @@ class ModuleSource(Source):
         return {name: state[name] for name in names}
 
     def export(self, options: CompileOptions) -> ExportedSource:
-        """Export the module, and record in direct mode what the export depends on.
+        """Export the module, and record the dependencies of the export for direct mode.
 
         Raises:
             ExportError: the module cannot be exported.
@@ -249,12 +249,12 @@ class ModuleSource(Source):
         )
 
     def remember(self, program: Source, *, has_alias: bool) -> None:
-        """Store a manifest of direct mode for the next process, if an alias leads on from the program."""
+        """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.attempt is not None and isinstance(program, ExportedSource):
             self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)
 
     def annotate(self, report: Report, *, is_hit: bool) -> None:
-        """Report what became of direct mode."""
+        """Report the outcome of direct mode."""
         if self.attempt is None:
             return
         if is_hit and self.attempt.manifest is not None:
@@ -281,22 +281,22 @@ class ModuleSource(Source):
         return self.export(options).lower(options, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
-        """Export the module, and return the lowered program with its key, or its partitions."""
+        """Export and lower the module, and return the request with its key, or its partitions."""
         return self.export(options).request(options)
 
 
 def device_type_of(values: Collection[object] | Iterator[object]) -> str:
-    """Return ``cuda`` if one of some tensors is on a GPU, else ``cpu``."""
+    """Return ``cuda`` if one of the tensors among some values is on a GPU, else ``cpu``."""
     return "cuda" if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values) else "cpu"
 
 
 def lower_program(
     program: ExportedProgram, source: Source, options: CompileOptions, *, export_s: float, trace: bool = False
 ) -> LoweredProgram:
-    """Lower an exported program as its source's backend needs it.
+    """Lower an exported program for its source's backend.
 
     Raises:
-        ExportError: an operator cannot be decomposed, or no engine takes something in it.
+        ExportError: an operator cannot be decomposed, or is not supported by any engine.
         PassError: a lowering pass broke its contract.
         SettingsError: the program has no module that the settings name.
     """
@@ -324,7 +324,7 @@ def lower_program(
 
 
 def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: EngineRequest) -> None:
-    """Make sure that an alias of an exported program leads to what lowering gave.
+    """Check that an alias of an exported program would lead to the lowered program.
 
     Raises:
         ValueError: it would not; the message says why.
@@ -334,18 +334,18 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
 
     if request.program.device != source.device:
         raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")
-    # An operator that torch decomposes by code of this process leaves no trace in the lowered graph.
+    # An operator that code of this process decomposes leaves no trace in the lowered graph.
     versions = request.settings.operator_versions
     graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
     operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
     if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, versions)}):
-        raise ValueError(f"what its operators {', '.join(foreign)} compute is not in it")
+        raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
     parts: Any = alias.key.document["parts"]
     if alias.whole is None and "frozen" in parts:
-        raise ValueError("an engine has values of its weights in it, which an alias does not compare")
-    # The weight has to be the one that was lowered: the very same, or in a file one of the same bytes.
+        raise ValueError("an engine has embedded weights, whose values an alias does not compare")
+    # The weight has to be the one that was lowered: the same object, or in a file one of the same bytes.
     for name, tensor in source.weights([name for names in alias.names for name in names]).items():
         lowered = request.program.state[name]
         if tensor is not lowered and (source.whole is None or Content.of(tensor) != Content.of(lowered)):
-            raise ValueError(f"weight {name} is read otherwise than torch does")
+            raise ValueError(f"weight {name} is read with other values than torch reads")

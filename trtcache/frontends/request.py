@@ -36,19 +36,19 @@ keys_log = logging.getLogger("trtcache.keys")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRequest(ABC):
-    """Everything that a look-up, a build and a compiled module need of a program.
+    """The description of a program that look-ups, builds and compiled modules use.
 
     Attributes:
-        program: the lowered program, or what stands for one: ``name``, ``interface``, ``device``, ``constants``,
-            ``state``, ``sources``, ``in_spec``, ``out_spec`` and ``seconds``.
+        program: the lowered program, or an object with its attributes ``name``, ``interface``, ``device``,
+            ``constants``, ``state``, ``sources``, ``in_spec``, ``out_spec`` and ``seconds``.
         backend: the backend that builds it.
-        settings: of the build.
-        target: what the engine runs on.
-        key: the cache key, or why there is none. A program that is compiled in partitions has none.
+        settings: the settings of the build.
+        target: the target of the engine.
+        key: the cache key, or the reason that it has none. A program that is compiled in partitions has none.
         key_s: seconds that partitioning and the key took.
         division: its partitions.
-        input_names: names of inputs that are not names of Python; None where there are none.
-        route: the word for the slow path in reports.
+        input_names: names of inputs that need not be Python identifiers; None if the signature names the inputs.
+        route: the name of the slow path in reports.
         is_torch: whether torch can run the program.
     """
 
@@ -66,7 +66,7 @@ class EngineRequest(ABC):
 
     @property
     def label(self) -> str:
-        """What the engine runs on, in words."""
+        """The target in words."""
         return self.target.label
 
     @property
@@ -98,24 +98,24 @@ class EngineRequest(ABC):
 
     @abstractmethod
     def engine_weights(self) -> Mapping[str, torch.Tensor]:
-        """Return the program's weights as its engines take them.
+        """Return the engines' weights, by their names for them.
 
         Raises:
             RefitError: one is on another device.
         """
 
     def freeze(self) -> EngineRequest | None:
-        """Return the request for an engine of these weights alone; None where there can be none."""
+        """Return the request for an engine with these weights embedded; None if it cannot be built."""
         return None
 
     def weight_file(self) -> Any:
-        """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
+        """Return the reader of weights for refits from files of this kind; None if any file of weights can be read."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(EngineRequest):
-    """The request for a program of torch.
+    """The request for a torch program.
 
     Attributes:
         program: the lowered program.
@@ -157,12 +157,12 @@ class Request(EngineRequest):
         return StoredGraph.of(graph_document(self.program, self.records))
 
     def engine_weights(self) -> Mapping[str, torch.Tensor]:
-        """Return the program's weights as its engines take them."""
+        """Return the engines' weights, by their names for them."""
         state, weights = self.program.state, self.program.interface.weights
         return fit(weights, state, known=frozenset(state), device=self.program.device)
 
     def freeze(self) -> Request | None:
-        """Return the request for an engine of these weights alone; None if the settings forbid it or it has no key."""
+        """Return the request for an engine with these weights embedded; None if that is not allowed, or has no key."""
         tensorrt = self.settings.tensorrt
         if not self.backend.capabilities.bakes_weights or tensorrt.refit is not None or tensorrt.strip:
             return None
@@ -181,12 +181,12 @@ class Request(EngineRequest):
 
 
 def partition_request(program: LoweredProgram, backend: Backend, settings: Settings, target: str | None) -> Request:
-    """Partition a lowered program, and make the key of one that is a single engine.
+    """Partition a lowered program, and make the key if it is a single engine.
 
     Raises:
         BackendUnavailableError: the backend cannot run on the program's device.
         SettingsError: the target is unknown.
-        PartitionError: the settings want one engine, and something would stay in torch.
+        PartitionError: the settings require one engine, and an operator would stay in torch.
     """
     from trtcache.lowering.program import without_small_sizes
     from trtcache.partition.partitioner import partition_program
@@ -219,7 +219,7 @@ def partition_request(program: LoweredProgram, backend: Backend, settings: Setti
 def make_request(
     program: LoweredProgram, backend: Backend, settings: Settings, target: Target, *, started: float | None = None
 ) -> Request:
-    """Return the request for a program that is one engine; ``started`` is when work on its key began."""
+    """Make the request for a program that is one engine; ``started`` is when work on its key began."""
     from trtcache.keys.graph_digest import graph_records
 
     start = time.perf_counter() if started is None else started
@@ -248,9 +248,9 @@ def make_request(
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause the garbage collector: it took a fifth of a BERT's export and lowering.
+    """Pause the garbage collector, which took a fifth of the time of exporting and lowering BERT.
 
-    Afterwards every object is moved to the oldest generation, or the next allocation would scan all of them.
+    Afterwards all objects are moved to the oldest generation, or the next allocation would scan all of them.
     """
     enabled = gc.isenabled()
     gc.disable()

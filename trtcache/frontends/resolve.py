@@ -1,4 +1,4 @@
-"""The one place that tells kinds of models apart: from what a caller hands over to a source."""
+"""Resolution of a model, program or file to a source: the one place that distinguishes their kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtcache.frontends.source import Source
 
 Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
-"""What can be compiled: a module, an exported program, or the path of a program's file."""
+"""A module, an exported program, or the path of a program's file."""
 
 
 def resolve(
@@ -33,7 +33,7 @@ def resolve(
     direct: str | None = None,
     cache: Cache | None = None,
 ) -> Source:
-    """Return a model as a source, whose file, if it has one, is open until the end of a ``with`` block.
+    """Create the source of a model. If it has a file, that is open until the end of a ``with`` block.
 
     Args:
         model: a module, an exported program, or the path of a ``.pt2``, ``.onnx`` or TorchScript file.
@@ -41,12 +41,12 @@ def resolve(
         kwargs: example keyword arguments.
         dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
         name: the program's name in reports; by default the class's or the file's.
-        direct: a module's direct mode (``docs/direct-mode.md``); None for not even a look.
-        cache: the cache that direct mode looks in.
+        direct: direct mode for a module (``docs/direct-mode.md``); None to skip it.
+        cache: the cache of direct mode's manifests.
 
     Raises:
         ExportError: the file cannot be read, or is not a program.
-        SettingsError: there are example inputs for a program that has its own.
+        SettingsError: example inputs were passed for a program that has its own.
     """
     logs.start(os.environ)
     if isinstance(model, torch.export.ExportedProgram):
@@ -64,13 +64,13 @@ def resolve(
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import ProgramFile
 
-        source = ProgramFile(path, name)
+        program = ProgramFile(path, name)  # first, since it may be another kind of file
         try:
             refuse_examples(path.name, args, kwargs, dynamic_shapes)
         except SettingsError:
-            source.close()
+            program.close()
             raise
-        return source
+        return program
     if isinstance(model, torch.jit.ScriptModule):
         from trtcache.frontends.torchscript.program import ScriptSource
 

@@ -1,4 +1,4 @@
-"""The protocol of sources: whatever a caller compiles, from a module to a file, is turned into one of these."""
+"""The protocol of sources, and compile options."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from trtcache.store.entry import Entry
 
 Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]
-"""How torch flattens a call's arguments, and a program's output."""
+"""The pytree specs of a call's arguments and of a program's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to build a program and for which target; the same for every kind of source.
+    """Backend, settings and target of a compilation.
 
     Attributes:
-        backend: a backend's name, or ``auto``.
-        settings: of the build.
-        target: a target's name; None for this machine.
-        is_subgraph: whether the program is only one of the graphs that a model was split into, so that a module or
-            operator that the settings name may be in another of them.
+        backend: the name of a backend, or ``auto``.
+        settings: the settings of the build.
+        target: the name of a target; None for this machine.
+        is_subgraph: whether the program is one of several graphs of a model, so that a module or operator that the
+            settings name may be in another of them.
     """
 
     backend: str = "auto"
@@ -50,7 +50,7 @@ class CompileOptions:
 
     @classmethod
     def of(cls, backend: str, settings: Settings | Mapping[str, object] | None, target: str | None) -> CompileOptions:
-        """Return options from the arguments of ``trtcache.compile``.
+        """Create options from the arguments of ``trtcache.compile``.
 
         Raises:
             SettingsError: a setting is unknown.
@@ -59,21 +59,20 @@ class CompileOptions:
 
 
 class Source(ABC):
-    """A model in any form that can be compiled: what ``trtcache.frontends.resolve`` returns.
+    """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
-    To add a kind of source, derive a class and add it to ``resolve``. ``compile_source`` calls the methods in this
-    order: ``fingerprint``, and where a key alias is found ``expect``, ``weights``, ``check``; otherwise ``export`` and
-    ``request``.
+    To add a kind of source, derive a class and add it to ``resolve``. ``compile_source`` calls ``fingerprint`` first.
+    If that leads to a key alias, it calls ``expect``, ``weights`` and ``check``; otherwise ``export`` and ``request``.
 
     Attributes:
         kind: the name of the fingerprint in an alias's key, so that sources of two kinds never share an alias.
         is_torch: whether torch can run the program: then parts can stay in torch, and a compiled module be exported.
         name: the program's name in reports and listings.
         model: the module or exported program that eager torch can run; None for a file.
-        specs: how arguments and output are nested; None if only an alias stores that.
+        specs: the pytree specs of arguments and output; None if only an alias has them.
         forward: the signature of the model, if it is known.
-        whole: the digest of all its bytes, weights included; None where weights are in memory.
-        export_s: seconds of export before the source was there.
+        whole: the digest of all its bytes, weights included; None for weights in memory.
+        export_s: seconds of an export before the source was created.
         file_s: seconds to open, map and hash its file.
     """
 
@@ -111,12 +110,12 @@ class Source(ABC):
 
     @property
     def device_type(self) -> str:
-        """``cpu`` or ``cuda``: what a backend is chosen for."""
+        """``cpu`` or ``cuda``: the device type to choose a backend for."""
         return self.device.type
 
     @property
     def whole(self) -> Digest | None:
-        """The digest of all its bytes, weights included; None where weights are in memory."""
+        """The digest of all its bytes, weights included; None for weights in memory."""
         return None
 
     @property
@@ -124,19 +123,19 @@ class Source(ABC):
         """Names of weights that are parameters, beside those that ``weights`` returns as ``torch.nn.Parameter``."""
         return frozenset()
 
-    # What an alias is found by.
+    # The key of an alias.
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, object] | None:
-        """Return what tells this program from programs of other keys; MUST NOT export or lower anything.
+        """Return the fingerprint of the program, without the values of weights; MUST NOT export or lower anything.
 
-        The values of weights are left out.
+        Programs with different cache keys MUST have different fingerprints.
 
         Returns:
-            Parts of an alias's key; None where the program has to be exported to know it.
+            Parts of an alias's key; None if the program is unknown until it is exported.
 
         Raises:
-            ValueError: the program can have no alias; the message says why.
+            ValueError: the program cannot have an alias; the message says why.
         """
 
     def find_backend(self, options: CompileOptions) -> Backend:
@@ -154,19 +153,19 @@ class Source(ABC):
         """Return the versions that the build depends on."""
         return backend.toolchain(self.device_type)
 
-    # What an engine that was found through an alias needs.
+    # Loading an engine that was found through an alias.
 
     def input_names(self, key: CacheKey) -> tuple[str, ...] | None:
-        """Return names of inputs that are not names of Python, as an engine's key has them; None where there are none.
+        """Return the names of inputs in an engine's key, which need not be Python identifiers; None if it has none.
 
         Raises:
-            ValueError: the key is not that of such a program.
+            ValueError: the key is not that of a program of this kind.
         """
         del key
         return None
 
     def specs_of(self, key: CacheKey) -> Specs | None:
-        """Return how arguments and output are nested; None if the alias has it.
+        """Return the pytree specs of arguments and output; None if the alias has them.
 
         Raises:
             ValueError: the key is not that of a program of this kind.
@@ -175,7 +174,7 @@ class Source(ABC):
         return self.specs
 
     def place(self, interface: Interface) -> Interface:
-        """Return a stored interface with inputs and outputs on the devices that they have here."""
+        """Return a stored interface with its inputs and outputs moved to the devices of this machine."""
         return interface
 
     def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
@@ -186,13 +185,13 @@ class Source(ABC):
         """Return weights by the program's names for them.
 
         Raises:
-            ValueError: there is no weight of that name, or only torch can read it.
+            ValueError: a weight does not exist, or only torch can read it.
         """
 
     def engine_weights(
         self, interface: Interface, alias: KeyAlias, state: Mapping[str, torch.Tensor]
     ) -> Mapping[str, torch.Tensor]:
-        """Return weights as an engine takes them, by its names for them.
+        """Return the weights of an engine, by its names for them.
 
         Raises:
             RefitError: they do not fit.
@@ -202,15 +201,15 @@ class Source(ABC):
         return fit(interface.weights, state, known=alias.known, device=alias.device)
 
     def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> Any:
-        """Return what reads weights of files like this one for a refit; None where any file of weights can be read."""
+        """Return the reader of weights for refits from files of this kind; None if any file of weights can be read."""
         del key, interface, entry
 
     def stat_fingerprint(self) -> StatFingerprint | None:
-        """Return the stat fingerprint of its file, if a file with it is certain to have the digest ``whole``."""
+        """Return the stat fingerprint of its file, if it reliably identifies the content with the digest ``whole``."""
         return None
 
     def check(self, whole: Digest | None) -> None:
-        """Make sure that what was read is sound, after everything was read.
+        """Check that the data was intact, after everything was read.
 
         Args:
             whole: the digest of all bytes when the alias was stored.
@@ -222,10 +221,10 @@ class Source(ABC):
     # The slow path.
 
     def require_weights(self) -> None:
-        """Make sure that its weights have values, before anything else is done.
+        """Check that its weights have values, before anything else.
 
         Raises:
-            ExportError: they have none, as weights made on the meta device.
+            ExportError: they have none, as weights on the meta device.
         """
 
     def export(self, options: CompileOptions) -> Source:
@@ -240,48 +239,48 @@ class Source(ABC):
         return self
 
     def remember(self, program: Source, *, has_alias: bool) -> None:
-        """Remember what ``export`` returned, for the next process.
+        """Remember the exported program for the next process.
 
         Args:
-            program: what it returned.
-            has_alias: whether a key alias of that program is stored.
+            program: the source that ``export`` returned.
+            has_alias: whether its key alias is stored.
         """
 
     def annotate(self, report: Report, *, is_hit: bool) -> None:
-        """Add to the report on a compiled module; ``is_hit`` says whether this source's alias led to its engine."""
+        """Add to the report on a compiled module; ``is_hit`` tells whether this source's alias led to its engine."""
 
     @abstractmethod
     def request(self, options: CompileOptions) -> EngineRequest:
-        """Return the lowered program with its key, or its partitions.
+        """Lower the program, and return the request with its key, or its partitions.
 
         Raises:
-            ExportError: an operator cannot be decomposed, or no engine takes something in it.
+            ExportError: an operator cannot be decomposed, or is not supported by any engine.
             PassError: a lowering pass broke its contract.
             BackendUnavailableError: the backend cannot run here.
             SettingsError: the target is unknown, or the program has no module that the settings name.
         """
 
     def release(self) -> None:
-        """Drop what only lowering and the build needed."""
+        """Free the memory that only lowering and the build needed."""
 
     @abstractmethod
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Return the lowered program; with ``trace``, ``.runs`` has what each pass changed.
+        """Return the lowered program; with ``trace``, ``.runs`` has the changes of each pass.
 
         Raises:
-            ExportError: an operator cannot be decomposed, or the source is not lowered.
+            ExportError: an operator cannot be decomposed, or sources of this kind are not lowered.
         """
 
     @abstractmethod
     def program(self) -> torch.export.ExportedProgram:
-        """Return the program as torch has it.
+        """Return the exported program.
 
         Raises:
-            ExportError: the model cannot be exported, or the source is not a program of torch.
+            ExportError: the model cannot be exported, or the source is not a torch program.
         """
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
-        """Make sure that the alias of a lowered program can be stored.
+        """Check that the alias of a lowered program can be stored.
 
         Raises:
             ValueError: it would be wrong or useless; the message says why.
@@ -291,18 +290,18 @@ class Source(ABC):
 def refuse_examples(
     name: str, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: object
 ) -> None:
-    """Refuse example inputs for an exported program, which has its own and is not exported again.
+    """Refuse example inputs for an exported program, which has its own.
 
     Raises:
-        SettingsError: there are some; the message says which.
+        SettingsError: there are some; the message names them.
     """
     from trtcache.errors import SettingsError
 
     given = {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}
-    if names := [argument for argument, value in given.items() if not _is_nothing(value)]:
+    if names := [argument for argument, value in given.items() if not _is_empty(value)]:
         why = f"{name} is an exported program, with example inputs and dynamic shapes of its own"
         raise SettingsError(", ".join(names), f"{why}; leave this out, or give the torch.nn.Module")
 
 
-def _is_nothing(value: object) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, (tuple, list, dict)) and not value)

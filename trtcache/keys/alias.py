@@ -1,12 +1,12 @@
-"""Key aliases: from the fingerprint of a program that has not changed to the cache key of its engine.
+"""Key aliases: from the fingerprint of an unchanged program to the cache key of its engine.
 
-Bazel calls this an action-cache entry and ccache a manifest. An alias is an entry of the store like any other, of kind
-``memo``. Its own key has everything that the cache key depends on and that is known without lowering: the program's
-fingerprint (with the values of weights only where an engine may have some of them in it), settings, target, backend
-with its toolchain, torch, the code of our own lowering, the passes of other distributions, and the state of torch in
-this process. It holds the cache key with its whole document, which is compared with the entry's own as on every hit,
-and what an artifact never holds: how arguments are nested, which a program in memory knows itself, and the program's
-names for its weights.
+Bazel calls this an action-cache entry and ccache a manifest. An alias is stored as an ordinary entry, of kind ``memo``.
+Its own key covers everything that the cache key depends on and that is known without lowering: the program's
+fingerprint (with the values of weights only where they may be embedded in the engine), settings, target, backend and
+toolchain, torch, the code of our lowering, the passes of other distributions, and the state of torch in this process.
+An alias contains the cache key with its whole document, which is compared with the entry's own as on every hit, and
+what artifacts do not contain: how arguments are nested (for a program in a file) and the program's names for its
+weights.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ MEMBER = "memo.json"
 
 _FORMAT = 4
 _OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
-"""Packages of ours that decide no key. All others count, so that no new one can be forgotten."""
+"""Packages that no cache key depends on. All others are digested, so that a new one cannot be forgotten."""
 
 _SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
 
 
 Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
-"""How torch flattens a call's arguments, and a program's output."""
+"""The pytree specs of a call's arguments and of a program's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyAlias:
-    """What lowering a program gave.
+    """The result of lowering a program, as far as a hit needs it.
 
     Attributes:
         key: the key of the engine, with its document.
-        device: where the program runs.
+        device: the device that the program runs on.
         names: the program's names for the weight of each slot.
-        known: every name that the program has for a weight or a constant.
-        sources: what the program's own constants are, by its names for them.
-        in_spec, out_spec: how torch flattens the call's arguments and the program's output.
-        whole: the digest of the whole file, weights and all: those of another have to be looked at. None for a program
-            in memory, of which ``in_spec`` and ``out_spec`` are not written either.
-        seen: in what state the file was that has this digest, if its state tells that.
-        small_sizes: which sizes of 0 and 1 the program answers (``Interface.small_sizes``).
+        known: all names that the program has for weights and constants.
+        sources: the contents of the program's own constants, by name.
+        in_spec, out_spec: the pytree specs of the call's arguments and of the program's output.
+        whole: the digest of the whole file, with its weights: a file with another digest has its weights checked. None
+            for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
+        seen: the stat fingerprint of the file with this digest, if it is reliable.
+        small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
     """
 
     key: CacheKey
@@ -80,7 +80,7 @@ class KeyAlias:
     def of(
         cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: StatFingerprint | None = None
     ) -> KeyAlias:
-        """Return the alias of a lowered program, its key, and the digest and stat fingerprint of its file."""
+        """Create the alias of a lowered program from its key, and the digest and stat fingerprint of its file."""
         return cls(
             key=key,
             device=program.device,
@@ -96,15 +96,15 @@ class KeyAlias:
 
     @classmethod
     def read(cls, data: bytes, specs_of: Callable[[CacheKey], Specs | None] = lambda _: None) -> KeyAlias:
-        """Return the alias that ``write`` wrote.
+        """Parse an alias that ``write`` serialized.
 
         Args:
-            data: what ``write`` returned.
-            specs_of: returns how arguments and output are nested where the source knows it (``Source.specs_of``).
+            data: the serialized alias.
+            specs_of: returns the pytree specs where the source knows them (``Source.specs_of``).
 
         Raises:
-            ValueError: the data is not an alias, its parts do not fit each other, or it has a type that this process
-                has not registered with torch.
+            ValueError: the data is not an alias, it is inconsistent, or it has a type that is not registered with
+                torch in this process.
         """
         try:
             written = json.loads(data)
@@ -128,20 +128,29 @@ class KeyAlias:
             )
             parts: Any = key.document["parts"]
             expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
-            if "names" not in parts and parts["structure"] != expected:  # an ONNX file has names, and no nesting
-                raise ValueError("its arguments are nested otherwise than its key says")
+            if "names" not in parts and parts["structure"] != expected:  # ONNX: names instead of nested arguments
+                raise ValueError("the nesting of its arguments differs from its key's")
         except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         return alias
 
     def write(self) -> bytes:
-        """Return the alias as bytes that ``read`` takes.
+        """Serialize the alias.
 
         Raises:
-            ValueError: a type among the arguments or the output has no name that another process would know.
+            ValueError: a type among the arguments or the output is not registered with torch under a stable name.
         """
+        of_file: dict[str, object] = {}
+        if self.whole:  # a program in memory knows its own specs
+            try:
+                of_file["in_spec"] = pytree.treespec_dumps(self.in_spec)
+                of_file["out_spec"] = pytree.treespec_dumps(self.out_spec)
+            except (TypeError, NotImplementedError) as error:
+                raise ValueError(str(error)) from error
+            of_file["whole"] = [self.whole.hex, self.whole.size_bytes]
+            of_file["seen"] = self.seen.document() if self.seen else None
         document = {
-            **(self._of_file() if self.whole else {}),
+            **of_file,
             "key": self.key.document,
             "device": str(self.device),
             "names": self.names,
@@ -150,15 +159,6 @@ class KeyAlias:
             "small_sizes": self.small_sizes.document() if self.small_sizes else None,
         }
         return json_bytes(document)
-
-    def _of_file(self) -> dict[str, object]:
-        assert self.whole  # noqa: S101  # only a file's memo has this
-        try:
-            specs = {"in_spec": pytree.treespec_dumps(self.in_spec), "out_spec": pytree.treespec_dumps(self.out_spec)}
-        except (TypeError, NotImplementedError) as error:
-            raise ValueError(str(error)) from error
-        seen = self.seen.document() if self.seen else None
-        return {**specs, "whole": [self.whole.hex, self.whole.size_bytes], "seen": seen}
 
 
 def alias_key(
@@ -169,20 +169,20 @@ def alias_key(
     device_type: str,
     torch_executed_modules: Collection[str],
 ) -> CacheKey:
-    """Return the key of an alias: everything that a program's cache key depends on, as it is known without lowering.
+    """Return the key of an alias, from everything that the cache key depends on and that is known without lowering.
 
     Args:
-        fingerprint: of the program (``Source.fingerprint``).
+        fingerprint: the program's fingerprint (``Source.fingerprint``).
         given: the parts of the cache key that only the caller and the machine decide: settings, target, toolchain,
             ambient.
         backend: the backend that builds.
         device_type: ``cpu`` or ``cuda``, where the program runs.
-        torch_executed_modules: the one setting that is in no cache key and changes it.
+        torch_executed_modules: the one setting that changes the cache key without being part of it.
 
     Raises:
         CanonicalizationError: a part has no stable value.
-        PassError: a pass of another distribution cannot be had.
-        OSError: our own code cannot be read.
+        PassError: a pass of another distribution cannot be loaded.
+        OSError: the code of this package cannot be read.
     """
     capabilities = backend.capabilities
     return CacheKey.of(
@@ -197,18 +197,18 @@ def alias_key(
             "device": device_type,
             "torch": [torch.__version__, torch.version.git_version],
             "code": code_digest(),
-            "passes": {"keep": sorted(capabilities.keep), "unpack": sorted(capabilities.unpack), "others": others()},
-            "process": process(),
+            "passes": {
+                "keep": sorted(capabilities.keep),
+                "unpack": sorted(capabilities.unpack),
+                "others": other_passes(),
+            },
+            "process": process_state(),
         },
     )
 
 
-def others() -> list[str]:
-    """Return the specs of the passes of other distributions, which are imported for it; nearly always there are none.
-
-    Raises:
-        PassError: a pass cannot be had.
-    """
+def other_passes() -> list[str]:
+    """Return the specs of the passes that other distributions register, which imports them; nearly always none."""
     points = installed_passes()
     if not points:
         return []
@@ -217,13 +217,13 @@ def others() -> list[str]:
     return last_pipeline(points, ()).spec
 
 
-def process() -> dict[str, object]:
-    """Return what this process says to torch that decompositions can depend on."""
+def process_state() -> dict[str, object]:
+    """Return torch's global state in this process, as far as decompositions can depend on it."""
     devices = ("cpu", "cuda")
     return {
         "dtype": str(torch.get_default_dtype()),
         "device": str(torch.get_default_device()),
-        "autocast": [[torch.is_autocast_enabled(one), str(torch.get_autocast_dtype(one))] for one in devices],
+        "autocast": [[torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))] for kind in devices],
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "attention": [bool(getattr(torch.backends.cuda, name)()) for name in _SDPA],
     }
@@ -231,10 +231,10 @@ def process() -> dict[str, object]:
 
 @functools.cache
 def code_digest() -> Digest:
-    """Return the digest of this package's code but that of ``_OTHER``: no alias is used after a change to it.
+    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the code cannot be read.
     """
     root = str(Path(__file__).parents[1])
     parts: list[bytes] = []

@@ -16,7 +16,7 @@ from trtcache.backends.tensorrt import preflight, refit, runner
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.log import ErrorCollector, get_logger
 from trtcache.backends.tensorrt.refit import refit_dtypes, refit_engine
-from trtcache.compiler.refit import refitted_plan, write_plan
+from trtcache.compiler.refit import refit_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.weights.fingerprints import fingerprints
 
@@ -248,4 +248,4 @@ def test_a_plan_is_written_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     entry: Any = SimpleNamespace(kind="tensorrt")
     with pytest.raises(NoDeviceError, match="refitted on its GPU, and there is none here"):
-        refitted_plan(entry, None, None)  # type: ignore[arg-type]
+        refit_plan(entry, None, None)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from trtcache.frontends.onnx.canonical import CanonicalGraph, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.ports import ports
+from trtcache.frontends.onnx.interface import read_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ def saved(path: Path, made: onnx.ModelProto, *, external: bool = False) -> Path:
 def canonical(path: Path) -> CanonicalGraph:
     """Return the canonical form of a file's graph."""
     file = OnnxFile(path)
-    return canonical_graph(file, ports(file)[0])
+    return canonical_graph(file, read_ports(file)[0])
 
 
 def answers(made: onnx.ModelProto, seed: int = 1) -> list[np.ndarray[Any, Any]]:

@@ -14,7 +14,7 @@ from tests.backends.tensorrt.plans import network_of
 from tests.frontends.onnx.graphs import canonical
 from trtcache.backends.tensorrt.onnx import OnnxModel
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.lowering.capture import quiet
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def exported(path: Path, seed: int, **how: Any) -> Path:
 
 
 @pytest.mark.parametrize("how", [{"dynamo": False}, {"dynamo": True, "external_data": False}], ids=["script", "dynamo"])
-def test_every_weight_is_one_that_a_plan_takes(tmp_path: Path, how: dict[str, Any]) -> None:
-    """A retrained model is the same graph, and none of its weights is a constant of that."""
+def test_every_weight_of_an_exported_model_is_a_slot(tmp_path: Path, how: dict[str, Any]) -> None:
+    """A retrained model has the same graph, and none of its weights is a constant there."""
     path = exported(tmp_path / "block.onnx", 0, **how)
     found = canonical(path)
     assert canonical(exported(tmp_path / "retrained.onnx", 1, **how)).digest == found.digest
@@ -60,6 +60,6 @@ def test_every_weight_is_one_that_a_plan_takes(tmp_path: Path, how: dict[str, An
     }
     assert {slot.names[0] for slot in found.slots} == floats
     assert len(floats) >= 8
-    handed = hand_over(OnnxFile(path), found.slots)
-    network = network_of(OnnxModel(handed.content, handed.tensors, (), (), {}))
+    converted = make_parser_model(OnnxFile(path), found.slots)
+    network = network_of(OnnxModel(converted.content, converted.tensors, (), (), {}))
     assert all(network.definition.mark_weights_refittable(f"w{slot.index}") for slot in found.slots)

@@ -148,8 +148,8 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", EQUAL)
-def test_what_has_no_say(tmp_path: Path, name: str) -> None:
-    """Two models that compute the same in other words have one canonical form, and the reference agrees."""
+def test_equivalent_models_have_one_canonical_form(tmp_path: Path, name: str) -> None:
+    """Two models that differ only in form have one canonical form, and equal results with the reference."""
     first, second = (model(text) for text in EQUAL[name])
     one, other = canonical(saved(tmp_path / "a.onnx", first)), canonical(saved(tmp_path / "b.onnx", second))
     assert one.digest == other.digest
@@ -160,8 +160,8 @@ def test_what_has_no_say(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_what_has_a_say(tmp_path: Path, name: str) -> None:
-    """Two models that compute something else have two canonical forms, and can be told apart in words."""
+def test_different_models_have_different_canonical_forms(tmp_path: Path, name: str) -> None:
+    """Two models with different results have two canonical forms, with an explanation."""
     first, second = (model(text) for text in DIFFERENT[name])
     one, other = canonical(saved(tmp_path / "a.onnx", first)), canonical(saved(tmp_path / "b.onnx", second))
     assert one.digest != other.digest
@@ -175,8 +175,8 @@ def differ(ours: list[Any], theirs: list[Any]) -> bool:
     return any(a.shape != b.shape or not np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_weights_are_slots_whatever_their_values_are(tmp_path: Path) -> None:
-    """Other values of weights leave the form as it is, and another shape constant does not."""
+def test_values_of_weights_are_not_in_the_canonical_form(tmp_path: Path) -> None:
+    """The values of weights do not change it, but those of a shape constant do."""
     one, other, third = (
         canonical(saved(tmp_path / f"{place}.onnx", made))
         for place, made in enumerate((small(0), small(1), small(0, (3, -1))))
@@ -185,8 +185,8 @@ def test_weights_are_slots_whatever_their_values_are(tmp_path: Path) -> None:
     assert [slot.names for slot in one.slots] == [("w",), ("b",)]
 
 
-def test_what_is_for_people_has_no_say(tmp_path: Path) -> None:
-    """Producer, documentation, inferred shapes, metadata, IR version and where the data is change nothing."""
+def test_metadata_is_not_in_the_canonical_form(tmp_path: Path) -> None:
+    """Producer, documentation, inferred shapes, metadata, IR version and location of data change nothing."""
     made = small()
     noted = onnx.shape_inference.infer_shapes(made)
     noted.producer_name, noted.doc_string, noted.ir_version = "another", "what it is", 9
@@ -203,7 +203,7 @@ def test_what_is_for_people_has_no_say(tmp_path: Path) -> None:
 
 
 def test_a_constant_has_one_digest_in_every_field(tmp_path: Path) -> None:
-    """Numbers as a list or as raw bytes, of four bits too, are the same constant."""
+    """Numbers as a list or as raw bytes, also 4-bit ones, are the same constant."""
     text = "g (float[2, 2] x) => (float[2, 2] y) { c = Cast <to: int = 1> (k)\n y = Mul(x, c) }"
     digests = set()
     for place, kind in enumerate((TensorProto.INT4, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT64)):
@@ -220,7 +220,7 @@ def test_a_constant_has_one_digest_in_every_field(tmp_path: Path) -> None:
 
 
 def test_a_random_number_drawn_twice_is_not_one_drawn_once(tmp_path: Path) -> None:
-    """Nodes that answer otherwise each time are counted."""
+    """Random nodes are numbered."""
     once = "g (float[2] x) => (float[2] y) { a = RandomNormalLike(x)\n y = Sub(a, a) }"
     twice = "g (float[2] x) => (float[2] y) { a = RandomNormalLike(x)\n b = RandomNormalLike(x)\n y = Sub(a, b) }"
     assert canonical(saved(tmp_path / "a.onnx", model(once))).digest != (
@@ -228,8 +228,8 @@ def test_a_random_number_drawn_twice_is_not_one_drawn_once(tmp_path: Path) -> No
     )
 
 
-def test_the_version_of_an_opset_is_told(tmp_path: Path) -> None:
-    """Versions are those of the domains that live nodes use."""
+def test_opset_versions_are_those_of_needed_nodes(tmp_path: Path) -> None:
+    """Versions of the domains that only dead nodes use are left out."""
     text = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     newer = '<ir_version: 8, opset_import: ["" : 18, "unused" : 3]>\n'
     assert canonical(saved(tmp_path / "a.onnx", model(text))).opsets == {"ai.onnx": 17}
@@ -244,8 +244,8 @@ def test_the_two_names_of_the_domain_of_onnx_are_one(tmp_path: Path) -> None:
     assert (one.digest, one.opsets) == (other.digest, other.opsets)
 
 
-def test_operators_of_nobody_are_told(tmp_path: Path) -> None:
-    """An operator that neither ONNX nor the file defines is named, inside a branch too."""
+def test_foreign_operators_are_listed(tmp_path: Path) -> None:
+    """An operator that neither ONNX nor the file defines is listed, also inside a branch."""
     own = HEAD.replace('"" : 17', '"" : 17, "mylib" : 1')
     path = saved(
         tmp_path / "a.onnx", model(own + "g (float[2] x) => (float[2] y) { y = mylib.Scale <by: int = 2> (x) }")
@@ -256,7 +256,7 @@ def test_operators_of_nobody_are_told(tmp_path: Path) -> None:
 
 
 def test_a_loop_has_inputs_of_its_own(tmp_path: Path) -> None:
-    """What a loop's body takes by its own inputs and from outside are two things."""
+    """The inputs of a loop's body and tensors from outside are distinguished."""
     loop = """g (float[2] x) => (float[2] y) <int64 n = {3}, bool t = {1}>
     { y = Loop (n, t, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w)
       { d = Identity(c)
@@ -268,7 +268,7 @@ def test_a_loop_has_inputs_of_its_own(tmp_path: Path) -> None:
 
 
 def test_weights_with_other_uses_are_constants(tmp_path: Path) -> None:
-    """A tensor that a branch, an output or an LSTM takes is no weight, nor is the statistics of a BatchNorm."""
+    """A tensor that a branch, an output or an LSTM uses is not a weight, nor are the statistics of a BatchNorm."""
     text = """g (float[1, 2, 4] x) => (float[1, 2, 4] y, float[2] m)
     <float[2] s = {1, 2}, float[2] b = {0, 1}, float[2] m = {1, 1}, float[2] v = {2, 3}, float[4] k = {1, 2, 3, 4}>
     { n = BatchNormalization(x, s, b, m, v)
@@ -296,8 +296,8 @@ CONSTANTS = {
 """Form of a constant -> values that are all different."""
 
 
-def test_what_a_function_takes_is_no_weight(tmp_path: Path) -> None:
-    """A function may be called like an operator of ONNX, and do anything with its arguments."""
+def test_arguments_of_functions_are_constants(tmp_path: Path) -> None:
+    """A function may have the name of an ONNX operator, and use its arguments in any way."""
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }"""
     assert len(canonical(saved(tmp_path / "a.onnx", model(text))).slots) == 1
@@ -307,7 +307,7 @@ def test_what_a_function_takes_is_no_weight(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", CONSTANTS)
 def test_a_constant_is_its_content_in_every_form(tmp_path: Path, form: str) -> None:
-    """Each value of each form is another program, and the same value again is the same one."""
+    """Each value in each form is another program, and the same value again is the same one."""
     digests = []
     for value in (*CONSTANTS[form], CONSTANTS[form][0]):
         made = model("g (float[2] x) => (float[2] y) { k = Shape(x)\n y = Reshape(x, k) }")
@@ -318,7 +318,7 @@ def test_a_constant_is_its_content_in_every_form(tmp_path: Path, form: str) -> N
 
 
 def test_a_sparse_initializer_is_its_content(tmp_path: Path) -> None:
-    """It is no input and no weight."""
+    """It is neither an input nor a weight."""
     digests = set()
     for value in (1.0, 2.0):
         made = model("g (float[3] x) => (float[3] y) { y = Mul(x, k) }")
@@ -352,8 +352,8 @@ ATTRIBUTES = [
 ]
 
 
-def test_attributes_of_every_kind_have_a_say(tmp_path: Path) -> None:
-    """No two of them are taken for each other."""
+def test_attributes_of_every_type_are_in_the_canonical_form(tmp_path: Path) -> None:
+    """No two of them are confused."""
     digests = set()
     for place, attributes in enumerate(ATTRIBUTES):
         made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.Op(x) }")
@@ -363,7 +363,7 @@ def test_attributes_of_every_kind_have_a_say(tmp_path: Path) -> None:
 
 
 def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
-    """It has no end, and neither would its digest."""
+    """Its digest would be infinite."""
     looped = FUNCTION.replace("q = Mul(p, k)", "q = own.twice <by: float = 1.0> (p)").replace(
         '["" : 17]>\ntwice', '["" : 17, "own" : 1]>\ntwice'
     )
@@ -371,8 +371,8 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
         canonical(saved(tmp_path / "a.onnx", model(looped)))
 
 
-def test_functions_that_call_functions_are_looked_at_once_each(tmp_path: Path) -> None:
-    """Forty functions that each call the next one twice are not 2 ** 40; the innermost one has a say in all."""
+def test_each_function_is_digested_once(tmp_path: Path) -> None:
+    """Forty functions that each call the next one twice are not 2 ** 40; the innermost one changes all digests."""
     digests = set()
     for innermost in ("Relu", "Neg", "RandomNormalLike"):
         made = model(HEAD.replace('"" : 17', '"" : 17, "own" : 1') + "g (float[2] x) => (float[2] y) { y = own.f0(x) }")
@@ -389,15 +389,15 @@ def test_functions_that_call_functions_are_looked_at_once_each(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing makes"),
-        ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing makes"),
+        (FUNCTION.replace("q = Mul(p, k)", "q = Mul(p, z)"), "its function twice uses 'z', which nothing produces"),
+        ("g (float[2] x) => (float[2] y) { y = Add(x, z) }", "uses 'z', which nothing produces"),
         ("g (float[2] x) => (float[2] y) { a = Add(x, y)\n y = Relu(a) }", "depends on itself"),
         ("g (seq(float[2]) x) => (float[2] y) { y = ConcatFromSequence <axis: int = 0> (x) }", "a sequence_type"),
         ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "is string, and plans take"),
         ("g (double[2] x) => (double[2] y) { y = Relu(x) }", "its input 'x' is float64, and plans take .*add a Cast"),
     ],
 )
-def test_a_graph_that_is_not_whole_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    """The error names the file and what is wrong in it."""
+def test_an_incomplete_graph_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    """The error names the file and the fault."""
     with pytest.raises(OnnxFileError, match=why):
         canonical(saved(tmp_path / "a.onnx", model(text)))

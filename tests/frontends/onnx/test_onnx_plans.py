@@ -31,7 +31,7 @@ from trtcache.errors import (
     UnsupportedOperatorError,
 )
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.weights import make_parser_model
 from trtcache.keys.alias import KIND
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -63,8 +63,8 @@ def counted(root: Path) -> dict[tuple[str, str], int]:
     return {(event, kind): one.count for (_, event, _, kind), one in counters(DiskStore.open(root)).items()}
 
 
-def memos(root: Path) -> list[str]:
-    """Return the keys of the memos in a cache, those that lead to a plan first."""
+def alias_digests(root: Path) -> list[str]:
+    """Return the digests of the key aliases in a cache, those of stored plans first."""
     store = DiskStore.open(root)
     headers = [store.header(one.digest) for one in store.scan()]
     found = [one for one in headers if one.kind == KIND]
@@ -74,7 +74,7 @@ def memos(root: Path) -> list[str]:
 def test_a_file_is_built_once_and_then_not_even_parsed(
     engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second compile goes by a memo; the plan's inputs and outputs are called as in the file."""
+    """The second compile uses the key alias; the plan's inputs and outputs have the file's names."""
     path = saved(tmp_path / "small.onnx", small())
     first = compiled(path, engines)
     assert first.report.route == "read"
@@ -106,7 +106,7 @@ def test_the_same_graph_in_another_file_is_a_hit(engines: Path, tmp_path: Path) 
 
 
 def test_a_call_is_by_position_or_by_name_and_is_checked(engines: Path, tmp_path: Path) -> None:
-    """What is outside the profile is told with its range, what fits is told that there is no GPU."""
+    """Sizes outside of the profile are errors with its range; valid calls fail for lack of a GPU."""
     module = compiled(saved(tmp_path / "small.onnx", small()), engines)
     for route in range(2):
         for args, kwargs in (((torch.ones(3, 4),), {}), ((), {"x": torch.ones(8, 4)})):
@@ -127,8 +127,8 @@ def test_a_call_is_by_position_or_by_name_and_is_checked(engines: Path, tmp_path
         assert module.report.route == "memo", route
 
 
-def test_what_the_key_has_in_it(tmp_path: Path) -> None:
-    """Values of weights that the plan keeps, names of inputs and outputs, sizes, target; a tensor gives sizes too."""
+def test_the_parts_of_the_key(tmp_path: Path) -> None:
+    """Values of embedded weights, names of inputs and outputs, sizes, target; a tensor gives sizes too."""
     path = saved(tmp_path / "small.onnx", small())
     other = saved(tmp_path / "other.onnx", small(1))
     named = small()
@@ -154,8 +154,8 @@ def test_what_the_key_has_in_it(tmp_path: Path) -> None:
     assert set(parts["toolchain"]) == {"builder", "tensorrt_rtx"}
 
 
-def test_a_changed_file_has_no_memo(engines: Path, tmp_path: Path) -> None:
-    """External data that was replaced under the same name is another program, though the file itself is the same."""
+def test_a_changed_file_has_another_alias(engines: Path, tmp_path: Path) -> None:
+    """External data replaced under the same name is another program, though the file itself is the same."""
     path = saved(tmp_path / "small.onnx", small(), external=True)
     content = path.read_bytes()
     first = compiled(path, engines)
@@ -169,13 +169,13 @@ def test_a_changed_file_has_no_memo(engines: Path, tmp_path: Path) -> None:
     assert (again.report.route, again.report.partitions[0].key) == ("memo", first.report.partitions[0].key)
 
 
-def test_memos_are_entries_that_are_neither_hit_nor_miss(tmp_path: Path) -> None:
-    """Two compiles are one miss and one hit; a memo that is damaged or lies costs a reading and is put aside."""
+def test_aliases_are_not_counted_as_hits_or_misses(tmp_path: Path) -> None:
+    """Two compiles are one miss and one hit; a damaged or wrong alias costs parsing and is quarantined."""
     path, root = saved(tmp_path / "small.onnx", small()), tmp_path / "cache"
     for _ in range(2):
         compiled(path, root)
     assert counted(root) == {("miss", "tensorrt_rtx"): 1, ("put", "tensorrt_rtx"): 1, ("hit", "tensorrt_rtx"): 1}
-    (alias,) = memos(root)
+    (alias,) = alias_digests(root)
     store = DiskStore.open(root)
     for content in (b'{"key": {}}', b"[]"):
         header = store.header(alias)
@@ -186,8 +186,8 @@ def test_memos_are_entries_that_are_neither_hit_nor_miss(tmp_path: Path) -> None
     assert counted(root)["reject", KIND] == 2
 
 
-def test_external_data_that_is_gone_is_told_though_there_is_a_memo(engines: Path, tmp_path: Path) -> None:
-    """What is not there has no digest."""
+def test_missing_external_data_is_an_error_despite_an_alias(engines: Path, tmp_path: Path) -> None:
+    """A missing file has no digest."""
     path = saved(tmp_path / "small.onnx", small(), external=True)
     compiled(path, engines)
     (tmp_path / "small.onnx.data").unlink()
@@ -195,8 +195,8 @@ def test_external_data_that_is_gone_is_told_though_there_is_a_memo(engines: Path
         compiled(path, engines)
 
 
-def test_weights_of_another_file_are_found_by_their_places(engines: Path, tmp_path: Path) -> None:
-    """Whatever the other file calls them; then the plan is asked, which without a GPU says so."""
+def test_weights_of_another_file_are_matched_by_position(engines: Path, tmp_path: Path) -> None:
+    """Names in the other file do not matter; the refit itself fails for lack of a GPU."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     path = saved(tmp_path / "small.onnx", small())
@@ -207,7 +207,7 @@ def test_weights_of_another_file_are_found_by_their_places(engines: Path, tmp_pa
     for node in retrained.graph.node:
         node.input[:] = [name + "2" if name in {"w", "b", "shape"} else name for name in node.input]
     other = saved(tmp_path / "other.onnx", retrained, external=True)
-    module = compiled(path, engines)  # by a memo
+    module = compiled(path, engines)  # through a key alias
     for given in (other, str(other), {"w": torch.ones(4, 3), "b": torch.ones(3)}):
         with pytest.raises(RefitError, match="built with its weights in it"):
             module.refit(given)
@@ -270,17 +270,17 @@ def _another() -> onnx.ModelProto:
         (lambda: small(0, (3, -1)), r"another graph .*content"),
     ],
 )
-def test_a_file_of_another_graph_is_refused_with_what_differs(
+def test_a_refit_from_another_graph_is_refused_with_the_differences(
     engines: Path, tmp_path: Path, make: Callable[[], onnx.ModelProto], why: str
 ) -> None:
-    """Before the plan is asked, by the names of the file that was compiled."""
+    """Before the plan is refitted, with the names of the file that was compiled."""
     module = compiled(saved(tmp_path / "small.onnx", small()), engines)
     with pytest.raises(RefitError, match=why):
         module.refit(saved(tmp_path / "other.onnx", make()))
 
 
-def test_every_weight_of_a_file_is_one_that_the_network_takes_by_name(tmp_path: Path) -> None:
-    """The proof of refittability asks for the names that plans have, and the parser has kept each of them whole."""
+def test_every_weight_is_in_the_network_by_name(tmp_path: Path) -> None:
+    """Checking refittability needs the plans' names, and the parser keeps each weight whole."""
     text = """g (float[1, 2, 6, 6] x) => (float[1, 3] y)
     { c = Conv <pads = [1, 1, 1, 1]> (x, kernel, offset)
       d = Resize <mode: string = "nearest"> (c, , scales)
@@ -305,8 +305,8 @@ def test_every_weight_of_a_file_is_one_that_the_network_takes_by_name(tmp_path: 
     path = saved(tmp_path / "all.onnx", made, external=True)
     slots = canonical(path).slots
     assert {slot.names[0] for slot in slots} == set(shapes)
-    handed = hand_over(OnnxFile(path), slots)
-    network = network_of(OnnxModel(handed.content, handed.tensors, ("x",), ("y",), {}))
+    converted = make_parser_model(OnnxFile(path), slots)
+    network = network_of(OnnxModel(converted.content, converted.tensors, ("x",), ("y",), {}))
     taken = [slot.names[0] for slot in slots if network.definition.mark_weights_refittable(f"w{slot.index}")]
     assert taken == [slot.names[0] for slot in slots]
 
@@ -317,10 +317,10 @@ STATIC = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
 @pytest.mark.parametrize(
     ("text", "options", "error", "why"),
     [
-        (STATIC, {"backend": "aot_inductor"}, BackendUnavailableError, "ONNX files are for tensorrt and tensorrt_rtx"),
+        (STATIC, {"backend": "aot_inductor"}, BackendUnavailableError, "ONNX files need tensorrt or tensorrt_rtx"),
         (STATIC, {"backend": "nobody"}, BackendUnavailableError, "unknown"),
         (STATIC, {"settings": {"autocast": "fp16"}}, SettingsError, "precision is in the file"),
-        (STATIC, {"dynamic_shapes": {}}, SettingsError, "an ONNX file says which sizes vary"),
+        (STATIC, {"dynamic_shapes": {}}, SettingsError, "an ONNX file declares its dynamic sizes"),
         (STATIC, {"args": (torch.ones(3),)}, InputError, r"argument x: expected shape \(2\), got shape \(3\)"),
         (STATIC, {"args": (torch.ones(2).int(),)}, InputError, "argument x: expected float32, got int32"),
         (STATIC, {"args": ("x",)}, InputError, "expected a tensor or a trtcache.Input, got a str"),
@@ -330,7 +330,7 @@ STATIC = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
             STATIC.replace("float[2] x", "float[N] x"),
             {},
             ProfileError,
-            r"sizes that vary: \(N\); give it as trtcache.Input",
+            r"sizes that vary: \(N\); pass trtcache.Input",
         ),
         (
             "g (float[N] x, float[N] z) => (float[N] y) { y = Add(x, z) }",
@@ -340,17 +340,17 @@ STATIC = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
         ),
     ],
 )
-def test_what_cannot_be_asked_is_told(
+def test_invalid_requests_are_errors_with_advice(
     tmp_path: Path, text: str, options: dict[str, Any], error: type[Exception], why: str
 ) -> None:
-    """Each with what to do, before anything is built."""
+    """They are raised before anything is built."""
     path = saved(tmp_path / "model.onnx", model(text))
     with pytest.raises(error, match=why):
         trtcache.key(path, **{"backend": "tensorrt_rtx", "target": "sm_89", **options})
 
 
-def test_an_operator_that_nobody_knows_is_not_cached_unless_its_version_is_declared(tmp_path: Path) -> None:
-    """The key says that it cannot be; with a version there is one, and the build names the node."""
+def test_a_foreign_operator_needs_a_version_for_a_key(tmp_path: Path) -> None:
+    """Without one the program has no key; with one it has, and the build's error names the node."""
     own = HEAD.replace('"" : 17', '"" : 17, "mylib" : 1')
     path = saved(tmp_path / "own.onnx", model(own + "g (float[2] x) => (float[2] y) { [one] y = mylib.Scale(x) }"))
     options = {"backend": "tensorrt_rtx", "target": "sm_89"}
@@ -364,8 +364,8 @@ def test_an_operator_that_nobody_knows_is_not_cached_unless_its_version_is_decla
     assert not list((tmp_path / "cache").glob("entries/*/*"))
 
 
-def test_what_the_parser_refuses_is_told_by_node(tmp_path: Path) -> None:
-    """Also where the file has no names for its nodes; and an input that sizes follow from is told as that."""
+def test_the_parsers_errors_name_the_node(tmp_path: Path) -> None:
+    """Also for nodes without names; sizes that depend on an input's values have an error of their own."""
     path = saved(tmp_path / "some.onnx", model("g (float[4] x) => (int64[1, K] y) { a = Relu(x)\n y = NonZero(a) }"))
     with pytest.raises(UnsupportedOperatorError, match=r"at NonZero \(NonZero_1\)"):
         compiled(path, tmp_path / "cache", None)
@@ -394,15 +394,15 @@ RARE: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", RARE)
-def test_what_is_rare_builds_as_well(engines: Path, tmp_path: Path, name: str) -> None:
+def test_rare_features_are_built(engines: Path, tmp_path: Path, name: str) -> None:
     """Each is one plan, which is stored."""
     text, args = RARE[name]
     module = compiled(saved(tmp_path / "model.onnx", model(text)), engines, *args)
     assert module.report.partitions[0].path
 
 
-def test_where_no_tensorrt_is_installed_each_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``auto`` says what would do; one asked for by name is not replaced."""
+def test_without_tensorrt_the_error_names_the_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``auto`` lists the backends for ONNX; a backend given by name is not replaced."""
     path = saved(tmp_path / "small.onnx", small())
     monkeypatch.setattr(Flavour, "installed", False)
     with pytest.raises(BackendUnavailableError, match=r"needs one of these: .*TensorRT is not.*TensorRT-RTX is not"):
@@ -414,7 +414,7 @@ def test_where_no_tensorrt_is_installed_each_is_named(tmp_path: Path, monkeypatc
 def test_an_entry_that_cannot_be_loaded_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with torch models: put aside, counted, and told in the log; a new one that cannot is an error."""
+    """As with torch models: quarantined, counted and logged; a new one that cannot be loaded is an error."""
     path, root = saved(tmp_path / "small.onnx", small()), tmp_path / "cache"
     compiled(path, root)
     real, refused = TensorRTBackend.load_entry, []
@@ -435,7 +435,7 @@ def test_an_entry_that_cannot_be_loaded_is_built_again(
 
 
 def test_a_file_of_another_opset_is_another_graph(engines: Path, tmp_path: Path) -> None:
-    """A refit says so in words."""
+    """The error of a refit names the opset."""
     module = compiled(saved(tmp_path / "small.onnx", small()), engines)
     newer = small()
     newer.opset_import[0].version = 18
@@ -443,16 +443,16 @@ def test_a_file_of_another_opset_is_another_graph(engines: Path, tmp_path: Path)
         module.refit(saved(tmp_path / "newer.onnx", newer))
 
 
-def test_a_build_that_is_called_off_leaves_nothing(tmp_path: Path) -> None:
-    """No entry, no memo and no half of a plan."""
+def test_a_cancelled_build_leaves_nothing(tmp_path: Path) -> None:
+    """No entry, no alias and no partial plan."""
     path = saved(tmp_path / "small.onnx", small())
     with trtcache.watching(lambda _: False), pytest.raises(BuildCancelledError, match="nothing was stored"):
         compiled(path, tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("entries/*/*"))
 
 
-def test_a_forbidden_build_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the nearest entry, in words about the file's graph."""
+def test_a_forbidden_build_explains_the_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the differences to the nearest entry's graph."""
     root = tmp_path / "cache"
     compiled(saved(tmp_path / "small.onnx", small()), root)
     changed = small()

@@ -90,15 +90,15 @@ def renamed(made: onnx.ModelProto, seed: int) -> onnx.ModelProto:
 
 @settings(max_examples=60)
 @given(graphs(), st.integers(0, 1000))
-def test_names_and_order_have_no_say(made: onnx.ModelProto, seed: int) -> None:
-    """However the nodes stand and whatever they are called."""
+def test_names_and_order_are_not_in_the_canonical_form(made: onnx.ModelProto, seed: int) -> None:
+    """With any order of nodes and any names."""
     assert form(renamed(made, seed)) == form(made)
 
 
 @settings(max_examples=60)
 @given(graphs(), st.data())
-def test_what_answers_otherwise_has_another_form(made: onnx.ModelProto, data: st.DataObject) -> None:
-    """One operator or one operand is exchanged: if the reference then answers otherwise, the form is another."""
+def test_other_results_mean_another_canonical_form(made: onnx.ModelProto, data: st.DataObject) -> None:
+    """With one operator or operand replaced, if the reference's results differ, so does the canonical form."""
     changed = onnx.ModelProto()
     changed.CopyFrom(made)
     node = changed.graph.node[data.draw(st.integers(0, len(changed.graph.node) - 1))]
@@ -111,7 +111,7 @@ def test_what_answers_otherwise_has_another_form(made: onnx.ModelProto, data: st
         assert form(changed) != form(made)
 
 
-def test_the_form_of_a_file_stays(tmp_path: Path) -> None:
-    """A change of the canonical form has to come with a new ``FORMAT``: caches would be built anew without a word."""
+def test_the_canonical_form_is_stable(tmp_path: Path) -> None:
+    """Changing it requires a new ``FORMAT``: otherwise caches would silently be rebuilt."""
     found = canonical(saved(tmp_path / "small.onnx", small()))
     assert str(found.digest) == "b3:b47ad1740063bddf1eada09903f7fc01e5c5f26483c1b2558bdba23942ec31fc"

@@ -12,7 +12,7 @@ import trtcache
 from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, saved, small
 from trtcache.errors import BuildError, OnnxFileError
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
+from trtcache.frontends.onnx.weights import make_parser_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,16 +45,16 @@ def node(made: Any, *names: str) -> None:
 
 
 FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
-    "opset": (SOFTMAX, lambda one: one.opset_import.append(helper.make_opsetid("", 9)), "of which version domain ''"),
+    "opset": (SOFTMAX, lambda one: one.opset_import.append(helper.make_opsetid("", 9)), "two versions of domain ''"),
     "opset by its other name": (
         SOFTMAX,
         lambda one: one.opset_import.append(helper.make_opsetid("ai.onnx", 9)),
-        "of which version domain ''",
+        "two versions of domain ''",
     ),
     "opset of a function": (
         FUNCTION,
         lambda one: one.functions[0].opset_import.append(helper.make_opsetid("", 9)),
-        "a function in it says twice",
+        "a function in it has two versions",
     ),
     "function": (FUNCTION, another_function, "two functions .*twice"),
     "attribute": (
@@ -62,31 +62,35 @@ FAULTS: dict[str, tuple[str, Callable[[Any], object], str]] = {
         lambda one: one.graph.node[0].attribute.append(helper.make_attribute("axis", 1)),
         "two attributes 'axis'",
     ),
-    "reference": (SOFTMAX, lambda one: setattr(axis(one), "ref_attr_name", "q"), "refers to .* and is in none"),
-    "type": (SOFTMAX, as_float, "of kind 1, and the operator's is 2"),
-    "value": (SOFTMAX, lambda one: setattr(axis(one), "f", 1.0), "a value of another kind"),
+    "reference": (
+        SOFTMAX,
+        lambda one: setattr(axis(one), "ref_attr_name", "q"),
+        "refers to .*, but is not in a function",
+    ),
+    "type": (SOFTMAX, as_float, "of type 1, and the operator's is 2"),
+    "value": (SOFTMAX, lambda one: setattr(axis(one), "f", 1.0), "a value of another type"),
     "input": (SOFTMAX, lambda one: one.graph.input.append(one.graph.input[0]), "two inputs 'x'"),
     "no output": (SOFTMAX, lambda one: one.graph.ClearField("output"), "no outputs"),
-    "tensor": (SOFTMAX, lambda one: node(one.graph, "x", "y"), "two of its nodes make 'y'"),
-    "made input": (SOFTMAX, lambda one: node(one.graph, "y", "x"), "makes 'x', which is an input"),
-    "made initializer": (WEIGHTED, lambda one: node(one.graph, "x", "w"), "makes 'w', which is an input or an init"),
+    "tensor": (SOFTMAX, lambda one: node(one.graph, "x", "y"), "two of its nodes produce 'y'"),
+    "made input": (SOFTMAX, lambda one: node(one.graph, "y", "x"), "produces 'x', which is an input"),
+    "made initializer": (WEIGHTED, lambda one: node(one.graph, "x", "w"), "produces 'w', which is an input or an init"),
     "in a branch": (
         BRANCHES,
         lambda one: node(one.graph.node[1].attribute[0].g, "a", "p"),
-        "two of its nodes make 'p'",
+        "two of its nodes produce 'p'",
     ),
-    "in a function": (FUNCTION, lambda one: node(one.functions[0], "p", "q"), "two of its nodes make 'q'"),
+    "in a function": (FUNCTION, lambda one: node(one.functions[0], "p", "q"), "two of its nodes produce 'q'"),
     "sizes below zero": (
         WEIGHTED,
         lambda one: one.graph.initializer[0].dims.extend([-1, -1]),
-        r"a size below zero: \[2, -1, -1\]",
+        r"a negative size: \[2, -1, -1\]",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_what_is_said_twice_has_no_key(tmp_path: Path, fault: str) -> None:
-    """A parser may take the other one, and the plan would be stored under the key of an honest file."""
+def test_ambiguous_models_are_refused(tmp_path: Path, fault: str) -> None:
+    """A parser may read them differently, and the plan would be stored under the key of a valid file."""
     text, spoil, why = FAULTS[fault]
     made = model(text)
     canonical(saved(tmp_path / "good.onnx", made))
@@ -97,27 +101,27 @@ def test_what_is_said_twice_has_no_key(tmp_path: Path, fault: str) -> None:
 
 
 def test_an_attribute_without_a_type_has_that_of_its_operator(tmp_path: Path) -> None:
-    """Files of the first versions have none: the key and what the parser is given are as with the type."""
+    """Files of the first versions have none: the key and the parser's model are those with the type."""
     made = model(SOFTMAX)
     good = canonical(saved(tmp_path / "good.onnx", made))
     axis(made).ClearField("type")
     (tmp_path / "old.onnx").write_bytes(made.SerializeToString())
     assert canonical(tmp_path / "old.onnx").digest == good.digest
-    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(tmp_path / "old.onnx"), ()).content)
-    assert axis(handed).type == onnx.AttributeProto.INT
+    converted = onnx.ModelProto.FromString(make_parser_model(OnnxFile(tmp_path / "old.onnx"), ()).content)
+    assert axis(converted).type == onnx.AttributeProto.INT
 
 
-def test_dead_nodes_are_not_handed_over(tmp_path: Path) -> None:
-    """They have no say in the key, so an operator among them that nobody knows fails no build."""
+def test_dead_nodes_are_not_in_the_parsers_model(tmp_path: Path) -> None:
+    """They are not in the key, so a foreign operator among them does not fail the build."""
     made = model(SOFTMAX)
     made.graph.node.append(helper.make_node("Banana", ["y"], ["z"]))
     path = saved(tmp_path / "dead.onnx", made)
-    handed = onnx.ModelProto.FromString(hand_over(OnnxFile(path), ()).content)
-    assert [one.op_type for one in handed.graph.node] == ["Softmax"]
+    converted = onnx.ModelProto.FromString(make_parser_model(OnnxFile(path), ()).content)
+    assert [one.op_type for one in converted.graph.node] == ["Softmax"]
 
 
-def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> None:
-    """Python would end with a RecursionError."""
+def test_too_deep_calls_of_functions_are_refused(tmp_path: Path) -> None:
+    """Python would raise RecursionError."""
     made = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     for at in range(300):
@@ -137,13 +141,15 @@ def test_functions_that_call_each_other_too_deep_are_told(tmp_path: Path) -> Non
     [
         ({"location": "a" * 5000}, "too long for a file"),
         ({"location": "a/" * 2500}, "too long for a file"),
-        ({"location": "w", "offset": "9" * 5000}, "offset '9{40}', which is no number"),
-        ({"location": "w", "length": "9" * 5000}, "length '9{40}', which is no number"),
+        ({"location": "w", "offset": "9" * 5000}, "offset '9{40}', which is not a number"),
+        ({"location": "w", "length": "9" * 5000}, "length '9{40}', which is not a number"),
     ],
     ids=["name", "path", "offset", "length"],
 )
-def test_external_data_too_long_to_be_true_is_told(tmp_path: Path, external: dict[str, str], why: str) -> None:
-    """Neither the system's errors nor Python's for long numbers come through."""
+def test_too_long_numbers_and_names_of_external_data_are_refused(
+    tmp_path: Path, external: dict[str, str], why: str
+) -> None:
+    """Neither errors of the system nor Python's for long numbers are raised."""
     made = small()
     tensor = made.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -157,8 +163,8 @@ def test_external_data_too_long_to_be_true_is_told(tmp_path: Path, external: dic
 
 
 @pytest.mark.slow
-def test_an_output_that_is_not_what_the_file_says_is_never_stored(tmp_path: Path) -> None:
-    """Neither its dtype nor its sizes: another file of the same graph would be told the same."""
+def test_a_plan_with_other_outputs_than_declared_is_not_stored(tmp_path: Path) -> None:
+    """Neither its dtype nor its sizes may differ: other files of the same graph would get them."""
     text = "g (float[2, 4] x) => (%s y) { y = Relu(x) }"
     for said in ("float16[2, 4]", "float[2, 5]", "float[8]"):
         path = saved(tmp_path / "liar.onnx", model(text % said))
@@ -167,8 +173,8 @@ def test_an_output_that_is_not_what_the_file_says_is_never_stored(tmp_path: Path
     assert not list((tmp_path / "cache").glob("entries/*/*"))
 
 
-def test_what_a_file_says_of_its_outputs_is_in_the_key(tmp_path: Path) -> None:
-    """A parser cannot tell the sizes that vary, so files that say otherwise of them share nothing."""
+def test_declared_outputs_are_in_the_key(tmp_path: Path) -> None:
+    """A parser cannot infer dynamic sizes, so files that declare them differently share nothing."""
     text = "g (float[N, M] x) => (float[%s] y) { y = Relu(x) }"
     sizes = (trtcache.Input(min_shape=(1, 1), max_shape=(4, 4)),)
     ours, theirs, alike = (

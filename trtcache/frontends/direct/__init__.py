@@ -1,1 +1,1 @@
-"""Direct mode: recognise a module whose exported program is known, without exporting it."""
+"""Direct mode: recognize a module whose exported program is known, without exporting it."""

@@ -1,4 +1,4 @@
-"""Code objects: their content without lines and files, the names in them, and where the order of a set could show."""
+"""Code objects: digests without line numbers and file names, names in them, and uses of a set's order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNSEEN = frozenset(
         ),
     )
 )
-"""Attributes that nobody describes: of code and modules, and of tensors beside their values."""
+"""Attributes that descriptions leave out: of code and modules, and of tensors beside their values."""
 
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -61,7 +61,7 @@ _SET_METHODS = frozenset(
 
 @functools.lru_cache(maxsize=16384)
 def content(code: CodeType) -> str:
-    """Return the digest of what a code object does: not where it was written, and not its lines."""
+    """Return the digest of a code object without its file name and line numbers."""
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     parts = (shape, names, code.co_code, code.co_exceptiontable, tuple(map(_constant, code.co_consts)))
@@ -71,7 +71,7 @@ def content(code: CodeType) -> str:
 def _constant(value: Any) -> Any:
     if isinstance(value, CodeType):
         return ("code", content(value))
-    if isinstance(value, frozenset):  # in the order of hashes, which differ from process to process
+    if isinstance(value, frozenset):  # iterates in the order of hashes, which differ in each process
         return ("set", *sorted(map(repr, value)))
     if isinstance(value, tuple):
         return ("tuple", *map(_constant, value))
@@ -79,7 +79,7 @@ def _constant(value: Any) -> Any:
 
 
 def within(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and all those inside it."""
+    """Yield a code object and all code objects inside it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
@@ -87,34 +87,34 @@ def within(code: CodeType) -> Iterator[CodeType]:
 
 
 def identifiers(texts: Iterable[str]) -> set[str]:
-    """Return all that could be a name in texts: ``getattr(module, text)`` and ``"{m.NAME}".format`` look them up."""
+    """Return all identifiers in texts, which ``getattr(module, text)`` and ``"{m.NAME}".format`` could look up."""
     return set(IDENTIFIER.findall("\n".join(texts)))
 
 
 def texts_of(code: CodeType) -> Iterator[str]:
-    """Yield the texts among the constants of a code object."""
-    waiting: list[Any] = list(code.co_consts)
-    while waiting:
-        value = waiting.pop()
+    """Yield the strings among the constants of a code object."""
+    pending: list[Any] = list(code.co_consts)
+    while pending:
+        value = pending.pop()
         if isinstance(value, str):
             yield value
         elif isinstance(value, (tuple, frozenset)):
-            waiting += value
+            pending += value
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How a code object uses what it reads.
+    """The values that a code object reads, and how it uses them.
 
     Attributes:
         names: globals and attributes that it looks up.
         globals: globals that it reads or sets.
-        imports: modules that it imports, with how many levels above, and the names that it takes from each.
-        texts: what could be a name in its texts.
-        compares: whether it compares by ``is`` what could be texts or numbers.
-        order: a set of texts that it makes and could go through; empty if none.
-        address: what makes a text of an object, which can have its address, and computes with it; empty if none.
-        chains: names that lead from globals to values; the last is ``()`` where the value is called at once.
+        imports: modules that it imports, with the level of relative imports, and the names imported from each.
+        texts: identifiers in its strings.
+        compares: whether it compares values by ``is`` that could be strings or numbers.
+        order: a set of strings that it creates and may iterate over; empty if none.
+        address: an operation that may format an object with its address and compute with the text; empty if none.
+        chains: names that lead from globals to values; the last is ``()`` if the value is called at once.
     """
 
     names: frozenset[str]
@@ -128,7 +128,7 @@ class Uses:
 
 
 def uses(code: CodeType, space: Mapping[str, Any]) -> Uses:
-    """Return how a code object with these globals uses what it reads."""
+    """Analyze a code object with these globals."""
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     names = {*code.co_names, *(part for name in code.co_names if "." in name for part in name.split("."))}
     compares = bool(names & {"is_", "is_not"}) or any(_compares(steps, place, space) for place in range(len(steps)))
@@ -156,7 +156,7 @@ _PARSES = frozenset({"int", "float", "ord", "sorted", "len", "index", "find", "s
 
 
 def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
-    """Return what could make a number of an object's address; the text of an exception that is raised does not."""
+    """Return an operation that could use an object's address as a value; messages of raised exceptions do not count."""
     names = {str(step.argval) for step in steps if step.opname in _GLOBAL | _ATTRIBUTE and not _is_raised(steps, step)}
     if shows := names & _SHOWS:
         return min(shows)
@@ -164,13 +164,13 @@ def _address(code: CodeType, steps: list[dis.Instruction]) -> str:
     if any((step.arg or 0) & 3 for step in formatted):
         return "!r"
     has_percent = any(step.opname == "BINARY_OP" and step.argrepr[:1] == "%" for step in steps)
-    has_percent = has_percent and any(type(one) is str and "%" in one for one in code.co_consts)
+    has_percent = has_percent and any(type(value) is str and "%" in value for value in code.co_consts)
     return "a formatted text" if (names & _FORMATS or formatted or has_percent) and names & _PARSES else ""
 
 
 def _is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
-    """Return whether nothing but the raise of an exception comes after an instruction."""
-    for after in steps[bisect.bisect_right(steps, step.offset, key=lambda one: one.offset) :]:
+    """Return whether an instruction is followed only by raising an exception."""
+    for after in steps[bisect.bisect_right(steps, step.offset, key=lambda other: other.offset) :]:
         if after.opname == "RAISE_VARARGS":
             return True
         if after.opname.startswith(("STORE", "RETURN", "POP_", "YIELD")) or "JUMP" in after.opname:
@@ -179,7 +179,7 @@ def _is_raised(steps: list[dis.Instruction], step: dis.Instruction) -> bool:
 
 
 def _chains(steps: list[dis.Instruction]) -> Iterator[tuple[str, ...]]:
-    """Yield chains of names from globals, with ``()`` where what they lead to is called at once."""
+    """Yield chains of names from globals, with ``()`` at the end if their value is called at once."""
     place = 0
     while place < len(steps):
         start = place
@@ -203,7 +203,7 @@ def _names_taken(steps: list[dis.Instruction], place: int) -> tuple[str, ...]:
 
 
 def full_name(name: str, level: int, space: Mapping[str, Any]) -> str:
-    """Return the full name of a module that an import statement names, in code with these globals."""
+    """Return the absolute name of a module in an import statement of code with these globals."""
     if not level:
         return name
     package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0])
@@ -212,7 +212,7 @@ def full_name(name: str, level: int, space: Mapping[str, Any]) -> str:
 
 
 def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
-    """Yield instructions as Python 3.11 has them: those of 3.13 for two variables are two."""
+    """Yield instructions in the form of Python 3.11: an instruction of 3.13 for two variables becomes two."""
     for step in steps:
         if not any(part in step.opname for part in ("_BORROW", "_CHECK", "_FAST_")):
             yield step
@@ -226,9 +226,9 @@ def _singly(steps: Iterable[dis.Instruction]) -> Iterator[dis.Instruction]:
 
 
 def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]) -> bool:
-    """Return whether an instruction compares two objects that could be texts or numbers by identity.
+    """Return whether an instruction compares two objects by identity that could be strings or numbers.
 
-    ``is None`` does not, nor ``is Kind.ONE`` where that is an object of another type.
+    ``is None`` does not, nor ``is Kind.ONE`` if that is an object of another type.
     """
     if steps[place].opname != "IS_OP":
         return False
@@ -251,16 +251,17 @@ def _compares(steps: list[dis.Instruction], place: int, space: Mapping[str, Any]
 _MAKES_SETS = frozenset({"set", "frozenset", "keys", "items"})
 
 
-def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  # one case for each way to make a set
-    """Return what makes a set whose order could show; asking what is in it, its length or it sorted has none."""
+def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  # one case for each form of a set
+    """Return the creation of a set whose order could matter; membership, length and sorting do not depend on it."""
     names = {step.argval for step in steps if step.opname in _GLOBAL | _ATTRIBUTE}
     constants = [step.argval for step in steps if step.opname == "LOAD_CONST"]
-    has_set = any(isinstance(one, frozenset) or getattr(one, "co_name", "") == "<setcomp>" for one in constants)
+    has_set = any(isinstance(value, frozenset) or getattr(value, "co_name", "") == "<setcomp>" for value in constants)
     if not (has_set or names & _MAKES_SETS or any(step.opname == "BUILD_SET" for step in steps)):
         return ""
-    asked = [_asked_only(inner) for inner in within(code)]
-    free = frozenset(name for found in asked for name, fine in found.items() if fine)
-    free -= {name for found in asked for name, fine in found.items() if not fine} | set(code.co_freevars)
+    variables = [_find_unordered(inner) for inner in within(code)]
+    free = frozenset(name for uses_ in variables for name, is_unordered in uses_.items() if is_unordered)
+    free -= {name for uses_ in variables for name, is_unordered in uses_.items() if not is_unordered}
+    free -= set(code.co_freevars)
     for place, step in enumerate(steps):
         if step.opname == "LOAD_CONST" and isinstance(step.argval, frozenset) and not is_ordered(step.argval):
             if steps[place + 1].opname not in {"CONTAINS_OP", "SET_UPDATE"}:
@@ -278,13 +279,13 @@ def _order(code: CodeType, steps: list[dis.Instruction]) -> str:  # noqa: C901  
                 return "a set comprehension"
         elif step.opname in _ATTRIBUTE and step.argval in {"keys", "items"}:
             near = steps[place + 1 : place + 6]
-            if any(one.opname == "BINARY_OP" and one.argrepr[:1] in "&|^-" for one in near):
+            if any(other.opname == "BINARY_OP" and other.argrepr[:1] in "&|^-" for other in near):
                 return f"an operation on {step.argval}()"
     return ""
 
 
 def _after_call(steps: list[dis.Instruction], place: int) -> int:
-    """Return what comes after the call of what an instruction loads: when the stack is as it was, and one more."""
+    """Return the index after the call of the function that an instruction loads, found by the stack's depth."""
     depth = 1
     for at in range(place + 1, len(steps)):
         step = steps[at]
@@ -299,7 +300,7 @@ def _after_call(steps: list[dis.Instruction], place: int) -> int:
 
 
 def _is_without_order(steps: list[dis.Instruction], made: int, place: int, free: frozenset[str]) -> bool:
-    """Return whether what is done at a place with the set on top of the stack has no order."""
+    """Return whether the use of the set on top of the stack does not depend on its order."""
     if place >= len(steps):
         return False
     step = steps[place]
@@ -309,29 +310,31 @@ def _is_without_order(steps: list[dis.Instruction], made: int, place: int, free:
         return True
     if step.opname in _ATTRIBUTE:
         return step.argval in _SET_METHODS
-    return step.opname.startswith("CALL") and step.arg == 1 and _is_asked(steps, made)
+    return step.opname.startswith("CALL") and step.arg == 1 and _is_unordered_call(steps, made)
 
 
-def _is_asked(steps: list[dis.Instruction], place: int) -> bool:
+def _is_unordered_call(steps: list[dis.Instruction], place: int) -> bool:
     before = steps[place - 1] if place else None
     return before is not None and before.opname == "LOAD_GLOBAL" and before.argval in {"len", "sorted", "bool", "any"}
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked_only(code: CodeType) -> Mapping[str, bool]:
-    """Return for each variable whether the code only asks what is in it, wherever it loads it."""
+def _find_unordered(code: CodeType) -> Mapping[str, bool]:
+    """Return for each variable whether no use of it depends on the order of a set."""
     steps = [step for step in _singly(dis.get_instructions(code)) if step.opname not in _NO_EFFECT]
     loads = dict.fromkeys((*code.co_varnames, *code.co_cellvars), True)
     for place, step in enumerate(steps[:-1]):
         if step.opname in {"LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF"}:
             after = steps[place + 1]
-            fine = after.opname == "CONTAINS_OP" or (after.opname in _ATTRIBUTE and after.argval in _SET_METHODS)
-            fine = fine or (after.opname.startswith("CALL") and after.arg == 1 and _is_asked(steps, place))
-            loads[step.argval] = loads.get(step.argval, True) and fine
+            is_fine = after.opname == "CONTAINS_OP" or (after.opname in _ATTRIBUTE and after.argval in _SET_METHODS)
+            is_fine = is_fine or (
+                after.opname.startswith("CALL") and after.arg == 1 and _is_unordered_call(steps, place)
+            )
+            loads[step.argval] = loads.get(step.argval, True) and is_fine
     return loads
 
 
 def is_ordered(members: Iterable[Any]) -> bool:
-    """Return whether a set goes through these in the same order in every process: numbers have no seed."""
+    """Return whether a set of these values has the same order in every process: hashes of numbers have no seed."""
     kinds = [type(one) for one in members]
     return len(kinds) < 2 or all(kind in {int, bool, float} for kind in kinds)

@@ -1,7 +1,7 @@
-"""The manifest: what an export read beside the direct key, and the exported program that it led to.
+"""Manifests: the dependencies of an export beside the direct key, and the resulting exported program.
 
-An entry of kind ``direct`` has the manifests of one direct key, the newest first: the same model can become one program
-with one state of the globals and another with the next, and go back.
+An entry of kind ``direct`` has the manifests of one direct key, newest first: the exported program of a model can
+change with the state of globals, and change back.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
-from trtcache.frontends.direct.origin import is_build_module, is_installed
-from trtcache.frontends.direct.outside import asks
+from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
 from trtcache.keys.program_digest import devices, exported_digest
 
@@ -44,31 +43,31 @@ _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 _OF_MODULES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"})
 _OF_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
-"""Sets in which a library looks up whether it has registered a class for torch's pytrees; those are described."""
+"""Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
 
 _ORDERS = frozenset({"vars", "__dict__", "globals", "locals"})
-"""What shows the attributes of a module in their order."""
+"""Names that give access to the attributes of a module in order."""
 
 _LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize", "re.", "codecs")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What has to be as it was, and the program that it led to.
+    """The dependencies of an export, and the exported program.
 
     Attributes:
-        program: digest and size of the exported program, from which a memo leads on.
-        device: where it runs.
-        in_spec, out_spec: how torch flattens arguments and output.
-        reads: modules and names of globals that code read, in the order in which it began to run.
-        imports: modules that it imports when it is called.
-        names: names that it looks up: of modules that are objects, attributes of these names count.
-        globals: the digest of all those globals.
-        builds: names that code of torch and Python looks up in its modules, and the digest of what is there.
-        caches: of each function with a cache the digests of keys and results, and which were there before the export.
-        environment: variables that the model read.
+        program: the digest and size of the exported program, which has a key alias.
+        device: the device that it runs on.
+        in_spec, out_spec: the pytree specs of arguments and output.
+        reads: modules and names of the globals that code read, in the order of first use.
+        imports: modules that the model imports when it is called.
+        names: names that code looks up: attributes of these names count in modules that are used as objects.
+        globals: the digest of the descriptions of all those globals.
+        builds: names that code of torch and Python looks up in its modules, and the digest of their values.
+        caches: for each ``lru_cache`` function, digests of keys and results, and whether they predate the export.
+        environment: environment variables that the model read.
         took_s: seconds that exporting took.
-        why: why there was no manifest before.
+        why: the reason of the miss before.
     """
 
     program: list[Any]
@@ -97,11 +96,11 @@ class Manifest:
 
 
 class DifferenceError(Exception):
-    """Something is not as it was.
+    """A dependency of an export has changed.
 
     Attributes:
-        what: what it is, in words.
-        now: the globals now, if they differ.
+        what: the dependency, in words.
+        now: the current globals, if they differ.
     """
 
     def __init__(self, what: str, now: Json = None) -> None:
@@ -110,7 +109,7 @@ class DifferenceError(Exception):
 
 
 def digest_of(part: Json) -> str:
-    """Return the digest of a description; version 2 of ``marshal`` knows no references: equal ones, equal bytes."""
+    """Return the digest of a description; ``marshal`` version 2 has no references, so equal ones have equal bytes."""
     import marshal
 
     try:
@@ -120,7 +119,7 @@ def digest_of(part: Json) -> str:
 
 
 class Globals:
-    """Globals that code reads, described in order by a walk that has met the model.
+    """The globals that code reads, described in order by a walk that has described the model before.
 
     Attributes:
         walk: the walk.
@@ -128,11 +127,11 @@ class Globals:
         names: names that code looks up.
         written: descriptions by module and name.
         builds: names that code looks up in modules of torch, NumPy and Python.
-        keys_before: identities of the keys in each function with a cache when it was met.
+        keys_before: identities of the keys of each ``lru_cache`` function when it was first described.
     """
 
     def __init__(self, walk: Walk) -> None:
-        """Go on from a walk that has met the model."""
+        """Continue a walk that has described the model."""
         self.walk = walk
         self.reads: dict[tuple[str, str], None] = {}
         self.names: set[str] = set()
@@ -151,11 +150,13 @@ class Globals:
             return
         space = vars(sys.modules[module])
         value = space.get(name)
-        if name not in space:  # torch.export exchanges some builtins meanwhile; what others exchange is in the key
+        if name not in space:  # torch.export replaces some builtins meanwhile; other replacements are in the key
             value, known = ["absent", name], vars(builtins).get(name)
-            if type(known) is BuiltinFunctionType and asks(known):
-                raise UnstableError(f"{name}, a function that asks the process or the machine").below(f"global {name}")
-        if is_build_module(module):  # what others have put there is described by itself: it need not be loaded yet
+            if type(known) is BuiltinFunctionType and is_impure(known):
+                raise UnstableError(f"{name}, a function that depends on the process or the machine").below(
+                    f"global {name}"
+                )
+        if is_build_module(module):  # attributes that others set there are described separately
             if isinstance(value, ModuleType):
                 label = str(vars(value).get("__name__"))
                 if sys.modules.get(label) is value:
@@ -175,7 +176,7 @@ class Globals:
             self.walk.unstable = unstable  # composed names are looked up in modules of own files
 
     def note(self, module: str | None, own: Iterable[str], names: set[str]) -> None:
-        """Describe what code is about to read: globals by its instructions, attributes of modules by its names."""
+        """Describe the values that code is about to read: globals by instruction, attributes of modules by name."""
         if module is not None:
             for name in sorted(own):
                 self.read(module, name)
@@ -184,7 +185,7 @@ class Globals:
         self._note_caches()
 
     def finish(self, imports: Iterable[str]) -> None:
-        """Describe attributes of modules under all names in code, and loosely under those in texts that were met."""
+        """Describe attributes of modules under all names in code, and tolerantly under all names in strings."""
         for label in imports:
             if label in sys.modules:
                 self.walk.value(sys.modules[label])
@@ -207,15 +208,15 @@ class Globals:
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
         done: set[str] = set()
-        while waiting := [label for label in self.walk.spaces if label not in done]:
-            for label in waiting:
+        while pending := [label for label in self.walk.spaces if label not in done]:
+            for label in pending:
                 done.add(label)
                 space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
                 if is_build:
                     self.builds.setdefault(f"{label}:", set())
                 if is_last and is_build:
                     continue
-                # Names can be put together at run time: then all attributes of a module of own files count.
+                # Names can be composed at run time: then all attributes of a module of the user's files count.
                 is_all = is_last and ALL in self.names and not is_installed(label)
                 for name in list(space) if is_all else sorted(names & space.keys()):
                     if name in _OF_MODULES or (is_build and name in _OF_SYS):
@@ -238,7 +239,7 @@ class Globals:
                 self.keys_before[id(cached)] = {id(key) for key, _ in cache_items(cached)}
 
     def caches(self) -> list[dict[str, list[Any]]]:
-        """Describe what is in the functions with a cache that were met.
+        """Describe the contents of the ``lru_cache`` functions that were described.
 
         Raises:
             UnstableError: a key or a result has no stable value.
@@ -258,17 +259,17 @@ class Globals:
 
 
 def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, why: str) -> Manifest:
-    """Return the manifest of an export.
+    """Create the manifest of an export.
 
     Args:
         program: the exported program.
         export_s: seconds that exporting took.
-        seen: what ran, and the globals that it read.
-        why: why there was none.
+        seen: the recording of the export.
+        why: the reason of the miss.
 
     Raises:
-        UnstableError: something that the export depends on has no stable value, or cannot be found again.
-        ValueError: there can be none; the message says why.
+        UnstableError: a dependency of the export has no stable value, or cannot be found again.
+        ValueError: the export cannot have a manifest; the message says why.
     """
     if seen.why_not:
         raise ValueError(seen.why_not)
@@ -288,9 +289,9 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
     names = met.names.union(*met.builds.values())
     if unstable := [error for name, error in walk.unstable.items() if name in names]:
         raise unstable[0]
-    own = {one.device for one in walk.state.values()} - {torch.device("cpu")}
+    own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
     if len(devices(program) | own) > 1:
-        raise ValueError("it runs on other devices than its weights are on")
+        raise ValueError("it runs on other devices than those of its weights")
     digest = exported_digest(program)
     return Manifest(
         program=[digest.hex, digest.size_bytes],
@@ -311,24 +312,24 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
 
 
 def _builds_of(seen: Recording, walk: Walk) -> dict[str, list[Any]]:
-    """Return names that code looks up in modules of torch and Python, and the digest of what is there."""
-    found: dict[str, list[Any]] = {}
+    """Return names that code looks up in modules of torch and Python, with the digest of their values."""
+    builds: dict[str, list[Any]] = {}
     for label, names in sorted(seen.globals.builds.items()):
         module = label.removesuffix(":")
         if module in sys.modules and (label != module or not module.startswith(_LEFT_OUT)):
             looked_up = sorted(names & vars(sys.modules[module]).keys())
-            found[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk.fork())]
-    return found
+            builds[label] = [looked_up, _digest_in(label, looked_up, seen.globals.names, walk.fork())]
+    return builds
 
 
 def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk: Walk) -> str:
-    """Return the digest of what a build's module has under names: all names of the model's code if it reads the module.
+    """Return the digest of the values in a build's module under some names.
 
     Args:
-        label: the module, with a colon if the model's own code reads it.
-        looked_up: names that torch's and Python's code looks up there.
+        label: the module, with a colon if the model's own code reads it: then all of ``names`` count.
+        looked_up: names that code of torch and Python looks up there.
         names: names that the model's code looks up.
-        walk: describes what others have put there.
+        walk: describes values that others have set there.
     """
     space = attributes_of(sys.modules[label.removesuffix(":")])
     if label[-1] != ":":
@@ -336,10 +337,10 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
     walk.is_tolerant = True
     names = {*names}
     rest: list[Json] = []
-    if ALL in names:  # names can be composed at run time: what others have exchanged counts under any name
+    if ALL in names:  # names can be composed at run time: replaced values count under any name
         rest = scan({name: value for name, value in space.items() if name not in names and name[:1] != "_"}, walk)
     found = [(name, space[name]) for name in names if name in space and name not in _OF_MODULES | _OF_SYS]
-    # A cache such as re._cache differs in each process; code that names one by a chain of names is refused.
+    # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = sorted((pair for pair in found if not isinstance(pair[1], ModuleType)), key=itemgetter(0))
     return digest_of([*([name, walk.value(value)] for name, value in found), *rest])
@@ -354,7 +355,7 @@ def attributes_of(module: ModuleType) -> Mapping[str, Any]:
 
 
 def refuse_regions(program: ExportedProgram) -> None:
-    """Refuse operators that take functions: code of theirs need not have run where it is seen.
+    """Refuse programs with operators that take functions, whose code may run where it is not recorded.
 
     Raises:
         ValueError: the program has one.
@@ -369,18 +370,18 @@ def _spec_text(spec: pytree.TreeSpec) -> str:
     try:
         return str(pytree.treespec_dumps(spec))
     except (TypeError, NotImplementedError, ValueError) as error:
-        raise ValueError(f"a type among arguments or results has no name for torch: {error}") from error
+        raise ValueError(f"a type among arguments or results is not registered with torch: {error}") from error
 
 
 def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for each part of a manifest
-    """Make sure that all is as it was; the cheapest comes first.
+    """Check that the dependencies in a manifest are unchanged, the cheapest first.
 
     Args:
-        manifest: what was.
-        walk: what has met the model.
+        manifest: the manifest.
+        walk: a walk that has described the model.
 
     Raises:
-        DifferenceError: it is not.
+        DifferenceError: one has changed.
     """
     for name, value in manifest.environment.items():
         if (given := os.environ.get(name)) != value:
@@ -408,7 +409,7 @@ def check(manifest: Manifest, walk: Walk) -> None:  # noqa: C901  # one case for
 
 
 def _check_caches(manifest: Manifest, now: list[dict[str, list[Any]]]) -> None:
-    """Compare results of functions with a cache: those that were there before the export have to be there."""
+    """Compare the caches of ``lru_cache`` functions: results from before the export have to be there."""
     if len(now) != len(manifest.caches):
         raise DifferenceError("functions with a cache")
     for was, found in zip(manifest.caches, now, strict=True):
@@ -418,9 +419,9 @@ def _check_caches(manifest: Manifest, now: list[dict[str, list[Any]]]) -> None:
 
 
 def _load(name: str, walk: Walk) -> None:
-    """Import what the model imports when it is called: a manifest can name its own modules, and no others."""
+    """Import a module that the model imports when it is called, if it is the model's own or named in its code."""
     own = {cls.__module__.partition(".")[0] for cls in walk.classes}
-    named = {one for code in walk.codes.values() for inner in within(code) for one in inner.co_names}
+    named = {name for code in walk.codes.values() for inner in within(code) for name in inner.co_names}
     if name.partition(".")[0] not in own and name not in named:
         raise DifferenceError(f"module {name} is not loaded")
     try:
@@ -430,7 +431,7 @@ def _load(name: str, walk: Walk) -> None:
 
 
 def write(manifests: list[Manifest], parts: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the members of an entry: what is checked, and what differences are explained by."""
+    """Serialize manifests as the members of an entry: the checked part, and the details that explain differences."""
     kept = manifests[:MOST]
     return {
         MEMBER: _bytes({"format": FORMAT, "manifests": [one.document() for one in kept]}),
@@ -443,10 +444,10 @@ def _bytes(document: Any) -> bytes:
 
 
 def read(data: bytes) -> list[Manifest]:
-    """Return the manifests that ``write`` wrote.
+    """Parse manifests that ``write`` serialized.
 
     Raises:
-        ValueError: there are none in it.
+        ValueError: the data is something else.
     """
     written = json.loads(data)
     if not isinstance(written, dict) or written.get("format") != FORMAT:
@@ -460,9 +461,9 @@ def read(data: bytes) -> list[Manifest]:
 def _manifest(written: Any) -> Manifest:
     manifest = Manifest(**written)
     texts = [manifest.device, manifest.in_spec, manifest.out_spec, manifest.globals, manifest.why]
-    texts += [*manifest.names, *manifest.imports, *manifest.builds, *(one[1] for one in manifest.builds.values())]
+    texts += [*manifest.names, *manifest.imports, *manifest.builds, *(build[1] for build in manifest.builds.values())]
     texts += [name for read in manifest.reads for name in read]
-    if not all(type(one) is str for one in texts) or type(manifest.took_s) not in {float, int} or not manifest.digest:
+    if not all(type(text) is str for text in texts) or type(manifest.took_s) not in {float, int} or not manifest.digest:
         raise ValueError("it has values of other types")
     pairs = [pair for cache in manifest.caches for pair in cache.values()]
     if any(len(one) != 2 for one in (*manifest.reads, *pairs)):
@@ -471,12 +472,12 @@ def _manifest(written: Any) -> Manifest:
 
 
 def details(data: bytes) -> dict[str, Any]:
-    """Return the descriptions behind the digests of an entry's manifests.
+    """Parse the descriptions behind the digests of an entry's manifests.
 
     Raises:
-        ValueError: there are none in it.
+        ValueError: the data is something else.
     """
     written = json.loads(data)
     if not isinstance(written, dict):
-        raise ValueError("it is no object")  # noqa: TRY004  # what is read of a file is right or wrong
+        raise ValueError("it is not an object")  # noqa: TRY004  # the data is wrong, not its type
     return written

@@ -1,4 +1,4 @@
-"""Direct mode of one ``compile``: find a manifest, check it, use it; or record an export and write one."""
+"""Direct mode of one ``compile`` call: find and check a manifest, or record an export and store one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
-from trtcache.frontends.direct.differences import between, in_words
+from trtcache.frontends.direct.explain import format_differences, format_key_differences
 from trtcache.frontends.direct.manifest import (
     DETAILS,
     KIND,
@@ -26,7 +26,7 @@ from trtcache.frontends.direct.manifest import (
     digest_of,
     write_manifest,
 )
-from trtcache.frontends.direct.origin import is_build_module
+from trtcache.frontends.direct.ownership import is_build_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import UnstableError, Walk
 from trtcache.frontends.request import paused_collector
@@ -53,7 +53,7 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
     """Describe a model, the call that it is exported for, and the state of torch and Python.
 
     Raises:
-        UnstableError: something of them has no stable value.
+        UnstableError: a part of them has no stable value.
     """
     args, kwargs, dynamic_shapes = examples
     walk = Walk(model)
@@ -65,7 +65,7 @@ def describe(model: torch.nn.Module, examples: Examples) -> tuple[Walk, dict[str
 
 
 def _dynamic(walk: Walk, shapes: Any) -> Json:
-    """Describe sizes that vary: a ``Dim`` by its name and range, which torch keeps in symbols of sympy."""
+    """Describe dynamic shapes: a ``Dim`` by its name and range, which torch keeps in sympy symbols."""
     seen: dict[int, int] = {}
 
     def describe_leaf(leaf: Any) -> Json:
@@ -94,24 +94,24 @@ def _inputs(walk: Walk, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Jso
             written.append(walk.input(leaf))
         except UnstableError as error:
             raise error.below(f"argument {place}") from None
-    kinds = {one.type: None for one in _nodes(spec) if not is_build_module(one.type.__module__)}
-    contexts: list[Json] = [walk.value(one.context) for one in _nodes(spec)]
-    return [structure(spec), contexts, [walk.value(one) for one in kinds], *written]
+    kinds = {node.type: None for node in _nodes(spec) if not is_build_module(node.type.__module__)}
+    contexts: list[Json] = [walk.value(node.context) for node in _nodes(spec)]
+    return [structure(spec), contexts, [walk.value(kind) for kind in kinds], *written]
 
 
 def _nodes(spec: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
     if not spec.is_leaf():
         yield spec
-        for one in spec.children() if callable(spec.children) else spec.children:
-            yield from _nodes(one)
+        for child in spec.children() if callable(spec.children) else spec.children:
+            yield from _nodes(child)
 
 
 class Attempt:
-    """One ``compile`` of a module.
+    """Direct mode of one ``compile`` call.
 
     Attributes:
-        outcome: what came of direct mode: ``hit``, ``miss: ...`` or ``off: ...``; empty where there is no module.
-        manifest: what led to the program, once one was found to hold.
+        outcome: the outcome: ``hit``, ``miss: ...`` or ``off: ...``; empty until it is known.
+        manifest: the valid manifest, once it is found.
         key: the direct key.
     """
 
@@ -119,9 +119,9 @@ class Attempt:
         """Describe the model, and make the direct key.
 
         Args:
-            model: what is compiled.
-            examples: positional and named arguments, and sizes that vary.
-            cache: where manifests are.
+            model: the module to compile.
+            examples: positional and named arguments, and dynamic shapes.
+            cache: the cache of manifests.
             mode: ``on``, ``verify`` or ``off``.
             name: the name of the program.
         """
@@ -139,7 +139,7 @@ class Attempt:
         if mode == OFF:
             self.outcome = "off: TRTCACHE_DIRECT=off"
         elif not cache.layers.stores:
-            self.outcome = "off: there is no cache to look in"
+            self.outcome = "off: there is no cache"
         else:
             self._describe()
         self.took_s = time.perf_counter() - start
@@ -151,14 +151,14 @@ class Attempt:
             self.key = CacheKey.of(KIND, {"format": manifests.FORMAT, **digests})
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
-        except Exception as error:  # an attribute of the model's can raise anything; it is compiled all the same
+        except Exception as error:  # an attribute of the model can raise anything; the model is compiled all the same
             log.debug("%s cannot be described", self._name, exc_info=True)
             self.outcome = f"off: the module cannot be described ({type(error).__name__}: {error})"
             self._walk = None
 
     @property
     def is_verifying(self) -> bool:
-        """Whether a hit is exported all the same, and compared."""
+        """Whether a hit is exported too, to compare the programs."""
         return self._mode == VERIFY
 
     @property
@@ -169,7 +169,7 @@ class Attempt:
 
     @property
     def digest(self) -> Digest:
-        """The digest of the exported program, as the manifest has it."""
+        """The digest of the exported program in the manifest."""
         assert self.manifest is not None  # noqa: S101  # it was found
         return self.manifest.digest
 
@@ -178,7 +178,7 @@ class Attempt:
         """The device of the program.
 
         Raises:
-            ValueError: torch does not know the device that the manifest names.
+            ValueError: the manifest names a device that torch does not know.
         """
         assert self.manifest is not None  # noqa: S101  # it was found
         try:
@@ -188,20 +188,20 @@ class Attempt:
 
     @property
     def specs(self) -> Specs:
-        """How torch flattens arguments and output.
+        """The pytree specs of arguments and output.
 
         Raises:
-            ValueError: a type among them is not known to torch here.
+            ValueError: a type among them is not registered with torch in this process.
         """
         assert self.manifest is not None  # noqa: S101  # it was found
         try:
             return pytree.treespec_loads(self.manifest.in_spec), pytree.treespec_loads(self.manifest.out_spec)
-        except Exception as error:  # a manifest can say anything of how arguments are nested
+        except Exception as error:  # a manifest can contain any spec
             log.debug("%s", self._name, exc_info=True)
-            raise ValueError(f"how its arguments are nested is unknown here: {error}") from error
+            raise ValueError(f"the nesting of its arguments is unknown here: {error}") from error
 
     def find(self) -> bool:
-        """Find a manifest that holds, and return whether there is one."""
+        """Find a valid manifest, and return whether there is one."""
         start = time.perf_counter()
         try:
             with paused_collector():
@@ -225,29 +225,25 @@ class Attempt:
                 else:
                     self.manifest = manifest
                     return True
-        except Exception as error:  # a sound entry can say anything
+        except Exception as error:  # an intact entry can contain anything
             log.debug("the manifest of %s cannot be checked", self._name, exc_info=True)
             self._reject(f"it cannot be followed: {error!r}")
         return False
 
     def _explain(self, place: int, error: DifferenceError) -> str:
-        """Return a difference in words; details are read only now."""
+        """Format a difference; the details are read only now."""
         if error.now is None or self._entry is None:
             return error.what
         try:
             details = manifests.details(bytes(self._entry.read(DETAILS)))["manifests"][place]
-            return between("global ", details["globals"], error.now) or error.what
-        except Exception:  # a remark for people, as the nearest manifest is
-            log.debug("the details of %s cannot be read", self._name, exc_info=True)
+            return format_differences("global ", details["globals"], error.now) or error.what
+        except Exception:  # only a diagnostic
+            log.debug("reading the details of %s failed", self._name, exc_info=True)
             return f"{error.what} changed"
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record what runs meanwhile, if that can be of use: the module is exported.
-
-        Raises:
-            Exception: whatever the body raises.
-        """
+        """Record the export in the body, unless a manifest cannot be stored."""
         store = self._cache.store
         if self._walk is None or self.key is None or store is None or not store.takes:
             yield
@@ -262,19 +258,19 @@ class Attempt:
             try:
                 self._attributes = _containers(self._model)
                 seen = around.enter_context(record_export(Globals(self._walk.fork())))
-            except Exception as error:  # a cache of a function can hold anything
+            except Exception as error:  # a function's cache can contain anything
                 log.debug("the export of %s cannot be recorded", self._name, exc_info=True)
                 self.outcome = f"off: the export cannot be recorded ({type(error).__name__}: {error})"
             yield
         self._seen = seen
 
     def keep(self, program: ExportedProgram, export_s: float, *, has_alias: bool) -> None:
-        """Write a manifest for the next time, or note why there is none; compare the programs in mode ``verify``.
+        """Store a manifest for the next time, or record why there is none; compare the programs in mode ``verify``.
 
         Args:
-            program: the program that the model became.
+            program: the exported program.
             export_s: seconds that exporting took.
-            has_alias: whether a key alias of the program is stored; without one a manifest would lead nowhere.
+            has_alias: whether its key alias is stored; without one a manifest would be useless.
         """
         try:
             if self.manifest is not None and self._mode == VERIFY:
@@ -286,60 +282,60 @@ class Attempt:
                 self._store(written, has_alias=has_alias)
         except UnstableError as error:
             self.outcome = f"off: {_label(error)}"
-        except Exception as error:  # no manifest is no reason for no module
+        except Exception as error:  # the model is compiled all the same
             log.debug("%s gets no manifest", self._name, exc_info=True)
             self.outcome = f"off: {error}"
         self._seen, self._attributes = None, []
         self.outcome = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, self.outcome)
         if self._mode != OFF:
-            from trtcache.frontends.direct.nearest import keep_reason
+            from trtcache.frontends.direct.explain import keep_reason
 
             keep_reason(self._cache, self._name, self.outcome)
 
     def _refuse_changes(self, written: Manifest) -> None:
-        """Compare everything with what it was before the export, which can change what it reads.
+        """Refuse an export that changes its own dependencies, by comparing them with those before it.
 
         Raises:
-            ValueError: something is another.
+            ValueError: a dependency has changed.
         """
-        copies = _exchange(self._attributes)  # torch.export leaves copies of lists and dictionaries in their places
+        copies = _exchange(self._attributes)  # torch.export replaces lists and dictionaries by copies
         try:
             walk, parts = describe(self._model, self._examples)
             if any(digest_of(parts[name]) != digest_of(self._parts[name]) for name in parts):
-                raise DifferenceError(in_words(self._parts, parts))  # noqa: TRY301  # what check raises
+                raise DifferenceError(format_key_differences(self._parts, parts))  # noqa: TRY301  # what check raises
             check(written, walk)
         except DifferenceError as error:
             _exchange(copies)
-            said = between("global ", written.details["globals"], error.now) if error.now else ""
-            raise ValueError(f"the export changes {said or error}") from None
+            changes = format_differences("global ", written.details["globals"], error.now) if error.now else ""
+            raise ValueError(f"the export changes {changes or error}") from None
         except Exception:
             _exchange(copies)
             raise
 
     def explain(self) -> str:
-        """Return why there was no hit, by the nearest manifest of the same name where there is none of this key."""
+        """Return the reason of the miss; without a manifest of this key, the differences to the nearest one."""
         if not self.outcome:
-            from trtcache.frontends.direct.nearest import nearest
+            from trtcache.frontends.direct.explain import nearest
 
             self.outcome = f"miss: {nearest(self._cache, self._name, self._parts)}"
         return self.outcome
 
     def _store(self, manifest: Manifest, *, has_alias: bool) -> None:
-        """Store a manifest if a key alias leads on from the program.
+        """Store a manifest if the program has a key alias.
 
         Raises:
-            ValueError: none does.
+            ValueError: it has none.
         """
         if not has_alias:
-            raise ValueError("the program has no key alias (TRTCACHE_LOG=keys says why)")
+            raise ValueError("the program has no key alias (TRTCACHE_LOG=keys logs the reason)")
         assert self.key is not None  # noqa: S101  # it was made before
         others = [other for other in self._kept if other != replace(manifest, why=other.why, took_s=other.took_s)]
         members = manifests.write([manifest, *others], self._parts)
         self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
     def verify(self, program: torch.export.ExportedProgram) -> None:
-        """Compare a program with that of the manifest that was found, and refuse the manifest if it is another."""
+        """Compare a program with that of the manifest, and reject the manifest if they differ."""
         from trtcache.keys.program_digest import exported_digest
 
         assert self.manifest is not None  # noqa: S101  # it was found
@@ -364,12 +360,12 @@ def _containers(model: torch.nn.Module) -> list[_Attribute]:
 
 
 def _exchange(attributes: list[_Attribute]) -> list[_Attribute]:
-    """Put values back into attributes, and return those that were there."""
-    found = [(space, name, space[name]) for space, name, value in attributes if space.get(name, value) is not value]
+    """Set attributes to values, and return their previous values if they differ."""
+    previous = [(space, name, space[name]) for space, name, value in attributes if space.get(name, value) is not value]
     for space, name, value in attributes:
         if name in space:
             space[name] = value
-    return found
+    return previous
 
 
 _Attribute = tuple[dict[str, Any], str, Any]

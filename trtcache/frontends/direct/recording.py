@@ -1,7 +1,7 @@
-"""Record what runs while a module is exported: the model's code, and what it reads of the world outside.
+"""Recording of an export: the model's code that runs, and the values from outside that it reads.
 
-A profiling function is called for every call, which costs too much for all that torch does. So it is switched on while
-modules of the model run, and off inside torch's own handling of one operator, where no code of a model is.
+A profiling function runs for every call, which is too expensive for all of torch. So it is enabled while modules of the
+model run, and disabled while torch handles one operator, where no code of a model runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trtcache.frontends.direct import origin
+from trtcache.frontends.direct import ownership
 from trtcache.frontends.direct.code import UNSEEN, full_name, uses
-from trtcache.frontends.direct.outside import asks, is_asking, is_asking_of_torch
+from trtcache.frontends.direct.ownership import is_impure, is_impure_in_python, is_impure_in_torch
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, HEAP, SETS, TORCH_OPERATORS, WATCHED, UnstableError
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 _DYNAMO = "_dynamo/symbolic_convert.py"
 _SILENT = ("logging", "warnings", "linecache", "traceback", "inspect", "tokenize")
 _FIND_AND_LOAD: CodeType = sys.modules["_frozen_importlib"]._find_and_load.__code__
-"""What CPython runs for a module that is not there yet, and for no other: its ``import`` is not exchanged for that."""
+"""CPython runs this for modules that are not imported yet, and only for those."""
 
 _IMPORTS = frozenset({"_find_and_load", "_handle_fromlist"})
 _C_OF_PYTHON = frozenset({None, "builtins"})
 _AROUND = ("/_compile.py", "/_dynamo/eval_frame.py", "/utils/_contextlib.py")
-"""Files of torch whose functions call what they wrap: ``torch.seed`` is called through two of them."""
+"""Files of torch with wrappers of other functions: ``torch.seed`` is called through two of them."""
 
 _LOOKS = frozenset({"__dict__", "vars", "__getstate__", "__reduce__", "to_dict", "to_diff_dict", "asdict", "__repr__"})
 _LOOKS_UP = frozenset(
@@ -61,10 +61,10 @@ _WITH_STATE = frozenset(
         *("resource", "signal", "multiprocessing", "socket", "platform", "site", "sysconfig", "tempfile", "secrets"),
     )
 )
-"""Modules that answer by the state of the process or the machine, also by attributes that are no functions."""
+"""Modules that depend on the state of the process or the machine, also in attributes that are not functions."""
 
 _NUMBERS = frozenset({("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")})
-"""Code of a library that makes a set of numbers of layers, and looks up what is in it (transformers 5.17)."""
+"""Library code that creates a set of layer numbers for look-ups only (transformers 5.17)."""
 
 _BY_TORCH = (
     *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__", "__bool__"),
@@ -82,23 +82,23 @@ _BY_TORCH = (
 )
 """Methods of modules that torch.export calls by itself."""
 
-ASKING = "asking"
-_ASKING = {origin.PYTHON: is_asking, origin.TORCH: is_asking_of_torch}
+IMPURE = "impure"
+_IS_IMPURE = {ownership.PYTHON: is_impure_in_python, ownership.TORCH: is_impure_in_torch}
 
 
 class Recording:
-    """What was seen of one export.
+    """The record of one export.
 
     Attributes:
-        globals: what code of the model was about to read when it first ran.
+        globals: the globals that the model's code reads, described before it first runs.
         ran: code of the model that ran, by identity.
-        environment: environment variables that were read, with what they were.
+        environment: environment variables that were read, with their values.
         imported: the model's own modules that its code imports, in order.
-        why_not: why what was seen is not everything.
+        why_not: the reason that the record is incomplete; empty if it is complete.
     """
 
     def __init__(self, met: Globals) -> None:
-        """Begin with nothing seen."""
+        """Create an empty record."""
         self.globals = met
         self.ran: dict[int, CodeType] = {}
         self.environment: dict[str, str | None] = {}
@@ -119,11 +119,11 @@ class Recording:
         return threading.get_ident() == self._thread
 
     def refuse(self, why: str) -> None:
-        """Note why this export cannot be known again; the first reason is kept."""
+        """Set the reason that this export cannot be recognized again, unless there is one."""
         self.why_not = self.why_not or why
 
     def refuse_exempt(self) -> None:
-        """Refuse code that could read an attribute that was left out.
+        """Refuse code that could read an attribute that descriptions leave out.
 
         Raises:
             ValueError: there is such code.
@@ -132,7 +132,7 @@ class Recording:
             raise ValueError(f"{self._exempt_reads} could read an attribute that is not compared")
 
     def refuse_missing_imports(self) -> None:
-        """Refuse ``from package import name`` of what is not there: a file of that name could be added.
+        """Refuse ``from package import name`` of a name that does not exist: a file of that name could be added.
 
         Raises:
             ValueError: there is one.
@@ -140,43 +140,35 @@ class Recording:
         for full, name in self._taken:
             module = sys.modules.get(full)
             if module is not None and name != "*" and name not in vars(module) and f"{full}.{name}" not in sys.modules:
-                raise ValueError(f"it tries to import {name} from {full}, which is not there and could be added")
+                raise ValueError(f"it tries to import {name} from {full}, which does not exist and could be added")
 
     def note_methods(self) -> None:
-        """Look at methods that torch calls outside of a module's call, where nothing is recorded, as if they had run.
-
-        Raises:
-            UnstableError: one reads what has no description.
-        """
+        """Treat methods that torch calls outside of a module's call, where nothing is recorded, as if they had run."""
         for cls in list(self.globals.walk.classes):
             found = [vars(cls).get(name) for name in _BY_TORCH] if issubclass(cls, torch.nn.Module) else []
             if (node := pytree.SUPPORTED_NODES.get(cls)) is not None:
                 found += [node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn]
             for function in found:
-                if type(function) is not FunctionType or origin.file_is_build(function.__code__.co_filename):
+                if type(function) is not FunctionType or ownership.file_is_build(function.__code__.co_filename):
                     continue
                 if id(function.__code__) not in self.ran:
                     self._note_code(function.__code__, function.__globals__, {})
 
     def _note_code(self, code: CodeType, space: dict[str, Any], free: dict[str, Any]) -> None:
-        """Look at code of the model before it runs for the first time.
-
-        Raises:
-            UnstableError: it reads what has no description.
-        """
+        """Describe the values that code of the model reads, before it runs for the first time."""
         use = uses(code, {**space, **free} if free else space)
         self.ran[id(code)] = code
         self._refuse_use(code, use, space)
         for name, level, taken in use.imports:
             full = full_name(name, level, space)
-            if not origin.is_build_module(full):
+            if not ownership.is_build_module(full):
                 self._taken.update((full, part) for part in taken)
             for end in (full, *(f"{full}.{one}" for one in use.names)):
-                if end in sys.modules and not origin.is_build_module(end):
+                if end in sys.modules and not ownership.is_build_module(end):
                     self.imported[end] = None
-        home = origin.module_with(space)
+        home = ownership.module_with(space)
         more = [ALL] if use.names & _LOOKS_UP and f"{os.sep}site-packages{os.sep}" not in code.co_filename else []
-        with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read as they are, not traced
+        with _disable_current_modes(), torch._C.DisableTorchFunction():  # tensors are read, not traced
             self.globals.note(None if home is None else home.__name__, use.globals, {*use.names, *use.texts, *more})
 
     def _refuse_use(  # noqa: C901  # one case for each kind of use
@@ -189,13 +181,13 @@ class Recording:
         if unseen := use.names & UNSEEN or (own & UNSEEN if use.names & _LOOKS_UP else None):
             refuse(f"it reads {min(unseen)}")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
-            refuse(f"it could go through a set of texts ({use.order})")
+            refuse(f"it could iterate over a set of strings ({use.order})")
         if sets := own & SETS:
-            refuse(f"it reads {min(sets)}, a set of texts")
+            refuse(f"it reads {min(sets)}, a set of strings")
         if "sys" in use.names and use.names & _OF_SYS:
-            refuse("it reads what is loaded, or a limit of the interpreter")
+            refuse("it reads the loaded modules or a limit of the interpreter from sys")
         if use.compares:
-            refuse("it compares texts or numbers by identity")
+            refuse("it compares strings or numbers by identity")
         if levels := own & _OF_LOGGERS:
             refuse(f"it reads a logger's state ({min(levels)})")
         is_own = f"{os.sep}site-packages{os.sep}" not in code.co_filename
@@ -221,7 +213,7 @@ class Recording:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Profile what a module does."""
+        """Profile the call of a module."""
         if self._is_on or not self.is_here or sys.getprofile() is not None:
             yield
             return
@@ -233,7 +225,7 @@ class Recording:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Do not profile what torch does."""
+        """Pause the profiler while torch handles an operator."""
         if not self._is_on or not self.is_here:
             yield
             return
@@ -244,31 +236,31 @@ class Recording:
             self.on()
 
     def _note_import(self, frame: FrameType, event: str) -> None:
-        """Look at a module when it was imported: its code has run as it does in a process that has it already."""
+        """Record a module after its import; the code that ran for the import itself is not part of the export."""
         if event != "return" or frame is not self._importing:
             return
         self._importing, name = None, frame.f_locals["name"]
         if name not in sys.modules and self._is_for_model(frame.f_back):
-            self.refuse(f"it tries to import {name}, which is not there and could be installed")
-        if name in sys.modules and not origin.is_build_module(name):
+            self.refuse(f"it tries to import {name}, which does not exist and could be installed")
+        if name in sys.modules and not ownership.is_build_module(name):
             self.imported[name] = None
-        elif origin.module_owner(name) == origin.PYTHON and self._is_for_model(frame.f_back):
+        elif ownership.module_owner(name) == ownership.PYTHON and self._is_for_model(frame.f_back):
             self.refuse(f"it imports {name} of Python's library, which a file of that name can shadow")
 
     def _profiler(self) -> Callable[[FrameType, str, Any], None]:
         quiet = self._quiet
 
         def profile(frame: FrameType, event: str, argument: Any) -> None:
-            if id(frame.f_code) in quiet:  # three of four events
+            if id(frame.f_code) in quiet:  # three quarters of all events
                 return
             if event in {"call", "c_call"} or self._importing is not None:
                 try:
                     self._note(frame, event, argument)
                 except UnstableError as error:
                     self.refuse(str(error))
-                except Exception as error:  # what is raised here would be raised in the model
-                    log.debug("a call could not be looked at", exc_info=True)
-                    self.refuse(f"a call could not be looked at ({type(error).__name__}: {error})")
+                except Exception as error:  # an exception here would be raised in the model
+                    log.debug("a call could not be recorded", exc_info=True)
+                    self.refuse(f"a call could not be recorded ({type(error).__name__}: {error})")
 
         return profile
 
@@ -282,13 +274,13 @@ class Recording:
             if code is _FIND_AND_LOAD:
                 self._importing = frame
             if code.co_name == "import_module" and _is_model(self._kinds, frame.f_back):
-                self.refuse("it imports a module by a name that is no part of its code")
-            if kind == origin.NEEDED and _is_model(self._kinds, frame.f_back):
+                self.refuse("it imports a module by a name that is not in its code")
+            if kind == ownership.NEEDED and _is_model(self._kinds, frame.f_back):
                 self.refuse(f"{code.co_qualname} of {frame.f_globals.get('__name__')} ran, which is not covered")
-            if kind == ASKING and self._is_for_model(frame.f_back):
+            if kind == IMPURE and self._is_for_model(frame.f_back):
                 module = frame.f_globals.get("__name__")
-                self.refuse(f"{_asker(self._kinds, frame)} calls {module}.{code.co_qualname}")
-        elif event == "c_call" and kind != origin.TORCH:
+                self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {module}.{code.co_qualname}")
+        elif event == "c_call" and kind != ownership.TORCH:
             self._c_call(frame, kind, argument)
 
     def _kind_of(self, frame: FrameType) -> str:
@@ -297,66 +289,66 @@ class Recording:
 
     def _kind(self, frame: FrameType) -> str:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        kind = origin.file_owner(code.co_filename)
-        if kind == origin.MODEL and code.co_filename.startswith("<"):
-            kind = origin.PYTHON if module.startswith("namedtuple_") else origin.module_owner(module)
-        if kind in {origin.TORCH, origin.PYTHON}:
+        kind = ownership.file_owner(code.co_filename)
+        if kind == ownership.MODEL and code.co_filename.startswith("<"):
+            kind = ownership.PYTHON if module.startswith("namedtuple_") else ownership.module_owner(module)
+        if kind in {ownership.TORCH, ownership.PYTHON}:
             self.globals.builds.setdefault(module, set()).update(code.co_names)
-        if (is_one := _ASKING.get(kind)) and is_one(module, code.co_name):
-            kind = ASKING
-        elif kind == origin.TORCH and code.co_filename.endswith(_AROUND):
-            kind = origin.PYTHON
+        if (is_impure_here := _IS_IMPURE.get(kind)) and is_impure_here(module, code.co_name):
+            kind = IMPURE
+        elif kind == ownership.TORCH and code.co_filename.endswith(_AROUND):
+            kind = ownership.PYTHON
         self._kinds[id(code)] = (code, kind)
-        if kind == origin.TORCH:
+        if kind == ownership.TORCH:
             self._quiet.add(id(code))
         if code.co_filename.endswith(_DYNAMO):
-            self.refuse("torch._dynamo traces a part of it, whose code does not run")
-        if kind == origin.MODEL:
+            self.refuse("torch._dynamo traces a part of it, which does not run")
+        if kind == ownership.MODEL:
             free = {name: frame.f_locals.get(name, "") for name in code.co_freevars}
             self._note_code(code, frame.f_globals, free)
         return kind
 
     def _c_call(self, frame: FrameType, kind: str, function: Any) -> None:
-        if kind == origin.MODEL:
+        if kind == ownership.MODEL:
             owner = getattr(function, "__module__", None)
-            if owner not in _C_OF_PYTHON and not origin.is_build_module(owner):
+            if owner not in _C_OF_PYTHON and not ownership.is_build_module(owner):
                 self.refuse(f"a function of the C extension {owner} ran ({function.__qualname__})")
             elif owner is None and not _is_known(function):
                 self.refuse(f"a function of a C extension ran ({function.__qualname__})")
-        if asks(function, by_model=kind == origin.MODEL) and self._is_for_model(frame):
-            self.refuse(f"{_asker(self._kinds, frame)} calls {function.__qualname__}")
+        if is_impure(function, by_model=kind == ownership.MODEL) and self._is_for_model(frame):
+            self.refuse(f"{_caller_in_model(self._kinds, frame)} calls {function.__qualname__}")
 
     def _is_for_model(self, frame: FrameType | None) -> bool:
-        """Return whether the model calls, by itself or through Python's library."""
+        """Return whether the model is the caller, directly or through Python's library."""
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
             if name.partition(".")[0] in _SILENT or frame.f_code.co_name in _IMPORTS:
                 return False
             kind = self._kind_of(frame)
-            if kind not in {origin.PYTHON, ASKING}:
-                return kind == origin.MODEL
+            if kind not in {ownership.PYTHON, IMPURE}:
+                return kind == ownership.MODEL
             frame = frame.f_back
         return False
 
 
 def _is_known(function: Any) -> bool:
-    """Return whether a method in C is of torch's or Python's objects."""
+    """Return whether a method in C is of a type of torch or Python."""
     owner = function.__self__
     kind = owner if isinstance(owner, type) else type(owner)
-    return any(_is_own(one) and (one is kind or function.__name__ in vars(one)) for one in kind.__mro__)
+    return any(_is_own(base) and (base is kind or function.__name__ in vars(base)) for base in kind.__mro__)
 
 
 def _is_own(kind: type) -> bool:
-    """Return whether a type is torch's or Python's: one of an extension in Rust can say that it is of ``builtins``."""
-    return origin.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
+    """Return whether a type is torch's or Python's; types of Rust extensions can claim to be of ``builtins``."""
+    return ownership.is_build_module(kind.__module__) and not (kind.__module__ == "builtins" and kind.__flags__ & HEAP)
 
 
 def _is_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> bool:
     known = kinds.get(id(frame.f_code)) if frame is not None else None
-    return known is not None and known[1] == origin.MODEL
+    return known is not None and known[1] == ownership.MODEL
 
 
-def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
+def _caller_in_model(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> str:
     while frame is not None and not _is_model(kinds, frame):
         frame = frame.f_back
     return frame.f_code.co_qualname if frame is not None else "the model"
@@ -364,11 +356,7 @@ def _asker(kinds: dict[int, tuple[CodeType, str]], frame: FrameType | None) -> s
 
 @contextmanager
 def record_export(met: Globals) -> Iterator[Recording]:
-    """Record what runs meanwhile in this thread; the caller holds the lock of those who trace.
-
-    Raises:
-        Exception: whatever the body raises.
-    """
+    """Record the code that this thread runs in the body; the caller holds the tracing lock."""
     seen = Recording(met)
     if sys.getprofile() is not None:
         seen.refuse("another profiler is active")
@@ -386,16 +374,16 @@ def _draws(seen: Recording) -> tuple[object, ...]:
         numpy = sys.modules.get("numpy")
         drawn = numpy.random.get_state(legacy=False) if numpy is not None else None
         return random.getstate(), str(drawn), torch.get_rng_state().tolist()
-    except Exception as error:  # anything can be in their places
-        log.debug("random numbers cannot be asked for", exc_info=True)
-        seen.refuse(f"it cannot be told whether random numbers are drawn ({type(error).__name__}: {error})")
+    except Exception as error:  # the generators can be replaced by anything
+        log.debug("the state of random number generators cannot be read", exc_info=True)
+        seen.refuse(f"the state of random number generators cannot be read ({type(error).__name__}: {error})")
         return ()
 
 
 @contextmanager
-def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
     before = vars(owner)[name]
-    setattr(owner, name, made(before))
+    setattr(owner, name, wrap(before))
     try:
         yield
     finally:
@@ -404,14 +392,14 @@ def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None
 
 @contextmanager
 def _around_modules(seen: Recording) -> Iterator[None]:
-    """Profile all that modules do when they are called."""
+    """Profile the calls of modules."""
 
     def wrap(call: Any) -> Any:
         def call_and_profile(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             with seen.inside():
                 return call(self, *args, **kwargs)
 
-        if origin.file_is_build(call.__code__.co_filename):  # what another thread that describes its model takes it for
+        if ownership.file_is_build(call.__code__.co_filename):  # another thread describes it as torch's
             call_and_profile.__code__ = call_and_profile.__code__.replace(
                 co_qualname=call.__code__.co_qualname, co_firstlineno=call.__code__.co_firstlineno
             )
@@ -423,7 +411,7 @@ def _around_modules(seen: Recording) -> Iterator[None]:
 
 @contextmanager
 def _around_operators(seen: Recording) -> Iterator[None]:
-    """Do not profile what torch does to trace one operator."""
+    """Pause the profiler while torch traces an operator."""
     from torch.fx.experimental import proxy_tensor
 
     mode = getattr(proxy_tensor, "ProxyTorchDispatchMode", None)
@@ -444,7 +432,7 @@ def _around_operators(seen: Recording) -> Iterator[None]:
 
 @contextmanager
 def _environment(seen: Recording) -> Iterator[None]:
-    """Note which environment variables the model asks for, and what they are."""
+    """Record the environment variables that the model reads, with their values."""
 
     def wrap_get(get: Any) -> Any:
         def get_and_note(self: Any, name: Any) -> Any:
@@ -464,7 +452,7 @@ def _environment(seen: Recording) -> Iterator[None]:
 
     kind = os._Environ
     if type(os.environ) is not kind:
-        seen.refuse("os.environ is another object than Python's")
+        seen.refuse("os.environ was replaced")
         yield
         return
     with _replace(kind, "__getitem__", wrap_get), _replace(kind, "__iter__", all_of), _replace(kind, "__len__", all_of):
@@ -479,19 +467,19 @@ def _value(get: Any, name: str) -> str | None:
 
 
 def _by_model(frame: FrameType | None) -> bool:
-    """Return whether the nearest code that is not Python's own is the model's."""
+    """Return whether the nearest caller outside of Python's library is the model."""
     while frame is not None:
-        kind = origin.file_owner(frame.f_code.co_filename)
-        if kind == origin.MODEL and frame.f_code.co_filename.startswith("<"):
-            kind = origin.module_owner(str(frame.f_globals.get("__name__")))
-        if kind != origin.PYTHON and frame.f_code.co_filename != __file__:
-            return kind == origin.MODEL
+        kind = ownership.file_owner(frame.f_code.co_filename)
+        if kind == ownership.MODEL and frame.f_code.co_filename.startswith("<"):
+            kind = ownership.module_owner(str(frame.f_globals.get("__name__")))
+        if kind != ownership.PYTHON and frame.f_code.co_filename != __file__:
+            return kind == ownership.MODEL
         frame = frame.f_back
     return False
 
 
 def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
-    """Refuse a function that reads the process and is handed on, and operators whose kernels can be Python's.
+    """Refuse impure functions that are passed on, and operators whose kernels can be Python code.
 
     Raises:
         UnstableError: a chain of names leads to one.
@@ -509,12 +497,12 @@ def _refuse_chain(chain: tuple[str, ...], space: dict[str, Any]) -> None:
             return
         if (isinstance(value, logging.Logger) or value is logging) and name not in _LOGS:
             raise UnstableError("a logger's state").below(".".join(chain))
-        is_private = name[:1] == "_" and type(value) is ModuleType and origin.is_build_module(value.__name__)
+        is_private = name[:1] == "_" and type(value) is ModuleType and ownership.is_build_module(value.__name__)
         value = vars(value).get(name) if issubclass(type(value), ModuleType) else None
         if is_private and type(value) in CONTAINERS:
             raise UnstableError("a private table of torch or Python").below(".".join(chain))
-    if chain[-1] != "()" and type(value) is BuiltinFunctionType and asks(value):
-        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    if chain[-1] != "()" and type(value) is BuiltinFunctionType and is_impure(value):
+        raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     home = value.__name__ if type(value) is ModuleType else getattr(value, "__module__", None)
     if type(home) is str and home in _WITH_STATE and not isinstance(value, type):
         raise UnstableError(f"module {home}, which has a state").below(".".join(chain))

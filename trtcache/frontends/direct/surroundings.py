@@ -1,4 +1,4 @@
-"""What the process says to torch that an export reads, and what somebody has changed of torch itself."""
+"""State of the process that an export depends on: torch's flags, modes and configuration, and changes to torch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.frontends.direct.origin import is_build_module, is_installed
+from trtcache.frontends.direct.ownership import is_build_module, is_installed
 from trtcache.frontends.direct.walk import UnstableError, Walk, scan
-from trtcache.keys.alias import process
+from trtcache.keys.alias import process_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ _FLAGS = (
     *(f"backends.{one}.fp32_precision" for one in ("cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn")),
     *(f"backends.mkldnn.{one}fp32_precision" for one in ("", "matmul.", "conv.", "rnn.")),
 )
-_ASKED = (
+_FUNCTIONS = (
     *("is_grad_enabled", "is_inference_mode_enabled", "is_deterministic_algorithms_warn_only_enabled"),
     *("get_float32_matmul_precision", "is_autocast_cache_enabled", "get_num_threads", "is_anomaly_enabled"),
     *("__future__.get_overwrite_module_params_on_conversion", "__future__.get_swap_module_params_on_conversion"),
@@ -52,21 +52,17 @@ _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init",
 
 
 def surroundings(walk: Walk) -> dict[str, Json]:
-    """Return what the process says to torch.
-
-    Raises:
-        UnstableError: a mode or a transform is active, whose effect is not known.
-    """
+    """Describe the state of the process that an export depends on."""
     _refuse_modes()
     said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
-    said |= {name: str(_call(name)) for name in _ASKED}
-    said |= {"process": str(process()), "torch": [torch.__version__, torch.version.git_version]}
+    said |= {name: str(_call(name)) for name in _FUNCTIONS}
+    said |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
     said["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     said["autocast"] = list(_autocast())
     said |= {"python": [sys.version, sys.flags.optimize]}
-    typing_extensions: Any = sys.modules["typing_extensions"]  # torch needs it, and it is no part of it
+    typing_extensions: Any = sys.modules["typing_extensions"]  # a dependency of torch with a version of its own
     said["typing"] = Digest.of_file(typing_extensions.__file__).hex
-    names = [one for one in os.environ if one.startswith(("PYTORCH", "TORCH")) and not one.startswith(_OF_BUILDS)]
+    names = [name for name in os.environ if name.startswith(("PYTORCH", "TORCH")) and not name.startswith(_OF_BUILDS)]
     said["environment"] = {name: os.environ[name] for name in sorted(names)}
     said["numbers"] = list(_numbers(walk))
     said["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
@@ -77,8 +73,8 @@ def surroundings(walk: Walk) -> dict[str, Json]:
     modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
     said["configuration"] = {name: options for name, options in configured.items() if options}
-    hooks = {name: one for name, one in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
-    said["hooks"] = walk.value([one for _, one in sorted(hooks.items()) if isinstance(one, dict) and one])
+    hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
+    said["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
     said["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
     said["torch.Tensor"] = walk.value(torch.Tensor)
     kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
@@ -111,21 +107,21 @@ def _at(path: str) -> object:
     try:
         for step in path.split("."):
             value = getattr(value, step, None)
-    except RuntimeError:  # torch 2.9 and later, of allow_tf32 where fp32_precision was set
+    except RuntimeError:  # torch 2.9 and later, for allow_tf32 after fp32_precision was set
         return "mixed"
-    return "ieee" if value == "none" and path.endswith("fp32_precision") else value  # nobody has set it
+    return "ieee" if value == "none" and path.endswith("fp32_precision") else value  # the default
 
 
 def _call(path: str) -> object:
     function: Any = _at(path)
     try:
         return function() if callable(function) else None
-    except RuntimeError:  # as above, of get_float32_matmul_precision
+    except RuntimeError:  # as above, for get_float32_matmul_precision
         return "mixed"
 
 
 def _numbers(walk: Walk) -> Iterator[Json]:
-    """Yield how NumPy and ``decimal`` calculate and write numbers: no call says it."""
+    """Yield the global settings of NumPy and ``decimal`` for arithmetic and formatting."""
     if (numpy := sys.modules.get("numpy")) is not None:
         yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
         yield walk.value(numpy.geterrcall())
@@ -136,17 +132,17 @@ def _numbers(walk: Walk) -> Iterator[Json]:
 
 
 def _own_entries(table: Mapping[type, Any], walk: Walk) -> Json:
-    """Describe what own files have put into a table of Python's library by class."""
+    """Describe the entries that the user's files have added to a table of Python's library by class."""
     own = [
-        (kind, one)
-        for kind, one in table.items()
-        if not is_build_module(one.__module__) and not is_installed(one.__module__)
+        (kind, function)
+        for kind, function in table.items()
+        if not is_build_module(function.__module__) and not is_installed(function.__module__)
     ]
     return walk.pairs(own)
 
 
 def _find_overrides(module: Any, walk: Walk) -> Iterator[Json]:
-    """Yield the options of a configuration of torch that this process has set."""
+    """Yield the options of a torch configuration module that this process has set."""
     from trtcache.backends.aot_inductor.ambient import overrides
 
     for option, value in sorted(overrides(module)):

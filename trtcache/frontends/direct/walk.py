@@ -1,15 +1,15 @@
-"""Describe Python objects as JSON in one walk with one memo, as pickle does.
+"""Descriptions of Python objects as JSON, in one traversal with one memo table, as in pickle.
 
-A second meeting of an object writes a back-reference, so identity counts wherever it shows: in attributes, globals,
-dictionary keys, tensors. State is read below Python's attribute protocol: instance dictionaries and slots through the
-descriptors of their types, and ``gc.get_referents`` has to agree that nothing is left. What torch, NumPy and Python
-define is written by its name if it is found under that name, and everything else whole. An object of a C type that is
-not in the table below has no description.
+A repeated object is written as a back-reference, so that identity counts everywhere: in attributes, globals, dictionary
+keys, tensors. State is read below Python's attribute protocol: instance dictionaries and slots through the descriptors
+of their types, checked against ``gc.get_referents`` for hidden state. Definitions of torch, NumPy and Python are
+written by name if they are found under that name, and everything else in full. An object of a C type that is not in the
+table below has no description.
 """
 
 from __future__ import annotations
 
-import _abc  # type: ignore[import-not-found]  # CPython's own, which abc asks
+import _abc  # type: ignore[import-not-found]  # CPython's implementation of abc
 import collections
 import contextvars
 import datetime
@@ -34,17 +34,17 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import hash_bytes
 from trtcache.frontends.direct.code import content, is_ordered, within
-from trtcache.frontends.direct.origin import (
+from trtcache.frontends.direct.ownership import (
     MODEL,
     file_is_build,
     file_owner,
     is_build_module,
+    is_impure,
     is_installed,
     lookup,
     module_owner,
     module_with,
 )
-from trtcache.frontends.direct.outside import asks
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
 PLAIN = frozenset({bool, int, str, type(None)})
 CONTAINERS = frozenset({dict, list, set})
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-ALL = "*"  # a name that code looks up: any, because it can be put together
+ALL = "*"  # any name, for code that can compose names at run time
 TORCH_OPERATORS = frozenset({"aten", "prims", "prim", "higher_order"})
 _LIMIT = 100_000  # objects in one walk
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a static C type has no attributes that can be set
-_COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which match asks and registering sets
+_COLLECTIONS = 3 << 5  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, which ABC registration sets and match reads
 _NOTHING = object()
 _FX = torch.fx._symbolic_trace.__file__
 _DYNAMO = tuple(f"{os.path.dirname(torch.__file__)}{os.sep}{name}" for name in ("_dynamo", "_compile.py"))  # noqa: PTH120
 
 _DERIVED = frozenset({"__dict__", "__weakref__", "__slotnames__", "__annotations__", "__firstlineno__"})
-"""Class attributes that Python derives, and annotations: code that reads those is refused."""
+"""Class attributes that Python derives, and annotations; code that reads annotations is refused."""
 
 _PYDANTIC = frozenset(
     (
@@ -86,14 +86,14 @@ SETS = frozenset(
         *("__class_vars__", "_compilable_calls", "_tp_plan_keys", "_ep_plan_keys", "__protocol_attrs__"),
     )
 )
-"""Sets of text that torch, Python, transformers and pydantic own. They are compared without order."""
+"""Sets of strings that torch, Python, transformers and pydantic own. They are compared without order."""
 
 EXEMPT = {
     "diffusers": frozenset(("_use_default_values", "_name_or_path", "_diffusers_version")),
     "configuration": frozenset(("_name_or_path", "_commit_hash", "transformers_version", "name_or_path")),
     "model": frozenset(("name_or_path", "generation_config", "warnings_issued", "_original_object_hash")),
 }
-"""Attributes of exact configuration and model classes: where a checkpoint was, and how text is generated."""
+"""Irrelevant attributes of exact configuration and model classes: origins of checkpoints, generation options."""
 
 WATCHED = frozenset().union(*EXEMPT.values())
 _HOOKS = frozenset(name for name, value in vars(torch.nn.Module()).items() if isinstance(value, (dict, set)))
@@ -117,7 +117,7 @@ class UnstableError(Exception):
 
     Attributes:
         path: the steps to it, the last first.
-        what: what it is.
+        what: the object, in words.
     """
 
     def __init__(self, what: str) -> None:
@@ -126,7 +126,7 @@ class UnstableError(Exception):
         self.what = what
 
     def below(self, step: object) -> UnstableError:
-        """Return this error after one more step towards its root."""
+        """Add a step towards the root, and return the error."""
         self.path.append(str(step))
         return self
 
@@ -135,30 +135,26 @@ class UnstableError(Exception):
 
 
 class Walk:
-    """One walk through objects.
+    """One traversal of objects, with the table of the objects visited so far.
 
     Attributes:
         state: weights and buffers of the model, by name.
-        spaces: modules that were met as objects, by name: code can read any attribute of them.
-        classes: classes that were described whole.
-        texts: all strings that were met.
+        spaces: modules that were visited as objects, by name: code can read any attribute of them.
+        classes: classes that were described in full.
+        texts: all strings that were visited.
         codes: code objects that were described, by identity.
-        caches: ``functools.lru_cache`` wrappers that were met, in order.
+        caches: ``functools.lru_cache`` wrappers that were visited, in order.
         unstable: attributes of installed classes that have no stable value, by name.
-        has_exempt: whether an attribute was left out because it cannot matter.
-        has_logger: whether a logger was met.
-        has_look_up: whether ``getattr`` or the like was met as an object, so that names can be composed.
+        has_exempt: whether an irrelevant attribute was left out.
+        has_logger: whether a logger was visited.
+        has_look_up: whether ``getattr`` or a similar function was visited as an object, so that names can be composed.
         is_tolerant: whether an object without a description is written by its type alone.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Note the places of a model's modules and weights.
-
-        Raises:
-            UnstableError: a module is inside itself.
-        """
+        """Record the paths of a model's modules and weights."""
         self._memo: dict[int, int] = {}
-        self._alive: list[object] = []  # a freed object's identity would be another's
+        self._alive: list[object] = []  # the identity of a freed object could be reused
         self._weights: dict[int, str] = {}
         self._modules: dict[int, str] = {}
         self._memories: dict[int, str] = {}
@@ -194,7 +190,7 @@ class Walk:
         above.discard(id(module))
 
     def fork(self) -> Walk:
-        """Return a walk that has met what this one has, and goes on by itself."""
+        """Return an independent copy of this walk."""
         other = object.__new__(Walk)
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, (dict, list, set)) else value)
@@ -238,7 +234,7 @@ class Walk:
         return len(self._alive), len(self.codes), len(self.spaces), len(self.classes), len(self.caches)
 
     def _undo(self, before: tuple[int, ...]) -> None:
-        """Forget what was met in an object whose description failed: it counts as met only where it is described."""
+        """Remove the objects visited in an object whose description failed: only described objects are referenced."""
         for value in self._alive[before[0] :]:
             del self._memo[id(value)]
         del self._alive[before[0] :], self.caches[before[4] :]
@@ -247,7 +243,7 @@ class Walk:
                 met.popitem()  # type: ignore[attr-defined]
 
     def pairs(self, items: Iterable[tuple[Any, Any]], owner: type | None = None) -> Json:
-        """Describe keys and values in their order; those of an instance's dictionary if there is an owner."""
+        """Describe keys and values in order; with an owner, those of an instance's dictionary."""
         written: list[Json] = []
         skipped: frozenset[str] = frozenset() if owner is None else _exempt(owner)
         for key, value in items:
@@ -275,8 +271,8 @@ class Walk:
 
     # Classes and functions.
 
-    def a_class(self, cls: type) -> Json:  # noqa: C901  # a build's classes and others in one story
-        """Describe a class: one of a build by its name and by what was set on it, another whole."""
+    def a_class(self, cls: type) -> Json:  # noqa: C901  # a build's classes and others
+        """Describe a class: one of a build by its name and by later changes, any other in full."""
         space, qualname = _class_dict(cls), _class_qualname(cls)
         module, is_static = str(_class_module(cls)), not cls.__flags__ & HEAP
         if is_build_module(module) and (lookup(module, qualname) is cls or (is_static and cls in _STATIC)):
@@ -318,16 +314,18 @@ class Walk:
         return ["class", *names, self.value(type(cls)), self.items(_class_mro(cls)[1:]), attributes, nested]
 
     def _registry(self, cls: type) -> list[Json]:
-        """Describe classes that were registered with an abstract base class; with a build's own, those of own files."""
+        """Describe classes registered with an abstract base class; for a build's ABC only those of the user's files."""
         left_out = is_installed if is_build_module(_class_module(cls)) else is_build_module
-        found = [one for reference in _abc._get_dump(cls)[0] if (one := reference()) is not None]
-        found = [one for one in found if not is_build_module(_class_module(one)) and not left_out(_class_module(one))]
-        return self.items(sorted(found, key=lambda one: (str(_class_module(one)), _class_qualname(one))))
+        classes = [entry for reference in _abc._get_dump(cls)[0] if (entry := reference()) is not None]
+        classes = [
+            kind for kind in classes if not (is_build_module(_class_module(kind)) or left_out(_class_module(kind)))
+        ]
+        return self.items(sorted(classes, key=lambda kind: (str(_class_module(kind)), _class_qualname(kind))))
 
     def function(self, function: FunctionType) -> Json:
-        """Describe a function: its code as it is in memory, and all that it holds."""
+        """Describe a function: its code, closure, defaults and attributes."""
         if function.__code__.co_filename == _FX and type(vars(function).get("__wrapped__")) is FunctionType:
-            function = vars(function)["__wrapped__"]  # torch.fx.wrap's wrapper, which is there while torch traces
+            function = vars(function)["__wrapped__"]  # torch.fx.wrap's wrapper, installed while torch traces
         code, space = function.__code__, function.__globals__
         if file_is_build(code.co_filename):
             inner = unwrap(function)
@@ -359,10 +357,10 @@ class Walk:
     # Instances.
 
     def instance(self, value: Any) -> Json:
-        """Describe an instance of a class that Python code defines: its class and all that it holds.
+        """Describe an instance of a Python class: its class, dictionary, slots and items.
 
         Raises:
-            UnstableError: it holds more than its dictionary, its slots and its items.
+            UnstableError: it has other state.
         """
         cls = type(value)
         form = layout(cls)  # type: ignore[arg-type]  # classes are hashed by identity
@@ -392,27 +390,27 @@ class Walk:
     # Tensors.
 
     def tensor(self, value: torch.Tensor) -> Json:
-        """Describe a tensor by its content, and one of the model's weights by its name as well."""
+        """Describe a tensor by its content, and a weight of the model by its name as well."""
         if value.layout != torch.strided or value.device.type == "meta" or type(value) not in TENSORS:
             raise UnstableError("a tensor without values or strides")
         name = self._weights.get(id(value))
-        if name is not None:  # outside of its own place it is a constant to torch.export, with its values
+        if name is not None:  # anywhere but in its own attribute, torch.export treats it as a constant
             return ["weight", name, Content.of(value).digest]
         storage = value.untyped_storage()
         whose: list[Json] = [self.memory(storage._cdata)]
-        if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # what is beside a view can be read as well
+        if storage.nbytes() != value.nbytes and value.device.type == "cpu":  # memory around a view can be read as well
             whose.append(Content.of(torch.empty(0, dtype=torch.uint8).set_(storage)).digest)
         return ["tensor", *whose, *like(value), Content.of(value).digest, self.pairs(vars(value).items())]
 
     def number(self, value: object) -> int:
-        """Return the place of an object among those that were met, and remember it."""
+        """Return the number of an object in the table of visited objects, adding it if it is new."""
         if (number := self._memo.get(id(value))) is None:
             number = self._memo[id(value)] = len(self._alive)
             self._alive.append(value)
         return number
 
     def input(self, value: Any) -> Json:
-        """Describe an argument: a tensor by all but its values, and by the weight or other argument that it is."""
+        """Describe an argument: a tensor without its values, with its identity among weights and other arguments."""
         if type(value) not in TENSORS or value.layout != torch.strided or value.device.type == "meta":
             return self.value(value)
         number = self.number(value)
@@ -422,13 +420,13 @@ class Walk:
         return ["input", *like(value), whose, marks, self._weights.get(id(value)), number]
 
     def memory(self, address: int) -> str:
-        """Return what else is in a tensor's or an array's memory: a weight, or the first object that was met."""
+        """Return the name of a tensor's or array's memory: that of a weight in it, or a number."""
         return self._memories.setdefault(address, f"memory {len(self._memories)}")
 
     # The model.
 
     def model(self, model: torch.nn.Module) -> Json:
-        """Describe a model with all its modules, each at the first of its paths."""
+        """Describe a model with all its modules, each at its first path."""
         written: dict[str, Json] = {}
         self._module(model, "", written)
         return written
@@ -490,13 +488,13 @@ class Walk:
         return written
 
     def _weight_names(self, value: Any) -> Json:
-        """Describe a list in which torch's recurrent layers have their weights a second time."""
-        tensors = [one() if type(one) is weakref.ref else one for one in value]
-        names: list[Json] = [None if one is None else self._weights.get(id(one)) for one in tensors]
+        """Describe the list in which torch's recurrent layers keep their weights a second time."""
+        tensors = [item() if type(item) is weakref.ref else item for item in value]
+        names: list[Json] = [None if tensor is None else self._weights.get(id(tensor)) for tensor in tensors]
         return None if None in names else names
 
     def _weight(self, name: str, tensor: torch.Tensor) -> Json:
-        """Describe a weight by all but its values: a retrained model is the same."""
+        """Describe a weight without its values, so that a retrained model has the same description."""
         if type(tensor) not in TENSORS or tensor.layout != torch.strided:
             raise UnstableError(f"type {type(tensor).__qualname__}").below(name)
         storage = tensor.untyped_storage()
@@ -505,18 +503,18 @@ class Walk:
         return [*like(tensor), self.memory(storage._cdata), where, storage.nbytes(), marks, self._weights[id(tensor)]]
 
 
-# What others have changed in torch, NumPy and Python.
+# Changes to torch, NumPy and Python by other code.
 
 
 def unwrap(function: FunctionType) -> FunctionType:
-    """Return what torch._dynamo wraps: importing it exchanges some functions of torch."""
+    """Return the function inside torch._dynamo's wrappers, which its import installs on some functions of torch."""
     inner = vars(function).get("__wrapped__")
     is_dynamo = function.__code__.co_filename.startswith(_DYNAMO)
     return unwrap(inner) if is_dynamo and type(inner) is FunctionType else function
 
 
 def _shallow(function: FunctionType, walk: Walk) -> list[Json]:
-    """Describe defaults of a build's function, and what was set on it."""
+    """Describe the defaults of a build's function, and attributes that were set on it."""
     values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     written: list[Json] = [function.__code__.co_firstlineno, *map(_default, values)]
     if own := {name: one for name, one in vars(function).items() if name[:1] != "_" and type(one) in _SETTABLE}:
@@ -537,11 +535,11 @@ _SETTABLE = PLAIN | {float, list, dict, tuple, set, torch.Tensor, FunctionType}
 
 
 def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  # noqa: C901  # one case for each kind
-    """Describe what others can put into a build's module or class, or exchange there.
+    """Describe attributes of a build's module or class that other code has added or replaced.
 
     Args:
         space: its attributes.
-        walk: describes what is not the build's own.
+        walk: describes values that are not the build's own.
         owner: the name of the class, whose functions under their own names are left out.
     """
     written: list[Json] = []
@@ -585,7 +583,7 @@ def scan(space: Mapping[str, Any], walk: Walk, owner: str = "") -> list[Json]:  
 
 
 def _patches(cls: type, walk: Walk) -> Iterator[Json]:
-    """Yield the methods of a build's class that somebody else's file defines."""
+    """Yield the methods of a build's class that files outside of the build define."""
     for name, value in list(vars(cls).items()):
         kind = type(value)
         if kind is FunctionType or kind in _WRAPPED:
@@ -615,17 +613,17 @@ def _text_digest(text: str | None) -> str | None:
 
 
 def _is_from_c(descriptor: Any, cls: type) -> bool:
-    """Return whether a descriptor is of a type's C code; slots make some for Python's classes."""
+    """Return whether a descriptor is defined in C; ``__slots__`` creates descriptors for Python classes too."""
     if type(descriptor) is MemberDescriptorType or descriptor.__name__ in _DERIVED:
         return False
     return getattr(descriptor, "__objclass__", None) is cls
 
 
-# What is left out or compared without order, for exact classes.
+# Attributes of exact classes that are left out or compared without order.
 
 
 def _owns(cls: type, name: str) -> bool:
-    """Return whether a set of text is one that torch, Python, pydantic or an exact class of transformers owns."""
+    """Return whether torch, Python, pydantic or an exact class of transformers owns a set of strings."""
     if name not in SETS:
         return False
     is_any = name[:2] == "__" or name == "_non_persistent_buffers_set"
@@ -636,7 +634,7 @@ def _owns(cls: type, name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _exempt(cls: type) -> frozenset[str]:
-    """Return the attributes that cannot matter, for exact classes of transformers and diffusers alone."""
+    """Return the irrelevant attributes of exact classes of transformers and diffusers."""
     if lookup(cls.__module__, cls.__qualname__) is not cls:
         return frozenset()
     if cls.__module__ == "diffusers.configuration_utils":
@@ -650,7 +648,7 @@ def _exempt(cls: type) -> frozenset[str]:
 
 
 def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
-    """Return hooks by their places among the module's: torch numbers all that a process makes, of whatever module."""
+    """Return hooks renumbered within their module: torch numbers the hooks of all modules in a process."""
     if not isinstance(hooks, dict):
         return hooks
     numbers = sorted({one for name in _HOOKS for one in space.get(name) or () if type(one) is int})
@@ -658,13 +656,13 @@ def _rank(space: Mapping[str, Any], hooks: Any) -> Any:
 
 
 def like(value: torch.Tensor) -> list[Json]:
-    """Describe all of a tensor but its values and its place in memory."""
+    """Describe a tensor without its values and its memory."""
     flags: Json = [type(value).__name__, value.requires_grad, value.is_conj(), value.is_neg()]
     sizes: list[Json] = [list(value.shape), list(value.stride()), int(value.storage_offset())]
     return [str(value.dtype), str(value.device), *sizes, flags]
 
 
-# How instances of classes hold what they hold.
+# Layouts of instances.
 
 Layout = tuple["type | None", "Callable[[Any], dict[str, Any]] | None", tuple[Any, ...]]
 
@@ -673,16 +671,16 @@ Layout = tuple["type | None", "Callable[[Any], dict[str, Any]] | None", tuple[An
 def layout(cls: type) -> Layout | None:
     """Return the built-in base, the dictionary's reader and the slots of a class's instances; None for a C type."""
     base, read_dict, slots = None, None, []
-    for one in _class_mro(cls)[:-1]:
-        space = _class_dict(one)
-        if (found := space.get("__dict__")) is not None:
-            if type(found) is not GetSetDescriptorType:
-                return None  # a dictionary that Python code hides
-            read_dict = read_dict or found.__get__
-        if one in _BASES:
-            base = base or one
-        elif not one.__flags__ & HEAP or any(
-            type(value) is WrapperDescriptorType and value.__objclass__ is one for value in space.values()
+    for parent in _class_mro(cls)[:-1]:
+        space = _class_dict(parent)
+        if (descriptor := space.get("__dict__")) is not None:
+            if type(descriptor) is not GetSetDescriptorType:
+                return None  # Python code overrides the dictionary
+            read_dict = read_dict or descriptor.__get__
+        if parent in _BASES:
+            base = base or parent
+        elif not parent.__flags__ & HEAP or any(
+            type(value) is WrapperDescriptorType and value.__objclass__ is parent for value in space.values()
         ):
             return None
         else:
@@ -698,7 +696,7 @@ def _read(descriptor: Any, value: Any) -> Any:
 
 
 def _contents(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any], Json]:
-    """Return what an instance of a class derived from a built-in holds as such, and its description."""
+    """Return the items of an instance of a built-in's subclass, and their description."""
     if issubclass(base, dict):
         ordered: Any = collections.OrderedDict if issubclass(base, collections.OrderedDict) else dict
         pairs = list(ordered.items(value))  # move_to_end is in none of dict's
@@ -719,7 +717,7 @@ def _contents(walk: Walk, value: Any, base: Any, cls: type) -> tuple[list[Any], 
 def _set(self: Walk, value: Any) -> Json:
     if is_ordered(value):
         return ["set", type(value).__name__, *self.items(value)]
-    raise UnstableError("a set of texts or objects, whose order is another in each process")
+    raise UnstableError("a set of strings or objects, whose order differs in each process")
 
 
 def _dict(self: Walk, value: Any) -> Json:
@@ -735,8 +733,8 @@ _LOOK_UPS = (getattr, hasattr, setattr, vars)
 def _builtin(self: Walk, value: Any) -> Json:
     if value in _LOOK_UPS:
         self.has_look_up = True
-    if asks(value):
-        raise UnstableError(f"{value.__qualname__}, a function that asks the process or the machine")
+    if is_impure(value):
+        raise UnstableError(f"{value.__qualname__}, a function that depends on the process or the machine")
     owner, module = value.__self__, value.__module__
     if module is not None and not is_build_module(module):
         raise UnstableError(f"{module}.{value.__qualname__}, a function of a C extension")
@@ -746,7 +744,7 @@ def _builtin(self: Walk, value: Any) -> Json:
 
 
 def _referents(self: Walk, value: Any) -> Json:
-    """Describe an object of a C type by all objects that it shows the garbage collector, in order."""
+    """Describe an object of a C type by the objects that it reports to the garbage collector, in order."""
     written: list[Json] = [type(value).__name__]
     for found in gc.get_referents(value):
         if type(found) is dict and type(value) is not types.MappingProxyType:
@@ -770,13 +768,13 @@ def _cached_function(self: Walk, value: Any) -> Json:
 
 
 def cache_items(value: Any) -> list[tuple[Any, Any]]:
-    """Return keys and results in the cache of ``functools.lru_cache``, which the garbage collector is shown.
+    """Return keys and results in the cache of a ``functools.lru_cache`` function, from ``gc.get_referents``.
 
-    CPython's Modules/_functoolsmodule.c, lru_cache_tp_traverse: keys and results in turn, each with the type of a
-    link, then the dictionary; in one without a limit the dictionary has the results.
+    See lru_cache_tp_traverse in CPython's Modules/_functoolsmodule.c: keys and results alternate, each pair with the
+    type of its link, followed by the dictionary; without a limit, the dictionary has the results.
 
     Raises:
-        UnstableError: it cannot be read.
+        UnstableError: the cache cannot be read.
     """
     inside, info = gc.get_referents(value), value.cache_info()
     if info.maxsize is None:
@@ -818,7 +816,7 @@ def _operator(_: Walk, value: Any) -> Json:
 def _submodule(self: Walk, value: torch.nn.Module) -> Json:
     path = self._modules.get(id(value))
     if path is None:
-        raise UnstableError(f"a {type(value).__name__} that is no submodule")
+        raise UnstableError(f"a {type(value).__name__} that is not a submodule")
     return ["submodule", path]
 
 
@@ -831,7 +829,7 @@ def _weak(self: Walk, value: Any) -> Json:
 def _environment(_: Walk, value: Any) -> Json:
     if value is not os.environ:
         raise UnstableError("an environment of its own")
-    return ["environment"]  # which variables are read is recorded
+    return ["environment"]  # the variables that are read are recorded
 
 
 def _array(self: Walk, value: Any) -> Json:
@@ -844,7 +842,7 @@ def _array(self: Walk, value: Any) -> Json:
         raise UnstableError("an array in the memory of another object")
     flags = [value.flags.writeable, value.flags.aligned, root.base is None, value.base is None]
     described: list[Json] = [list(value.shape), list(value.strides), *flags, self.memory(id(root))]
-    if root is not value or root.base is not None:  # what is beside a view can be read as well
+    if root is not value or root.base is not None:  # memory around a view can be read as well
         described += [hash_bytes(root.tobytes()).hex(), self.value(root.base)]
     return ["array", value.dtype.str, *described, hash_bytes(value.tobytes()).hex()]
 
@@ -885,7 +883,7 @@ def _typing(self: Walk, value: Any) -> Json:
 def _number(self: Walk, value: float) -> Json:
     if value == value:
         return {"float": value.hex()}
-    return ["nan", struct.pack("<d", value).hex(), self.number(value)]  # identity decides whether a list has it
+    return ["nan", struct.pack("<d", value).hex(), self.number(value)]  # `in` compares NaN by identity
 
 
 _SHOWN_TYPES = (range, type(Ellipsis), type(NotImplemented), decimal.Decimal, datetime.date, datetime.datetime)
@@ -945,14 +943,14 @@ WRITERS: dict[type, Writer] = {
     ),
     type(pathlib.Path()): lambda _, value: ["path", str(value)],
 }
-"""How objects of exact types are described; instances of Python's classes are found by their bases."""
+"""Writers of the descriptions of exact types; those of other types are found by their bases."""
 
 _WITHOUT_IDENTITY = {float, complex, bytes, tuple, torch.Size, slice, frozenset, *_SHOWN_TYPES, *_TORCH}
 _WITHOUT_IDENTITY |= {types.GenericAlias, types.UnionType, *_BUILTINS, *_SLOTS, types.MethodType, ModuleType}
 
 
 def _find_writer(kind: type) -> Writer:
-    """Return what describes objects of a type that was not met before."""
+    """Return the writer for a type that is not in the table, and add it."""
     bases: dict[type, Writer] = {
         torch.nn.Module: _submodule,
         type: Walk.a_class,
@@ -963,7 +961,7 @@ def _find_writer(kind: type) -> Writer:
     writer: Writer | None = next((write for base, write in bases.items() if issubclass(kind, base)), None)
     module = str(_class_module(kind))
     if writer is None and module == "typing" and layout(kind) is not None:
-        writer = _typing  # typing caches some of what it makes: identity would be another in each process
+        writer = _typing  # typing caches some of its objects, so identity differs between processes
         _WITHOUT_IDENTITY.add(kind)
     if writer is None and module.partition(".")[0] == "numpy":
         writer = _numpy_writer(kind)
@@ -983,8 +981,8 @@ def _numpy_writer(kind: type) -> Writer | None:
         return _dtype
     if kind.__name__ == "ufunc":
         return _ufunc
-    if kind.__name__ == "_ArrayFunctionDispatcher":  # what numpy.prod and most of its functions are
+    if kind.__name__ == "_ArrayFunctionDispatcher":  # numpy.prod and most functions of NumPy
         return lambda self, value: ["dispatched", self.value(value._implementation)]
     if "generic" in names:
         return lambda _, value: ["number", str(value.dtype), value.tobytes().hex()]
-    return None  # numpy.memmap and numpy.matrix
+    return None  # such as numpy.memmap and numpy.matrix

@@ -1,1 +1,1 @@
-"""ONNX files as input: what is in one, its canonical graph, its border, and its weights by reference."""
+"""ONNX files as sources: validation, canonical graph, interface, and weights by reference."""

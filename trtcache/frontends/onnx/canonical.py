@@ -1,12 +1,13 @@
-"""The canonical form of an ONNX graph: records as ``trtcache.keys.graph_digest`` has them, and one digest.
+"""The canonical form of an ONNX graph: records in the format of ``trtcache.keys.graph_digest``, and one digest.
 
-A node's digest is over its operator, its attributes with the defaults of its schema, and the digests of what it uses,
-in order. Inputs enter by their place, weights by slot number with dtype and shape, constants by content. Nodes are met
-from the outputs on. So names of nodes, tensors and initializers, the order of unrelated nodes, dead nodes and unused
-initializers have no say, nor has anything that ONNX keeps for people.
+A node's digest covers its operator, its attributes with the defaults of its schema, and its operands' digests in
+order. Inputs enter by position, weights by slot number with dtype and shape, constants by content. The graph is
+traversed from its outputs. So the digest does not depend on names of nodes, tensors and initializers, on the order of
+unrelated nodes, on dead nodes and unused initializers, or on documentation and metadata.
 
-A graph inside a node (a branch, a loop's body) enters by a digest of its own, in which what it takes from outside is
-numbered by first use; the node uses those tensors. A local function enters the nodes that call it by a digest alike.
+A graph inside a node (a branch, a loop's body) enters by a digest of its own, in which tensors from outside are
+numbered by first use; the node has them as operands. A local function enters the nodes that call it by a digest as
+well.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import Digest
-from trtcache.frontends.onnx.elements import TYPES
-from trtcache.frontends.onnx.operators import Operators, digest_of
-from trtcache.frontends.onnx.roles import graphs_in, weights_among
-from trtcache.frontends.onnx.schemas import domain_of
-from trtcache.frontends.onnx.walk import Walk
+from trtcache.frontends.onnx.operators import GraphWalk, Operators, digest_of
+from trtcache.frontends.onnx.roles import weights_among
+from trtcache.frontends.onnx.tensors import TYPES
+from trtcache.frontends.onnx.validation import domain_of, graphs_in
 from trtcache.weights.slots import Slot, contiguous
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
-    from trtcache.frontends.onnx.ports import Port
+    from trtcache.frontends.onnx.interface import Port
 
 FORMAT = 1
-"""Version of the canonical form. A change of it changes the key of every ONNX file."""
+"""Version of the canonical form. Changing it changes the key of every ONNX file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class CanonicalGraph:
     """A graph in canonical form.
 
     Attributes:
-        digest: of what its outputs are.
-        records: one for each tensor, in canonical order; the last is the output.
+        digest: the digest of its outputs.
+        records: a record for each tensor, in canonical order; the last is the output.
         slots: its weights, with the file's names for them, in the order of first use.
-        operators: names of the arguments of each operator.
-        opsets: versions of the domains whose operators it uses.
-        foreign: operators that neither ONNX nor the file defines.
+        operators: the names of the arguments of each operator.
+        opsets: the versions of the domains whose operators it uses.
+        foreign: the operators that neither ONNX nor the file defines.
     """
 
     digest: Digest
@@ -54,24 +54,20 @@ class CanonicalGraph:
     foreign: tuple[str, ...]
 
     def document(self) -> dict[str, Json]:
-        """Return what an artifact keeps of the graph, as the member ``graph.json``."""
+        """Return the member ``graph.json`` of an artifact."""
         return {"format": 1, "operators": dict(self.operators), "sizes": [], "nodes": list(self.records)}
 
 
 def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
-    """Return the canonical form of a file's graph.
-
-    Raises:
-        OnnxFileError: the graph is not whole, or something in it cannot be read.
-    """
+    """Return the canonical form of a file's graph."""
     graph = file.model.graph
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
     known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
-    results = [one.name for one in graph.output]
+    results = [value.name for value in graph.output]
     needed = [graph.node[at] for at in needed_nodes(graph)]
     weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
     leaves = _Leaves(file, inputs, weights)
-    walk = Walk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
+    walk = GraphWalk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
     digests = [walk.digest(name) for name in results]
     whole = digest_of(["output", len(results)], digests)
     uses: dict[int, int] = {}
@@ -89,7 +85,7 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
 
 
 class _Leaves:
-    """Inputs, weights and constants of a model, as records; weights are numbered as they are asked for."""
+    """Inputs, weights and constants of a model as records; weights are numbered in the order of their records."""
 
     def __init__(self, file: OnnxFile, inputs: Sequence[Port], weights: frozenset[str]) -> None:
         self.slots: list[Slot] = []
@@ -108,7 +104,7 @@ class _Leaves:
 
     def _input(self, name: str) -> list[Json]:
         if name not in self._inputs:
-            raise self._file.error(f"its graph uses {name!r}, which nothing makes")
+            raise self._file.error(f"its graph uses {name!r}, which nothing produces")
         place, port = self._inputs[name]
         return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
 
@@ -120,20 +116,20 @@ class _Leaves:
 
 
 def needed_nodes(graph: Any) -> list[int]:
-    """Return the places of the nodes that a graph's outputs need, in the file's order."""
-    makers = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
-    found: set[int] = set()
-    waiting = [makers[one.name] for one in graph.output if one.name in makers]
-    while waiting:
-        at = waiting.pop()
-        if at not in found:
-            found.add(at)
-            waiting += [makers[name] for name in _take(graph.node[at]) if name in makers]
-    return sorted(found)
+    """Return the indices of the nodes that a graph's outputs need, in the file's order."""
+    producers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needed: set[int] = set()
+    pending = [producers[value.name] for value in graph.output if value.name in producers]
+    while pending:
+        index = pending.pop()
+        if index not in needed:
+            needed.add(index)
+            pending += [producers[name] for name in _used_names(graph.node[index]) if name in producers]
+    return sorted(needed)
 
 
-def _take(node: Any) -> list[str]:
-    """Return the names that a node uses, those that graphs inside it use too."""
+def _used_names(node: Any) -> list[str]:
+    """Return the names of the tensors that a node and the graphs inside it use."""
     inside = graphs_in(node)
-    names = [name for graph in inside for one in graph.node for name in _take(one)]
-    return [*node.input, *names, *(one.name for graph in inside for one in graph.output)]
+    names = [name for graph in inside for inner in graph.node for name in _used_names(inner)]
+    return [*node.input, *names, *(value.name for graph in inside for value in graph.output)]

@@ -1,4 +1,4 @@
-"""Reads ONNX files: the model without its external data, and its tensors by reference."""
+"""ONNX files: the model without its external data, and its tensors by reference."""
 
 from __future__ import annotations
 
@@ -11,46 +11,44 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trtcache.digests import Digest
 from trtcache.errors import OnnxFileError
-from trtcache.frontends.onnx.elements import EXTERNAL, Elements
-from trtcache.frontends.onnx.external import ExternalData, state
-from trtcache.frontends.onnx.names import names_in
-from trtcache.frontends.onnx.whole import faults
+from trtcache.frontends.onnx.tensors import EXTERNAL, Elements, ExternalData, state
+from trtcache.frontends.onnx.validation import find_faults, iter_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".onnx"
-_LONGEST_VARINT_BYTE = 127  # a longer name has its length in two bytes
-_MOST_BYTES = (1 << 31) - 1  # protobuf reads no larger message
+_LONGEST_VARINT_BYTE = 127  # the length of a longer name takes two bytes
+_MOST_BYTES = (1 << 31) - 1  # protobuf's limit
 
 _OTHERS = (
     (b"PK\x03\x04", "it is a zip archive, such as torch.save and torch.export.save write"),
-    (b"ORTM", "it is in ONNX Runtime's own format (.ort); give the .onnx file that it was made from"),
+    (b"ORTM", "it is in ONNX Runtime's own format (.ort); give the .onnx file that it was converted from"),
     (b"version https://git-lfs", "it is a pointer of git-lfs, not the file itself; run: git lfs pull"),
     (b"<", "it is a web page or XML"),
 )
 
 
 def is_onnx(model: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether a model is the path of an ONNX file, by its name."""
+    """Return whether a model is the path of an ONNX file, by its suffix."""
     return isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(SUFFIX)
 
 
 class OnnxFile:
-    """A model in a file.
+    """An ONNX model in a file.
 
     Attributes:
-        path: where it is.
-        digest: of all bytes of the file itself; files with external data have digests of their own.
-        external: the files beside it.
-        elements: reads its tensors.
+        path: the file's path.
+        digest: the digest of the file itself; files with external data have digests of their own.
+        external: the files with external data.
+        elements: the reader of its tensors.
     """
 
     def __init__(self, path: Path) -> None:
         """Open, map and hash a file; nothing is parsed yet.
 
         Raises:
-            OnnxFileError: there is no such file, or it cannot be one.
+            OnnxFileError: the file does not exist, cannot be read, or is of another known format.
         """
         self.path = path
         try:
@@ -58,7 +56,7 @@ class OnnxFile:
                 self._before = state(os.fstat(file.fileno()))
                 self._bytes = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE))
         except FileNotFoundError as error:
-            raise self.error("there is no such file") from error
+            raise self.error("the file does not exist") from error
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self.error(f"it cannot be read: {why}") from error
@@ -71,10 +69,10 @@ class OnnxFile:
 
     @cached_property
     def model(self) -> Any:
-        """The ``ModelProto``; external data is not in it.
+        """The ``ModelProto``, without external data.
 
         Raises:
-            OnnxFileError: the file is none, says a thing twice, or the ``onnx`` package is not there.
+            OnnxFileError: it is not an ONNX file, is ambiguous, or the ``onnx`` package is not installed.
         """
         if len(self._bytes) > _MOST_BYTES:
             remedy = "save it with external data: onnx.save(model, path, save_as_external_data=True)"
@@ -82,13 +80,13 @@ class OnnxFile:
         onnx = self._onnx()
         try:
             model = onnx.ModelProto.FromString(self._bytes)
-        except Exception as error:  # google.protobuf.message.DecodeError, from whichever protobuf onnx was built with
-            raise self.error("it is no ONNX file, or is damaged or cut off") from error
+        except Exception as error:  # google.protobuf.message.DecodeError, from the protobuf that onnx was built with
+            raise self.error("it is not an ONNX file, or is damaged or cut off") from error
         if not model.HasField("graph") or not model.opset_import:
-            raise self.error("it is no ONNX file: it has no graph, or does not say of which operators")
-        if not all(isinstance(one, str) for one in names_in(model)):  # protobuf gives bytes where they are no UTF-8
-            raise self.error("it is damaged: a name in it is no text")
-        for fault in faults(model):
+            raise self.error("it is not an ONNX file: it has no graph, or no opset versions")
+        if not all(isinstance(name, str) for name in iter_names(model)):  # protobuf returns invalid UTF-8 as bytes
+            raise self.error("it is damaged: a name in it is not valid UTF-8")
+        for fault in find_faults(model):
             raise self.error(fault)
         return model
 
@@ -104,28 +102,29 @@ class OnnxFile:
         """The graph's initializers by name.
 
         Raises:
-            OnnxFileError: as of ``model``.
+            OnnxFileError: ``model`` raises it.
         """
-        return {one.name: one for one in self.model.graph.initializer}
+        return {tensor.name: tensor for tensor in self.model.graph.initializer}
 
     @cached_property
     def locations(self) -> list[str]:
-        """The files with external data, as the model names them; all of them are looked for.
+        """The locations of external data in the model, sorted.
 
         Raises:
-            OnnxFileError: one is not there, or is forbidden.
+            OnnxFileError: ``model`` raises it.
         """
-        named: set[str] = set()
-        for tensor in [one for graph in (self.model.graph, *self.model.functions) for one in tensors_in(graph)]:
-            if tensor.data_location == EXTERNAL:
-                named |= {one.value for one in tensor.external_data if one.key == "location"}
-        return sorted(named)
+        locations: set[str] = set()
+        for graph in (self.model.graph, *self.model.functions):
+            for tensor in tensors_in(graph):
+                if tensor.data_location == EXTERNAL:
+                    locations |= {entry.value for entry in tensor.external_data if entry.key == "location"}
+        return sorted(locations)
 
     def scan_locations(self) -> list[str]:
-        """Return the files with external data, without parsing the model where its bytes show them.
+        """Return the locations of external data, without parsing the model if they can be found in its bytes.
 
-        A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If each place with that word is
-        written like this, the names found are all names, and maybe some that are not; otherwise the model is parsed.
+        A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If every occurrence of that word
+        has this form, the names found include all locations, and maybe others; otherwise the model is parsed.
 
         Raises:
             OnnxFileError: the model has to be parsed and cannot be.
@@ -144,7 +143,7 @@ class OnnxFile:
         return sorted(found)
 
     def check_unchanged(self) -> None:
-        """Make sure that neither the file nor its external data was written to since it was opened.
+        """Check that neither the file nor its external data was written to since it was opened.
 
         Raises:
             OnnxFileError: one was.
@@ -156,7 +155,7 @@ class OnnxFile:
         self.external.check_unchanged()
 
     def release(self) -> None:
-        """Forget the parsed model; it is parsed again if it is asked for."""
+        """Drop the parsed model; it is parsed again on the next access."""
         for name in ("model", "initializers"):
             self.__dict__.pop(name, None)
 
@@ -166,13 +165,13 @@ class OnnxFile:
 
 
 def tensors_in(graph: Any) -> list[Any]:
-    """Return every tensor in a graph or function: initializers and attributes, those of the graphs inside it too."""
-    found = list(getattr(graph, "initializer", ()))
+    """Return all tensors in a graph or function: initializers and attributes, also of the graphs inside it."""
+    tensors = list(getattr(graph, "initializer", ()))
     for node in graph.node:
         for attribute in node.attribute:
-            found += attribute.tensors
+            tensors += attribute.tensors
             if attribute.HasField("t"):
-                found.append(attribute.t)
+                tensors.append(attribute.t)
             for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                found += tensors_in(inner)
-    return found
+                tensors += tensors_in(inner)
+    return tensors

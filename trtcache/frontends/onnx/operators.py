@@ -1,4 +1,4 @@
-"""What the nodes of an ONNX model are, as JSON: operators, operands and attributes, and digests of graphs in them."""
+"""Operators of ONNX models as JSON records, and the traversal of a graph's nodes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import OnnxFileError
-from trtcache.frontends.onnx.elements import digest_of_texts
-from trtcache.frontends.onnx.roles import decides_sizes, graphs_in
-from trtcache.frontends.onnx.schemas import Schemas, domain_of
-from trtcache.frontends.onnx.whole import FIELDS
+from trtcache.frontends.onnx.roles import decides_sizes
+from trtcache.frontends.onnx.tensors import digest_of_texts
+from trtcache.frontends.onnx.validation import FIELDS, Schemas, domain_of, graphs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.digests import Json
-    from trtcache.frontends.onnx.elements import Elements
+    from trtcache.frontends.onnx.tensors import Elements
+
 
 encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 _GRAPHS = frozenset({5, 10})
 
 _MOST_CALLS = 50
-"""Each is some ten frames of Python, which has 1000."""
+"""Each call takes about ten Python frames, of which there are 1000."""
 
 _RANDOM = frozenset(
     (
@@ -36,14 +36,14 @@ _RANDOM = frozenset(
 
 
 def digest_of(head: Json, digests: Iterable[bytes] = ()) -> bytes:
-    """Return the digest of a record and of what it uses."""
+    """Return the digest of a record and of the digests of its operands."""
     text = encoded(head)
     return hash_bytes(b"".join([f"{len(text)}:{text}".encode(), *digests]))
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph inside a node: its digest, and the names that it takes from outside, by first use."""
+    """A graph inside a node: its digest, and the names of tensors from outside, in the order of first use."""
 
     digest: str
     outer: tuple[str, ...]
@@ -51,7 +51,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A local function: the digest of its body, and what is true of that."""
+    """A local function: the digest and the properties of its body."""
 
     digest: str
     random: bool
@@ -63,9 +63,9 @@ class Operators:
     """The operators of one model, or of one of its functions.
 
     Attributes:
-        elements: reads tensors.
-        used: versions of the domains whose operators were met.
-        foreign: operators that neither ONNX nor the model defines, ``domain::Operator``.
+        elements: the reader of tensors.
+        used: the versions of the domains whose operators were recorded.
+        foreign: the recorded operators that neither ONNX nor the model defines, ``domain::Operator``.
     """
 
     def __init__(
@@ -78,16 +78,16 @@ class Operators:
         calling: tuple[tuple[str, str, str], ...] = (),
         called: dict[tuple[str, str, str], _Function] | None = None,
     ) -> None:
-        """Know a model's operators.
+        """Create the operators of a model.
 
         Args:
             path: the model's file, for messages.
-            elements: reads its tensors.
+            elements: the reader of its tensors.
             opsets: its ``opset_import``.
             functions: its local functions, by domain, name and overload.
-            schemas: what was looked up already.
-            calling: the functions that this one is called from.
-            called: functions that were met already, from wherever: each is looked at once.
+            schemas: schemas that were found before.
+            calling: the functions on the call stack, for a function's operators.
+            called: the functions that were digested before.
         """
         self.elements = elements
         self.used: dict[str, int] = {}
@@ -104,24 +104,24 @@ class Operators:
         return OnnxFileError(self._path, why)
 
     def function_of(self, node: Any) -> tuple[str, str, str] | None:
-        """Return the local function that a node calls."""
+        """Return the local function that a node calls, or None."""
         name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
         return name if name in self._functions else None
 
     def name(self, node: Any) -> str:
-        """Return what a record calls a node."""
+        """Return the name of a node's operator in records."""
         domain = domain_of(node.domain)
         return f"{domain}.{node.op_type}" if domain else str(node.op_type)
 
     def is_random(self, node: Any) -> bool:
-        """Say whether a node can answer otherwise the next time; what nobody knows may."""
+        """Return whether a node's results may differ from call to call; those of unknown operators may."""
         if function := self.function_of(node):
             return self._function(function).random
         inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
         return inner or node.op_type in _RANDOM or self._schema(node) is None
 
     def opaque(self, node: Any) -> bool:
-        """Say whether a node may compute sizes from any of its inputs."""
+        """Return whether a node may compute sizes from any of its inputs."""
         if function := self.function_of(node):
             return self._function(function).opaque
         return self._schema(node) is None
@@ -138,7 +138,7 @@ class Operators:
 
         Args:
             node: a ``NodeProto``.
-            use: writes the tensor of a name.
+            use: returns the reference to the tensor of a name.
             bodies: the graphs inside it, by attribute.
         """
         given = {one.name: self._attribute(one, use, bodies.get(one.name, ())) for one in node.attribute}
@@ -193,7 +193,7 @@ class Operators:
         return {"type": type_of(value)}
 
     def constant(self, node: Any) -> list[Json] | None:
-        """Return the record of a constant, in whichever of its forms a node has it; None if the node is none."""
+        """Return the record of a ``Constant`` node, whatever attribute has its value; None for other nodes."""
         if node.op_type != "Constant" or domain_of(node.domain) or len(node.attribute) != 1:
             return None
         (given,) = node.attribute
@@ -217,13 +217,11 @@ class Operators:
         return ["constant", [{"sparse": self.sparse(tensor)}], ["sparse", list(tensor.dims), "cpu"]]
 
     def sparse(self, tensor: Any) -> list[Json]:
-        """Return a sparse tensor: its shape, its elements and where they are."""
+        """Return a sparse tensor: its shape, values and indices."""
         return [list(tensor.dims), self.elements.document(tensor.values), self.elements.document(tensor.indices)]
 
     def body(self, graph: Any) -> Body:
         """Return the digest of a graph inside a node."""
-        from trtcache.frontends.onnx.walk import Walk
-
         places = {one.name: place for place, one in enumerate(graph.input)}
         constants = {one.name: one for one in graph.initializer}
         outer: dict[str, int] = {}
@@ -236,22 +234,21 @@ class Operators:
                 return ["inner input", [places[name]]]
             return ["outer", [outer.setdefault(name, len(outer))]]
 
-        walk = Walk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
+        walk = GraphWalk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
         digests = [walk.digest(one.name) for one in graph.output]
         return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
 
     def _function(self, name: tuple[str, str, str]) -> _Function:
-        """Return what is known of a local function."""
+        """Return the digest and properties of a local function."""
         if name in self._calling:
             raise self.error(f"its function {name[1]} calls itself")
         if len(self._calling) >= _MOST_CALLS:
             raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
         if name not in self._called:
-            self._called[name] = self._walk_attribute(name)
+            self._called[name] = self._digest_function(name)
         return self._called[name]
 
-    def _walk_attribute(self, name: tuple[str, str, str]) -> _Function:
-        from trtcache.frontends.onnx.walk import Walk
+    def _digest_function(self, name: tuple[str, str, str]) -> _Function:
 
         proto, calling = self._functions[name], (*self._calling, name)
         inner = Operators(
@@ -261,10 +258,10 @@ class Operators:
 
         def leaf(wanted: str) -> list[Json]:
             if wanted not in places:
-                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing makes")
+                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
             return ["inner input", [places[wanted]]]
 
-        walk = Walk(inner, proto.node, leaf, {})
+        walk = GraphWalk(inner, proto.node, leaf, {})
         digests = [walk.digest(one) for one in proto.output]
         defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
         head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
@@ -277,7 +274,7 @@ class Operators:
 
 
 def _operands(operands: list[Json], schema: Any) -> list[Json]:
-    """Return a node's operands, one for each that the schema names; the last is a list where it stands for several."""
+    """Return a node's operands, one for each in the schema; the last is a list if it is variadic."""
     count = len(schema.operands)
     if schema.variadic:
         return [*operands[: count - 1], operands[count - 1 :]]
@@ -292,7 +289,7 @@ def _text(content: bytes) -> Json:
 
 
 def type_of(proto: Any) -> Json:
-    """Return a ``TypeProto`` with its sizes; names of sizes and what is for people are left out."""
+    """Return a ``TypeProto`` with its sizes, without names of sizes and documentation."""
     kind = proto.WhichOneof("value")
     if kind in {"sequence_type", "optional_type"}:
         return [kind, type_of(getattr(proto, kind).elem_type)]
@@ -308,3 +305,130 @@ def type_of(proto: Any) -> Json:
 def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> list[Json]:
     content = struct.pack(f"<{len(values)}{code}", *values)
     return ["constant", [str(Digest.of(content))], [dtype, [] if scalar else [len(values)], "cpu"]]
+
+
+SELECTION = "_operator.getitem"
+"""The operator of a record that selects one of several outputs, as in torch's graphs."""
+
+
+class GraphWalk:
+    """Records and digests of the tensors of a graph.
+
+    A record is ``[operator, arguments, result, uses]``: in the arguments a tensor is ``{"$use": k}``, the k-th operand
+    of the node, and ``uses`` has the operands' indices in the list of records.
+
+    Attributes:
+        records: the records in canonical order.
+        operators: the names of the arguments of each recorded operator.
+    """
+
+    def __init__(
+        self,
+        known: Operators,
+        nodes: Iterable[Any],
+        leaf: Callable[[str], list[Json]],
+        sparse: Mapping[str, Any],
+    ) -> None:
+        """Prepare the traversal of a graph.
+
+        Args:
+            known: the model's operators.
+            nodes: the graph's nodes.
+            leaf: returns the record of a tensor that no node produces, without ``uses``; called once for each name.
+            sparse: sparse initializers by name.
+        """
+        self.records: list[Json] = []
+        self.operators: dict[str, Json] = {}
+        self._known = known
+        self._leaf = leaf
+        self._sparse = sparse
+        self._nodes = list(nodes)
+        self._makers = {name: (at, place) for at, one in enumerate(self._nodes) for place, name in _outputs(one)}
+        random = [at for at, node in enumerate(self._nodes) if known.is_random(node)]
+        self._random = {at: number for number, at in enumerate(random)}
+        self._bodies: dict[int, dict[str, list[Body]]] = {}
+        self._made: dict[int, tuple[bytes, int]] = {}
+        self._digests: dict[str, bytes] = {}
+        self._places: dict[str, int] = {}
+
+    def place(self, name: str) -> int:
+        """Return the index of a tensor's record, after ``digest``."""
+        return self._places[name]
+
+    def digest(self, wanted: str) -> bytes:
+        """Record a tensor after the tensors that it depends on, and return its digest.
+
+        Raises:
+            OnnxFileError: the graph has a cycle, or something in it cannot be read.
+        """
+        stack, entered = [wanted], set()
+        while stack:
+            name = stack[-1]
+            producer = None if name in self._digests else self._makers.get(name)
+            missing = [needed for needed in self._needs(producer[0]) if needed not in self._digests] if producer else []
+            if missing and producer:
+                if producer[0] in entered:
+                    raise self._known.error(f"its node {self._nodes[producer[0]].name!r} depends on itself")
+                entered.add(producer[0])
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if name in self._digests:
+                continue
+            if producer is not None:
+                self._add_output(name, *producer)
+            elif (sparse := self._sparse.get(name)) is not None:
+                self._add_leaf(name, self._known.sparse_constant(sparse))
+            else:
+                self._add_leaf(name, self._leaf(name))
+        return self._digests[wanted]
+
+    def _needs(self, at: int) -> list[str]:
+        if at not in self._bodies:
+            self._bodies[at] = {
+                field.name: [self._known.body(graph) for graph in ([field.g] if field.HasField("g") else field.graphs)]
+                for field in self._nodes[at].attribute
+                if field.type in _GRAPHS
+            }
+        given = [name for name in self._nodes[at].input if name]
+        outer = [name for _, bodies in sorted(self._bodies[at].items()) for body in bodies for name in body.outer]
+        return [*given, *outer]
+
+    def _add_leaf(self, name: str, head: list[Json]) -> None:
+        self._digests[name] = digest_of(head)
+        self._places[name] = len(self.records)
+        self.records.append([*head, []])
+
+    def _add_output(self, name: str, at: int, place: int) -> None:
+        """Record a node, and the selection of one of its outputs if it has several."""
+        constant = self._known.constant(self._nodes[at])
+        if constant is not None:
+            self._add_leaf(name, constant)
+            return
+        if at not in self._made:
+            self._made[at] = self._add_node(at)
+        digest, where = self._made[at]
+        if [one for one in self._nodes[at].output if one] != [name] or place:
+            head: list[Json] = [SELECTION, [{"$use": 0}, place], None]
+            digest, where = digest_of(head, [digest]), len(self.records)
+            self.records.append([*head, [self._made[at][1]]])
+        self._digests[name], self._places[name] = digest, where
+
+    def _add_node(self, at: int) -> tuple[bytes, int]:
+        node = self._nodes[at]
+        uses: dict[bytes, str] = {}  # by digest, so that equal operands are one
+
+        def use(name: str) -> Json:
+            uses.setdefault(self._digests[name], name)
+            return {"$use": list(uses).index(self._digests[name])}
+
+        head, names = self._known.record(node, use, self._bodies[at])
+        self.operators[self._known.name(node)] = list(names)
+        if at in self._random:
+            head.append(self._random[at])
+        self.records.append([*head, [self._places[name] for name in uses.values()]])
+        return digest_of(head, uses), len(self.records) - 1
+
+
+def _outputs(node: Any) -> list[tuple[int, str]]:
+    return [(place, name) for place, name in enumerate(node.output) if name]

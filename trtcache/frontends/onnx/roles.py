@@ -1,10 +1,9 @@
-"""Which initializers of a graph are weights, and which are constants.
+"""Classification of a graph's initializers as weights or constants.
 
-A weight's values are no part of the key of a plan that takes other weights, so nothing that is built may depend on
-them. The parser reads some initializers while it parses (the scales of a Resize, the bounds of a Clip), melts some into
-others (BatchNorm, LSTM) and computes sizes with some. So an initializer is a weight only where each of its uses is one
-that is known to take a tensor whole, and where no size follows from it. All others are constants: they are in the key
-by content, which costs hits and never gives a wrong one.
+The values of weights are not in the key of a refittable plan, so the build must not depend on them. TensorRT's parser
+reads some initializers (the scales of a Resize, the bounds of a Clip), folds some into others (BatchNorm, LSTM) and
+computes sizes with some. So an initializer is a weight only if all its uses are known to pass it to TensorRT whole, and
+no size depends on it. All others are constants, which enter the key by content: that costs hits, but is never wrong.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trtcache.frontends.onnx.elements import TYPES, WEIGHTS
-from trtcache.frontends.onnx.schemas import domain_of
+from trtcache.frontends.onnx.tensors import TYPES, WEIGHTS
+from trtcache.frontends.onnx.validation import domain_of, graphs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
 _WEIGHT_TYPES = frozenset(code for code, kind in TYPES.items() if kind.name in WEIGHTS)
 
-_TAKEN_WHOLE: Mapping[str, frozenset[int]] = {
+_WHOLE_OPERANDS: Mapping[str, frozenset[int]] = {
     "Add": frozenset({0, 1}),
     "Conv": frozenset({1, 2}),
     "ConvTranspose": frozenset({1, 2}),
@@ -36,10 +35,10 @@ _TAKEN_WHOLE: Mapping[str, frozenset[int]] = {
     "RMSNormalization": frozenset({1}),
     "Sub": frozenset({0, 1}),
 }
-"""Operator of ONNX -> inputs whose values decide nothing but the result's values."""
+"""Operator of ONNX -> inputs on whose values only the result's values depend."""
 
 _ANY_RANK = frozenset({"Conv", "ConvTranspose", "Gemm", "PRelu"})
-"""Operators whose small operands are weights; a number without dimensions elsewhere is part of a formula."""
+"""Operators whose scalar operands are weights too; in others a scalar is part of a formula."""
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 
@@ -80,10 +79,10 @@ _SIZES: Mapping[str, frozenset[int] | None] = {
     **dict.fromkeys(("Compress", "Unique"), None),
     **dict.fromkeys([f"Reduce{name}" for name in _REDUCTIONS], frozenset({1})),
 }
-"""Operator of ONNX -> inputs whose values decide sizes, what is run or what is built; None for all of them."""
+"""Operator of ONNX -> inputs on whose values sizes, control flow or the build depend; None for all inputs."""
 
 _SIZE_ONLY = frozenset({"Shape", "Size"})
-"""Operators that look at no value."""
+"""Operators that depend on sizes only."""
 
 
 def weights_among(
@@ -97,11 +96,11 @@ def weights_among(
     """Return the names of the initializers that are weights.
 
     Args:
-        initializers: the graph's, by name.
-        nodes: the graph's nodes that its results need.
-        results: names of the graph's outputs.
-        opaque: says of a node whether it may compute sizes from any of its inputs.
-        calls: says of a node which function of the model it calls, whatever ONNX has under that name.
+        initializers: the graph's initializers by name.
+        nodes: the nodes that the graph's outputs need.
+        results: the names of the graph's outputs.
+        opaque: returns whether a node may compute sizes from any of its inputs.
+        calls: returns the local function that a node calls, or None.
     """
     nodes = list(nodes)
     uses: dict[str, list[tuple[Any, int]]] = {name: [] for name in initializers}
@@ -124,27 +123,18 @@ def weights_among(
 
 
 def decides_sizes(node: Any) -> bool:
-    """Say whether a node of ONNX's own makes sizes, or what is run, of the values of an input."""
+    """Return whether sizes or control flow depend on values of an input of an ONNX operator."""
     return node.op_type in _SIZES
 
 
-def graphs_in(node: Any) -> list[Any]:
-    """Return the graphs among a node's attributes."""
-    found = []
-    for attribute in node.attribute:
-        found += [attribute.g] if attribute.HasField("g") else []
-        found += attribute.graphs
-    return found
-
-
 def _takes_whole(node: Any, place: int, rank: int) -> bool:
-    if domain_of(node.domain) or place not in _TAKEN_WHOLE.get(node.op_type, ()):
+    if domain_of(node.domain) or place not in _WHOLE_OPERANDS.get(node.op_type, ()):
         return False
     return rank > 0 or node.op_type in _ANY_RANK
 
 
 class _Sizes:
-    """What sizes are computed from, in a graph and those inside it."""
+    """The tensors that sizes depend on, in a graph and those inside it."""
 
     def __init__(self, opaque: Callable[[Any], bool]) -> None:
         self._opaque = opaque
@@ -153,33 +143,30 @@ class _Sizes:
         self.inner: set[str] = set()
 
     def add(self, nodes: Iterable[Any], *, inside: bool = False) -> None:
-        """Note nodes; ``inside`` a graph of another node, names of initializers among their inputs too."""
+        """Add nodes; ``inside`` a graph of another node, also record the names of their inputs."""
         for node in nodes:
             given = [name for name in node.input if name]
             self.inner |= set(given) if inside else set()
             for graph in graphs_in(node):
-                self._add_inner(graph, given)
-                given = [*given, *(one.name for one in graph.output)]
+                for value in graph.input:
+                    self._made_from.setdefault(value.name, []).extend(given)
+                self.inner |= {value.name for value in graph.output}
+                self.add(graph.node, inside=True)
+                given = [*given, *(value.name for value in graph.output)]
             self._deciding += self._size_inputs(node)
             for name in node.output:
                 self._made_from.setdefault(name, []).extend([] if node.op_type in _SIZE_ONLY else given)
 
-    def _add_inner(self, graph: Any, given: list[str]) -> None:
-        for one in graph.input:
-            self._made_from.setdefault(one.name, []).extend(given)
-        self.inner |= {one.name for one in graph.output}
-        self.add(graph.node, inside=True)
-
     def sources(self) -> set[str]:
-        """Return all names whose values decide a size or what is run."""
-        found: set[str] = set()
-        waiting = self._deciding
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += self._made_from.get(name, ())
-        return found
+        """Return the names of all tensors on whose values a size or control flow depends."""
+        names: set[str] = set()
+        pending = self._deciding
+        while pending:
+            name = pending.pop()
+            if name not in names:
+                names.add(name)
+                pending += self._made_from.get(name, ())
+        return names
 
     def _size_inputs(self, node: Any) -> list[str]:
         places = None if self._opaque(node) else _SIZES.get(node.op_type, frozenset())

@@ -18,10 +18,9 @@ from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.handover import hand_over
-from trtcache.frontends.onnx.ports import Border, Sizes, is_input, ports, sizes_of
-from trtcache.frontends.onnx.refit import Known, OnnxWeights
+from trtcache.frontends.onnx.interface import InputSizes, OnnxInterface, is_input, read_ports, resolve_sizes
 from trtcache.frontends.onnx.tensors import tensor_of
+from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import EngineRequest
 from trtcache.frontends.source import Source
 from trtcache.keys.stored_graph import StoredGraph
@@ -61,11 +60,11 @@ _NOT_FOR_FILES = {
 }
 _DEFAULTS = Settings()
 _NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
-"""A file of safetensors without any."""
+"""A safetensors file without tensors."""
 
 
 class OnnxSource(Source):
-    """An ONNX file, and example inputs for the sizes that it leaves open."""
+    """An ONNX file, with example inputs for its dynamic sizes."""
 
     kind: ClassVar[str] = "onnx"
     is_torch: ClassVar[bool] = False
@@ -82,18 +81,20 @@ class OnnxSource(Source):
 
         Args:
             path: the file.
-            args: for inputs in the file's order: an ``Input``, ``Sizes``, a tensor, an array, or None.
+            args: an ``Input``, ``InputSizes``, tensor, array or None for each input, in the file's order.
             kwargs: the same by name.
             dynamic_shapes: None.
             name: its name in reports; by default the file's.
 
         Raises:
-            OnnxFileError: there is no such file, or it is not an ONNX file.
-            SettingsError: there are ``dynamic_shapes``.
+            OnnxFileError: the file does not exist, or is not an ONNX file.
+            SettingsError: ``dynamic_shapes`` were passed.
         """
         if dynamic_shapes is not None:
             how = "args=(trtcache.Input(min_shape=..., opt_shape=..., max_shape=...),)"
-            raise SettingsError("dynamic_shapes", f"an ONNX file says which sizes vary; say how far with {how}")
+            raise SettingsError(
+                "dynamic_shapes", f"an ONNX file declares its dynamic sizes; give their ranges with {how}"
+            )
         self.file, self.name = OnnxFile(path), name or path.stem
         self._args, self._kwargs = tuple(args), dict(kwargs or {})
 
@@ -104,7 +105,7 @@ class OnnxSource(Source):
 
     @property
     def device(self) -> torch.device:
-        """Where a plan's inputs and outputs are: on the GPU, or where there is none on the CPU."""
+        """The device of a plan's inputs and outputs: the GPU, or the CPU if there is none."""
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
     def find_backend(self, options: CompileOptions) -> TensorRTBackend:
@@ -112,7 +113,7 @@ class OnnxSource(Source):
 
         Raises:
             BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
-            SettingsError: a setting is not for files.
+            SettingsError: a setting does not apply to files.
         """
         backend: TensorRTBackend = _find_backend(options.backend)
         for name, why in _NOT_FOR_FILES.items():
@@ -123,11 +124,11 @@ class OnnxSource(Source):
         return backend
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
-        """Return the versions that the build depends on: none of those that export from torch."""
+        """Return the versions that the build depends on, without those of exporters from torch."""
         return {name: value for name, value in backend.toolchain("cuda").items() if name not in _OF_TORCH}
 
     def fingerprint(self) -> Mapping[str, object]:
-        """Return the digests of the file and of its external data, and the sizes that were given.
+        """Return the digests of the file and of its external data, and the sizes of the arguments.
 
         Raises:
             OnnxFileError: a file of external data is missing or forbidden, or the file is damaged.
@@ -137,7 +138,7 @@ class OnnxSource(Source):
             locations = self.file.scan_locations()
             digests = external.digests(locations)
         except OnnxFileError:
-            digests = external.digests(self.file.locations)  # names the tensor that is in a missing file
+            digests = external.digests(self.file.locations)  # its error names the tensor
         given = {"args": list(map(_describe, self._args)), "kwargs": {k: _describe(v) for k, v in self._kwargs.items()}}
         return {self.kind: self.file.digest, "external": digests, "sizes": given}
 
@@ -147,18 +148,18 @@ class OnnxSource(Source):
         Raises:
             ValueError: the key is not that of an ONNX file.
         """
-        return names_in(key)[0]
+        return port_names(key)[0]
 
     def specs_of(self, key: CacheKey) -> Specs:
-        """Return how arguments and output are nested: inputs by position, and a tuple of outputs.
+        """Return the pytree specs: inputs by position, and a tuple of outputs.
 
         Raises:
             ValueError: the key is not that of an ONNX file.
         """
-        return specs_for(*names_in(key))
+        return specs_for(*port_names(key))
 
     def place(self, interface: Interface) -> Interface:
-        """Return an interface with inputs and outputs where plans have them here; a file may be built on a CPU."""
+        """Return an interface with its inputs and outputs on this machine's device, which may be the CPU for builds."""
         inputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.inputs)
         outputs = tuple(replace(tensor, device=self.device.type) for tensor in interface.outputs)
         return replace(interface, inputs=inputs, outputs=outputs)
@@ -170,32 +171,32 @@ class OnnxSource(Source):
     def engine_weights(
         self, interface: Interface, alias: KeyAlias, state: Mapping[str, torch.Tensor]
     ) -> Mapping[str, torch.Tensor]:
-        """Return the plan's weights by its names for them; none for a plan that has them in it."""
+        """Return the plan's weights by its names for them; empty for a plan with embedded weights."""
         del interface
         return {} if has_frozen(alias.key) else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
 
     def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> OnnxWeights:
-        """Return what a refit with another ONNX file needs."""
+        """Return the reader of weights for refits from another ONNX file."""
         parts: Any = key.document["parts"]
         content = bytes(entry.read(GRAPH))
         digest, opsets = parts["graph"]["$digest"], parts["opsets"]
-        known = Known(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
+        known = KnownGraph(digest, opsets, interface.slots, lambda: StoredGraph.of(json.loads(content)))
         return OnnxWeights(self.file, known)
 
     def check(self, whole: object) -> None:
-        """Make sure that nobody wrote to the file since it was opened.
+        """Check that the file was not written to since it was opened.
 
         Raises:
-            OnnxFileError: somebody did.
+            OnnxFileError: it was.
         """
         del whole
         self.release()
 
     def release(self) -> None:
-        """Drop the parsed model: the file stays mapped for its weights.
+        """Drop the parsed model; the file stays mapped for its weights.
 
         Raises:
-            OnnxFileError: somebody wrote to the file since it was opened.
+            OnnxFileError: the file was written to since it was opened.
         """
         self.file.check_unchanged()
         self.file.release()
@@ -205,26 +206,26 @@ class OnnxSource(Source):
 
         Raises:
             OnnxFileError: the file is damaged.
-            InputError: the sizes that were given are not the file's.
-            ProfileError: the file leaves a size open, and the caller too.
+            InputError: the sizes of the arguments contradict the file.
+            ProfileError: a dynamic size has no range.
         """
         backend = self.find_backend(options)
         target = backend.target(options.target, self.device)
         start = time.perf_counter()
-        inputs, outputs = ports(self.file)
-        border = Border(inputs, outputs, sizes_of(inputs, self._args, self._kwargs, backend.name))
+        inputs, outputs = read_ports(self.file)
+        ports = OnnxInterface(inputs, outputs, resolve_sizes(inputs, self._args, self._kwargs, backend.name))
         graph = canonical_graph(self.file, inputs)
-        interface = border.interface(graph.slots)
+        interface = ports.interface(graph.slots)
         read_s = time.perf_counter() - start
-        asked = {
+        request_parts = {
             "settings": options.settings.document(),
             "ambient": backend.ambient(),
             "target": target.document(),
             "toolchain": self.toolchain(backend),
         }
-        key = _make_key(self.file, backend, options.settings, border, graph, interface, asked)
+        key = _make_key(self.file, backend, options.settings, ports, graph, interface, request_parts)
         key_s = time.perf_counter() - start - read_s
-        in_spec, out_spec = specs_for(*border.names)
+        in_spec, out_spec = specs_for(*ports.names)
         program = OnnxProgram(
             self.name,
             self.place(interface),
@@ -241,15 +242,15 @@ class OnnxSource(Source):
             target=target,
             key=key,
             key_s=key_s,
-            input_names=border.names[0],
+            input_names=ports.names[0],
             _file=self.file,
-            _border=border,
+            _ports=ports,
             _graph=graph,
             _interface=interface,
         )
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Raise ExportError: a parser of TensorRT's reads the file, and nothing is lowered."""
+        """Raise ExportError: TensorRT's parser reads the file, and nothing is lowered."""
         del options, trace
         why = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
         raise ExportError(self.label, f"{why}; give a .pt2 file that torch.export.save wrote")
@@ -261,7 +262,7 @@ class OnnxSource(Source):
 
 @dataclass(frozen=True, slots=True)
 class OnnxProgram:
-    """What a compiled module needs of an ONNX file: the attributes that it reads of a ``LoweredProgram``."""
+    """The counterpart of ``LoweredProgram`` for an ONNX file, with the attributes that compiled modules use."""
 
     name: str
     interface: Interface
@@ -281,7 +282,7 @@ class OnnxRequest(EngineRequest):
     program: OnnxProgram
     backend: TensorRTBackend
     _file: OnnxFile
-    _border: Border
+    _ports: OnnxInterface
     _graph: CanonicalGraph
     _interface: Interface
 
@@ -290,23 +291,23 @@ class OnnxRequest(EngineRequest):
 
     @property
     def partitions(self) -> dict[int, OnnxRequest]:
-        """The request itself: all of a file is one plan."""
+        """The request itself: a file is one plan."""
         return {0: self}
 
     def build(self, folder: Path) -> Artifact:
-        """Build the plan. The parsed model is taken apart for it, and is parsed again if it is needed again.
+        """Build the plan. This changes the parsed model, which is parsed again if it is needed again.
 
         Raises:
             BuildError: the parser or the builder failed.
-            NoDeviceError: the plan is to take other weights, and there is no GPU to build it on.
+            NoDeviceError: the plan has to be refittable, and there is no GPU to build it on.
         """
         from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
 
-        handed = hand_over(self._file, self._graph.slots)
-        inputs, outputs = self._border.names
-        model = OnnxModel(content=handed.content, weights=handed.tensors, inputs=inputs, outputs=outputs, places={})
+        parsed = make_parser_model(self._file, self._graph.slots)
+        inputs, outputs = self._ports.names
+        model = OnnxModel(content=parsed.content, weights=parsed.tensors, inputs=inputs, outputs=outputs, places={})
         artifact = self.backend.build_onnx(
-            model, self._interface, self._border.ranges(), self.settings, self.target, folder
+            model, self._interface, self._ports.ranges(), self.settings, self.target, folder
         )
         self._file.check_unchanged()
         return artifact
@@ -327,23 +328,23 @@ class OnnxRequest(EngineRequest):
         return StoredGraph.of(self._graph.document())
 
     def engine_weights(self) -> Mapping[str, torch.Tensor]:
-        """Return the plan's weights by its names for them; none for a plan that has them in it."""
+        """Return the plan's weights by its names for them; empty for a plan with embedded weights."""
         if not self.backend.takes_weights(self.settings):
             return {}
         return {f"w{slot.index}": self.program.state[slot.names[0]] for slot in self._graph.slots}
 
     def weight_file(self) -> OnnxWeights:
-        """Return what a refit with another ONNX file needs."""
+        """Return the reader of weights for refits from another ONNX file."""
         document, graph = self._graph.document, self._graph
-        known = Known(str(graph.digest), graph.opsets, self._interface.slots, lambda: StoredGraph.of(document()))
+        known = KnownGraph(str(graph.digest), graph.opsets, self._interface.slots, lambda: StoredGraph.of(document()))
         return OnnxWeights(self._file, known)
 
 
 class FileWeights(Mapping[str, "torch.Tensor"]):
-    """Weights of an ONNX file by name. Each is read when it is used, and the file is parsed for the first."""
+    """Weights of an ONNX file by name. Each is read when it is used; the first access parses the file."""
 
     def __init__(self, file: OnnxFile, names: Collection[str]) -> None:
-        """Keep a file and the names of weights in it."""
+        """Create a mapping of some names to weights in a file."""
         self._file, self._names = file, tuple(names)
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -357,26 +358,26 @@ class FileWeights(Mapping[str, "torch.Tensor"]):
 
 
 def specs_for(inputs: Sequence[str], outputs: Sequence[str]) -> Specs:
-    """Return how a file's arguments and outputs are nested: inputs by position, and a tuple of outputs."""
+    """Return the pytree specs of a file's arguments and outputs: inputs by position, and a tuple of outputs."""
     arguments = pytree.tree_structure((tuple(range(len(inputs))), {}))
     return arguments, pytree.tree_structure(tuple(range(len(outputs))))
 
 
-def names_in(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of inputs and outputs in the key of a plan.
+def port_names(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of inputs and outputs in the key of an ONNX file's plan.
 
     Raises:
-        ValueError: there are none.
+        ValueError: the key is of another kind of program.
     """
     parts: Any = key.document["parts"]
     try:
         return tuple(parts["names"]["inputs"]), tuple(parts["names"]["outputs"])
     except (LookupError, TypeError) as error:
-        raise ValueError("its key is of no ONNX file") from error
+        raise ValueError("its key is not that of an ONNX file") from error
 
 
 def has_frozen(key: CacheKey) -> bool:
-    """Return whether a key has the values of weights in it."""
+    """Return whether a key contains digests of weights, which are embedded in the plan."""
     parts: Any = key.document["parts"]
     return isinstance(parts, dict) and "frozen" in parts
 
@@ -384,9 +385,7 @@ def has_frozen(key: CacheKey) -> bool:
 def _find_backend(name: str) -> Any:
     if name not in {"auto", *BACKENDS}:
         registry.find(name, "cpu")  # raises for an unknown name
-        raise BackendUnavailableError(
-            name, f"it builds from torch programs, and ONNX files are for {' and '.join(BACKENDS)}"
-        )
+        raise BackendUnavailableError(name, f"it builds torch programs only; ONNX files need {' or '.join(BACKENDS)}")
     reasons = []
     for candidate in BACKENDS if name == "auto" else (name,):
         try:
@@ -402,10 +401,10 @@ def _find_backend(name: str) -> Any:
 
 
 def _describe(given: Any) -> object:
-    """Return what was given for an input, as a part of an alias's key."""
+    """Return the description of an input's argument in an alias's key."""
     if is_input(given):
         return [str(given.dtype), *map(list, given.bounds())]
-    if isinstance(given, Sizes):
+    if isinstance(given, InputSizes):
         return ["", list(given.least), list(given.usual), list(given.most)]
     if hasattr(given, "shape") and hasattr(given, "dtype"):
         return [str(given.dtype), [int(size) for size in given.shape]]
@@ -416,24 +415,24 @@ def _make_key(
     file: OnnxFile,
     backend: TensorRTBackend,
     settings: Settings,
-    border: Border,
+    ports: OnnxInterface,
     graph: CanonicalGraph,
     interface: Interface,
-    asked: Mapping[str, object],
+    request_parts: Mapping[str, object],
 ) -> CacheKey | CanonicalizationError:
-    """Return the key of a plan: everything that it depends on.
+    """Return the key of a plan, or the reason that it has none.
 
-    Names of inputs and outputs are part of it, since a plan's inputs are found by them. So is what the file says of its
-    outputs' sizes, which is stored and which a parser cannot find out for all of them.
+    The names of inputs and outputs are part of it, since the plan has them. So are the declared sizes of outputs, which
+    are stored and which the parser cannot infer for all outputs.
     """
     declared = set(settings.operator_versions)
     if unknown := [name for name in graph.foreign if not {name, name.partition("::")[0]} & declared]:
         return CanonicalizationError(
             f"operator {unknown[0]}",
-            f"neither ONNX nor the file says what it computes; declare its version: "
+            f"neither ONNX nor the file defines it; declare its version: "
             f"settings={{'operator_versions': {{{unknown[0]!r}: '1'}}}}",
         )
-    inputs, outputs = border.names
+    inputs, outputs = ports.names
     parts = {
         "onnx": FORMAT,
         "graph": graph.digest,
@@ -444,11 +443,11 @@ def _make_key(
         "values": [],
         "layouts": [result.layout for result in interface.results],
         "sizes": list(interface.ranges),
-        "usual": [list(sizes.usual) for sizes in border.sizes],
-        **asked,
+        "usual": [list(sizes.usual) for sizes in ports.sizes],
+        **request_parts,
     }
     try:
-        if graph.slots and not backend.takes_weights(settings):  # the values of weights are in the plan
+        if graph.slots and not backend.takes_weights(settings):  # the weights are embedded in the plan
             digest = file.elements.digest
             parts["frozen"] = [[slot.index, digest(file.initializers[slot.names[0]])] for slot in graph.slots]
         return CacheKey.of(backend.name, parts)

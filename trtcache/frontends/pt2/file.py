@@ -1,12 +1,12 @@
-"""Reads the files that ``torch.export.save`` writes: their digests, their weights without pickle, and their program.
+"""Files that ``torch.export.save`` writes (``.pt2``): digests, weights without pickle, and the program.
 
 Such a file is a zip archive with uncompressed members: a JSON document of the graph, one member for the bytes of each
-weight, and JSON configurations that say which weight is what part of which member. It is opened once and mapped; all
-that is taken from it is taken from that mapping, so that a file which is replaced meanwhile is no matter.
+weight, and JSON configurations with each weight's member and position. The file is opened and mapped once, and
+everything is read from that mapping, so that replacing the file meanwhile has no effect.
 
-It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: it costs the same
-for a file of any size, and a retrained model has it too. That of the whole file is made by another thread meanwhile,
-and not at all for one that the file system says to be as it was.
+It has two digests. That of the program leaves out the bytes of weights, on which no lowering depends: its cost does not
+depend on the file's size, and a retrained model has the same. That of the whole file is computed by another thread,
+and not at all if the file's stat fingerprint is unchanged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program
-from trtcache.frontends.pt2.complaint import listening
-from trtcache.frontends.pt2.elements import DTYPES, device_of, flat
-from trtcache.frontends.pt2.hashing import Hashing
+from trtcache.frontends.pt2.reading import DTYPES, Hashing, capture_logged_error, device_of, flat
 from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
@@ -55,13 +53,13 @@ _STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
 _OTHERS = (
     ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
-    ("data.pkl", "it is what torch.save writes; load it, and give the torch.nn.Module"),
-    ("data/aotinductor/", "it is a compiled package, not a program; give what torch.export.save wrote"),
+    ("data.pkl", "torch.save wrote it; load it, and give the torch.nn.Module"),
+    ("data/aotinductor/", "it is a compiled package, not a program; give a file that torch.export.save wrote"),
 )
 _OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
-_LEGACY = "serialized_exported_program.json"  # what torch up to 2.7 wrote
-_OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: nested too deeply, too
-_ENGINES = "trtcache/header.json"  # what trtcache.export writes has it
+_LEGACY = "serialized_exported_program.json"  # written by torch up to 2.7
+_OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: also nested too deeply
+_ENGINES = "trtcache/header.json"  # written by trtcache.export
 _SAVE_AGAIN = "save it again with torch.export.save"
 
 
@@ -69,22 +67,21 @@ class ProgramFile(Source):
     """An exported program in a file.
 
     Attributes:
-        path: where it is.
-        digest: of all that it says but the bytes of its weights.
+        path: the file's path.
+        digest: the digest of the file without the bytes of its weights.
         name: its name in reports; by default the file's.
 
-    Weights are the file's own memory where that is aligned, which costs nothing and is shared by all processes. So a
-    file that others use is to be replaced by renaming a new one over it, as with any file that is mapped: one that is
-    written over in place changes the weights of whoever has it open.
+    Aligned weights are views of the mapped file, which all processes share. Replace a file that is in use by renaming a
+    new one over it: overwriting it in place changes the weights of every process that has it open.
     """
 
     kind: ClassVar[str] = "file"
 
     def __init__(self, path: Path, name: str | None = None, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """Open and map a file, and begin to bring it into memory.
+        """Open and map a file, and start to read it into memory.
 
         Raises:
-            ExportError: there is no such file, or it is no exported program; the message says what to do.
+            ExportError: the file does not exist, or is not an exported program; the message says what to do.
         """
         start = time.perf_counter()
         self.path, self.name = path, name or path.stem
@@ -105,14 +102,14 @@ class ProgramFile(Source):
         self.file_s = time.perf_counter() - start
 
     def __enter__(self) -> ProgramFile:
-        """Return the file; ``with`` closes it, and leaves the memory of what was taken from it."""
+        """Return the file; ``with`` closes it, and tensors from it stay valid."""
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the file; memory that was taken from it stays valid."""
+        """Close the file; tensors from it stay valid."""
         self._hashing.end()
         self._file.close()
 
@@ -123,17 +120,17 @@ class ProgramFile(Source):
 
     @property
     def whole(self) -> Digest:
-        """The digest of all its bytes, for which it may have to wait."""
+        """The digest of all its bytes, which may have to be waited for."""
         return self._hashing.result()
 
     def expect(self, whole: Digest | None, seen: StatFingerprint | None) -> None:
-        """Begin to hash the file, unless it is as it was ``seen`` when it had the digest ``whole``."""
+        """Start to hash the file, unless it has the stat fingerprint that it had with the digest ``whole``."""
         self._known = whole is not None and seen == self._state
         if not self._known:
             self._hashing.begin()
 
     def stat_fingerprint(self) -> StatFingerprint | None:
-        """Return by what the file is known as the one of its digest; None if it could change and look the same."""
+        """Return the stat fingerprint of the file; None if a later change might not alter it."""
         state = self._state
         if not state.is_settled(self._opened_ns):
             now_ns = self._clock_ns()
@@ -149,22 +146,22 @@ class ProgramFile(Source):
             self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
         except FileNotFoundError as error:
             hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
-            raise self._error(f"there is no such file; {hint}") from error
+            raise self._error(f"the file does not exist; {hint}") from error
         except (OSError, ValueError) as error:  # ValueError: a file of no bytes
             why = error.strerror if isinstance(error, OSError) else "it is empty"
             raise self._error(f"it cannot be read: {why}") from error
 
     def check_unchanged(self) -> None:
-        """Make sure that the file was not written to since it was opened.
+        """Check that the file was not written to since it was opened.
 
         Raises:
-            ExportError: it was; what was read may be some of both.
+            ExportError: it was; the data may be a mixture of both.
         """
         if _state(self._file.fileno()) != self._before:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
     def check(self, whole: Digest | None) -> None:
-        """Make sure that the weights are as they were written, and that the file was not written to since then.
+        """Check that the weights are intact, and that the file was not written to since it was opened.
 
         Raises:
             ExportError: a weight is damaged, or the file was written to.
@@ -174,7 +171,7 @@ class ProgramFile(Source):
         self.check_unchanged()
 
     def check_weights(self, whole: Digest | None) -> None:
-        """Make sure that the weights are as they were written: this is the file of a digest, or their checksums fit.
+        """Check that the weights are intact: the file has the expected digest, or their checksums match.
 
         Raises:
             ExportError: a weight is damaged.
@@ -184,59 +181,59 @@ class ProgramFile(Source):
                 self._check_sum(name)
 
     def check_digest(self) -> None:
-        """Make sure that the file's bytes are still those of the digest.
+        """Check that the file's bytes still have its digest.
 
         Raises:
-            ExportError: they are others.
+            ExportError: they do not.
         """
         self.check_unchanged()
         if Digest.of(self._bytes) != self.whole:
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
     def program(self) -> torch.export.ExportedProgram:
-        """Return the program, by ``torch.export.load``: it unpickles example inputs, so the file must be trusted.
+        """Load the program with ``torch.export.load``, which unpickles example inputs: the file must be trusted.
 
         Raises:
-            ExportError: a member is damaged, or torch does not read the file.
+            ExportError: a member is damaged, or torch cannot read the file.
         """
-        _ = self.whole  # what is written to the file from here on shows in a second digest
+        _ = self.whole  # a write to the file from here on changes the second digest
         for name in self._members:
             self._check_sum(name)
         self._file.seek(0)
-        complaint = None
+        logged = None
         try:
-            with ALONE, listening("torch.export") as complaint:
+            with ALONE, capture_logged_error("torch.export") as logged:
                 program: torch.export.ExportedProgram = torch.export.load(self._file)
         except Exception as error:
-            log.debug("torch.export.load does not read %s", self.path, exc_info=True)
-            cause = (complaint and complaint.error) or error
+            log.debug("torch.export.load cannot read %s", self.path, exc_info=True)
+            cause = (logged and logged.error) or error
             why = f"{type(cause).__name__}: {cause}".split("\n", 1)[0][:300]
-            raise self._error(f"torch.export.load does not read it ({why}){self._versions()}") from error
+            raise self._error(f"torch.export.load cannot read it ({why}){self._versions()}") from error
         self.check_digest()
         return program
 
     @cached_property
     def device(self) -> torch.device:
-        """Where its weights and constants are: the one CUDA device, or the CPU.
+        """The CUDA device of its weights and constants, or the CPU.
 
         Raises:
-            ValueError: they are on several devices, or the archive is none that this reader knows.
+            ValueError: they are on several devices, or the archive's format is unknown.
         """
         try:
             metas = [meta.get("tensor_meta") for meta in self._payloads.values()]
             found = {device_of(meta["device"]) for meta in metas if meta} - {torch.device("cpu")}
         except _OTHER_FORM as error:
-            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
+            raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
         if len(found) > 1:
             raise ValueError(f"its weights are on {', '.join(sorted(map(str, found)))}")
         return next(iter(found), torch.device("cpu"))
 
     @property
     def device_type(self) -> str:
-        """What a backend is chosen for.
+        """The device type to choose a backend for.
 
         Raises:
-            ValueError: as ``device``, until the program was loaded.
+            ValueError: ``device`` raises it, before the program is loaded.
         """
         return self.device.type if self._program is None else device_type_of(self._program.state_dict.values())
 
@@ -245,22 +242,22 @@ class ProgramFile(Source):
         """The program's names for its weights and constants.
 
         Raises:
-            ValueError: the archive is none that this reader knows.
+            ValueError: the archive's format is unknown.
         """
         try:
             return tuple(self._payloads)
         except (LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"its weights are not in a form that is known: {error!r}") from error
+            raise ValueError(f"its weights are in an unknown format: {error!r}") from error
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names of its weights that are parameters; none in an archive that this reader does not know."""
+        """The names of its weights that are parameters; empty if the archive's format is unknown."""
         with suppress(*_OTHER_FORM, ValueError):
             return frozenset(name for name, meta in self._payloads.items() if meta["is_param"])
         return frozenset()
 
     def fingerprint(self) -> Mapping[str, object]:
-        """Return the digest of everything in the file but the bytes of its weights."""
+        """Return the digest of the file without the bytes of its weights."""
         return {self.kind: self.digest}
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
@@ -275,49 +272,49 @@ class ProgramFile(Source):
         return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
-        """Load the program, and return the lowered program with its key, or its partitions."""
+        """Load and lower the program, and return the request with its key, or its partitions."""
         with paused_collector():
             program = self.lower(options)
             return partition_request(program, self.find_backend(options), options.settings, options.target)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
-        """Make sure that an alias leads to what lowering gave.
+        """Check that an alias would lead to the lowered program.
 
         Raises:
-            ValueError: it would not.
+            ValueError: it would not; the message says why.
         """
         assert self._program is not None  # noqa: S101  # it was lowered
         check_program_alias(self, self._program, alias, request)
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
-        """Return weights and constants by the program's names for them; those that share memory there do so here.
+        """Return weights and constants by the program's names for them; those that share a member share memory.
 
         Raises:
-            ValueError: one is not there, or is kept in a way that only torch can read; the message says what.
+            ValueError: one does not exist, or only torch can read it; the message says which.
         """
         try:
             return {name: self._tensor(self._payloads[name]) for name in names}
         except _OTHER_FORM as error:
-            raise ValueError(f"its weights are not in a form that is known: {type(error).__name__}: {error}") from error
+            raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
 
     @cached_property
     def _payloads(self) -> Mapping[str, dict[str, Any]]:
-        """Return what the archive says of each constant and weight.
+        """The archive's metadata of each constant and weight.
 
         Raises:
-            ValueError: the archive is none that this reader knows.
+            ValueError: the archive was written with another byte order.
         """
-        found: dict[str, dict[str, Any]] = {}
+        payloads: dict[str, dict[str, Any]] = {}
         if self._text("byteorder", sys.byteorder) != sys.byteorder:
             raise ValueError("it was written on a machine of another byte order")
         for folder in ("constants", "weights"):
             config = json.loads(bytes(self._content(f"data/{folder}/model_{folder}_config.json")))
-            found |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
-        return found
+            payloads |= {name: {**meta, "folder": folder} for name, meta in config["config"].items()}
+        return payloads
 
     @cached_property
     def _weights(self) -> frozenset[str]:
-        """Return the members that have nothing but the bytes of weights."""
+        """The members that contain only the bytes of weights."""
         try:
             metas = [meta for meta in self._payloads.values() if meta["folder"] == "weights"]
             return frozenset(f"data/weights/{meta['path_name']}" for meta in metas if meta["use_pickle"] is False)
@@ -325,19 +322,19 @@ class ProgramFile(Source):
             return frozenset()
 
     def _program_digest(self) -> Digest:
-        """Return the digest of all members; of those of weights their sizes only."""
-        said: dict[str, Json] = {}
+        """Return the digest of all members; those of weights enter with their sizes only."""
+        forms: dict[str, Json] = {}
         for name, info in self._members.items():
             form: list[Json] = [info.compress_type, info.file_size]
             left_out = name in self._weights or name == _OF_ALL_BYTES
-            said[name] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
-        encoded = encode(said)
+            forms[name] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
+        encoded = encode(forms)
         return Digest(hash_bytes(encoded).hex(), len(encoded))
 
     def _tensor(self, payload: Mapping[str, Any]) -> torch.Tensor:
         meta = payload["tensor_meta"]
         if payload["use_pickle"] or meta["layout"] != _STRIDED:
-            raise ValueError(f"{payload['path_name']} is pickled, or no dense tensor")
+            raise ValueError(f"{payload['path_name']} is pickled, or not a dense tensor")
         name = f"data/{payload['folder']}/{payload['path_name']}"
         storage = self._storage(name, DTYPES[meta["dtype"]], device_of(meta["device"]))
         shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
@@ -350,19 +347,19 @@ class ProgramFile(Source):
         return self._storages[key]
 
     def _directory(self) -> dict[str, zipfile.ZipInfo]:
-        """Return the archive's members by name, without the folder that they are all in.
+        """Return the archive's members by name, without the name of the archive's root folder.
 
         Raises:
-            ExportError: the file is no exported program.
+            ExportError: the file is not an exported program.
         """
         try:
             with zipfile.ZipFile(self._memory) as archive:  # type: ignore[call-overload]  # has read, seek and tell
                 infos = archive.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
             begins = bytes(self._bytes[:2]) == b"PK"
-            what = "it is damaged or cut off" if begins else "it is not what torch.export.save writes"
+            what = "it is damaged or cut off" if begins else "torch.export.save did not write it"
             raise self._error(f"{what}; {_SAVE_AGAIN}") from error
-        if infos and min(info.header_offset for info in infos):  # what is left of it ends with an archive inside it
+        if infos and min(info.header_offset for info in infos):  # truncated after an archive inside it
             raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
         root = infos[0].filename.partition("/")[0] + "/" if infos else ""
         members = {info.filename.removeprefix(root): info for info in infos}
@@ -378,9 +375,9 @@ class ProgramFile(Source):
             for mark, what in _OTHERS:
                 if any(name.startswith(mark) for name in members):
                     raise self._error(what)
-            raise self._error(f"it is a zip archive, but no exported program; {_SAVE_AGAIN}")
+            raise self._error(f"it is a zip archive, but not an exported program; {_SAVE_AGAIN}")
         if _ENGINES in members:
-            raise self._error("it has its engines already: trtcache.load runs it; give the program that it was made of")
+            raise self._error("it contains engines: trtcache.load runs it; give the program that it was exported from")
         version = self._text("archive_version", KNOWN_VERSION)
         if version != KNOWN_VERSION:
             what = f"it is of archive version {version}, and version {KNOWN_VERSION} is known"
@@ -394,17 +391,17 @@ class ProgramFile(Source):
         return ""
 
     def _versions(self) -> str:
-        """Return by which torch the file was saved, as the end of a message; empty where it does not say."""
+        """Return the version of torch that saved the file, as the end of a message; empty if it is unknown."""
         with suppress(ValueError, *_OTHER_FORM):
             saved = json.loads(bytes(self._content("models/model.json")))["torch_version"]
             return f"; it was saved by torch {saved}, and this is {torch.__version__}"
         return ""
 
     def _content(self, name: str) -> memoryview:
-        """Return a member's bytes, where they lie if they are not compressed.
+        """Return a member's bytes, as a view of the file if they are not compressed.
 
         Raises:
-            ValueError: there is no such member, or it does not lie within the file.
+            ValueError: the member does not exist, or is not within the file.
         """
         info = self._members.get(name)
         if info is None:
@@ -420,10 +417,10 @@ class ProgramFile(Source):
 
 
 def _check_name(path: Path) -> None:
-    """Refuse files that are known by their names to be something else.
+    """Refuse ONNX files, by their suffix.
 
     Raises:
-        ExportError: it is one of those.
+        ExportError: it is an ONNX file.
     """
     if path.suffix == ".onnx":
         what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
@@ -431,6 +428,6 @@ def _check_name(path: Path) -> None:
 
 
 def _state(descriptor: int) -> tuple[int, int]:
-    """Return what a write changes. The time of change is not in it: that is another when the file is renamed over."""
-    found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns
+    """Return a file's size and mtime. The ctime is left out: it changes when another file is renamed over this one."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns

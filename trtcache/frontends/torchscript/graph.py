@@ -1,7 +1,7 @@
-"""The graph of a TorchScript module's ``forward``, so that a tracer sees all that it does.
+"""The graph of a TorchScript module's ``forward``, rewritten for tracing.
 
-TorchScript's interpreter sends operators through the dispatcher, but for a few of its own that reach for a tensor's
-memory. A tensor without values has none: ``aten::tensor`` of one ended the process (torch 2.13).
+TorchScript's interpreter sends operators through the dispatcher, except for a few of its own that access a tensor's
+memory. A fake tensor has none: ``aten::tensor`` of one crashed the process (torch 2.13).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _GET, _SET = "prim::GetAttr", "prim::SetAttr"
 _UNSEEN = "prim::data"
-"""An operator that no tracer sees. Without gradients it is the tensor itself."""
+"""An operator that tracers do not see. Without gradients it is the identity."""
 
 _MADE = frozenset({"aten::tensor", "aten::as_tensor"})
 _TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
@@ -25,20 +25,20 @@ _NUMBER = "prim::NumToTensor"
 _READ = "prim::tolist"
 _PRINTED = "prim::Print"
 _DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
-"""What ``aten::tensor`` makes of numbers; None is torch's default."""
+"""The dtypes that ``aten::tensor`` gives numbers; None is torch's default dtype."""
 
-_GIVE = "give the torch.nn.Module that it was made from"
+_GIVE = "give the torch.nn.Module that it was created from"
 
 
 def graph_of(module: torch.jit.ScriptModule) -> Any:
-    """Return the graph of a module's ``forward`` with all that it calls in it; the module's own stays as it is.
+    """Return the graph of a module's ``forward`` with all calls inlined; the module is not changed.
 
     Raises:
-        ExportError: it has no ``forward``, or reads or makes tensors in a way that no tracer sees.
+        ExportError: it has no ``forward``, or reads or creates tensors with operators that tracers do not see.
     """
     forward: Any = getattr(module, "forward", None)
-    if forward is None:  # as of torch.jit.script(nn.LSTM(...)), which has several
-        raise ExportError(module.original_name, f"it has no method of the name forward; {_GIVE}")
+    if forward is None:  # torch.jit.script(nn.LSTM(...)) has several methods instead
+        raise ExportError(module.original_name, f"it has no method forward; {_GIVE}")
     graph = forward.inlined_graph
     torch._C._jit_pass_inline_fork_wait(graph)
     torch._C._jit_pass_constant_propagation(graph)
@@ -51,7 +51,7 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
         elif kind == _PRINTED:
             node.destroy()
         elif kind == _READ:
-            raise ExportError(module.original_name, f"{_READ} needs values of tensors, which only a call has; {_GIVE}")
+            raise ExportError(module.original_name, f"{_READ} needs values of tensors, known only in a call; {_GIVE}")
         elif kind in _TEXTS:
             _name_tensors(graph, node)
         elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
@@ -61,15 +61,15 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
 
 
 def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the names of attributes that a graph reads, and of those that it changes, each after its module's.
+    """Return the qualified names of the attributes that a graph reads, and of those that it changes.
 
     Args:
         graph: the graph.
-        label: what the module is called.
-        parts: the names of the modules in it.
+        label: the module's name in messages.
+        parts: the names of its submodules.
 
     Raises:
-        ExportError: it changes one of an object that is no part of the module.
+        ExportError: it changes an attribute of an object that is not part of the module.
     """
     modules = {next(graph.inputs()).debugName(): ""}
     read: dict[str, None] = {}
@@ -81,7 +81,7 @@ def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str
         name = f"{within}.{last}" if within else last
         if node.kind() == _SET:
             if within is None:
-                raise ExportError(label, f"{_SET} changes {last} of an object that is no part of the module; {_GIVE}")
+                raise ExportError(label, f"{_SET} changes {last} of an object that is not in the module; {_GIVE}")
             changed[name] = None
         elif within is not None and name in parts:
             modules[node.output().debugName()] = name
@@ -102,9 +102,9 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _keep_value(graph: Any, node: Any) -> None:
-    """Let a tensor that is made of a size keep its value: traced modules compute sizes with tensors.
+    """Keep the value of a tensor that is created from a size: traced modules compute sizes with tensors.
 
-    ``aten::lift_fresh`` is how torch's tracers know a constant.
+    torch's tracers recognize a constant by ``aten::lift_fresh``.
     """
     lifted = graph.create("aten::lift_fresh", [node.output()], 1)
     lifted.insertAfter(node)
@@ -113,7 +113,7 @@ def _keep_value(graph: Any, node: Any) -> None:
 
 
 def _name_tensors(graph: Any, node: Any) -> None:
-    """Let a text have a word for each tensor: it would be written with its values."""
+    """Replace tensors in formatted text by a placeholder, since formatting them needs their values."""
     graph.setInsertPoint(node)
     for place, value in enumerate(list(node.inputs())):
         if _is_tensor(value):
@@ -121,29 +121,29 @@ def _name_tensors(graph: Any, node: Any) -> None:
 
 
 def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
-    """Make a tensor of a number, or of a list of them, by operators that a tracer sees.
+    """Create a tensor from a number or a list of numbers with operators that tracers see.
 
     Raises:
-        ExportError: it is made of something else.
+        ExportError: the tensor is created from something else.
     """
     value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
     graph.setInsertPoint(node)
     if value.type().kind() in _DTYPES:
-        made = _scalar(graph, value, dtype, device)
+        tensor = _scalar(graph, value, dtype, device)
     elif _is_list_of_numbers(value):
-        scalars = [_scalar(graph, one, dtype, device) for one in value.node().inputs()]
-        together = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
-        together.setType(torch._C.ListType.ofTensors())
-        made = graph.insertNode(graph.create("aten::stack", [together, graph.insertConstant(0)], 1)).output()
+        scalars = [_scalar(graph, number, dtype, device) for number in value.node().inputs()]
+        items = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
+        items.setType(torch._C.ListType.ofTensors())
+        tensor = graph.insertNode(graph.create("aten::stack", [items, graph.insertConstant(0)], 1)).output()
     else:
         where = str(node.sourceRange()).partition("\n")[0]
-        raise ExportError(label, f"{node.kind()} makes a tensor of a list that is made in the call ({where}); {_GIVE}")
-    node.output().replaceAllUsesWith(made)
+        raise ExportError(label, f"{node.kind()} creates a tensor from a list built in the call ({where}); {_GIVE}")
+    node.output().replaceAllUsesWith(tensor)
     node.destroy()
 
 
 def _is_list_of_numbers(value: Any) -> bool:
-    """Say whether a value is a list that is written out, and that nothing else can change."""
+    """Return whether a value is a literal list of numbers that nothing else can change."""
     if value.node().kind() != "prim::ListConstruct" or value.type().getElementType().kind() not in _DTYPES:
         return False
     return len(value.uses()) == 1 and bool(list(value.node().inputs()))
@@ -153,7 +153,7 @@ def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:
     none = graph.insertConstant(None)
     if dtype.type().kind() == "NoneType":
         dtype = graph.insertConstant(_DTYPES[value.type().kind()])
-    if value.type().kind() == "BoolType":  # which is no number to TorchScript
+    if value.type().kind() == "BoolType":  # TorchScript does not convert it implicitly
         value = graph.insertNode(graph.create("aten::Int", [value], 1)).output()
         value.setType(torch._C.IntType.get())
     return graph.insertNode(graph.create("aten::scalar_tensor", [value, dtype, none, device, none], 1)).output()

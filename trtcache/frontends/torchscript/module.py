@@ -1,8 +1,8 @@
-"""A TorchScript module as one that ``torch.export`` can follow: its graph is run, not translated.
+"""TorchScript modules wrapped for ``torch.export``: the graph is interpreted, not translated.
 
-torch's own converter (``TS2EPConverter``, torch 2.13) makes a ``cond`` of each ``prim::If``, also of one that only
-looks at sizes, and refuses a ``prim::SetAttr`` within one. TorchScript's interpreter takes branches and loops as
-numbers, flags and sizes say, and sends each operator through the dispatcher, where a tracer sees it.
+torch's own converter (``TS2EPConverter``, torch 2.13) converts each ``prim::If`` to a ``cond``, even if it only depends
+on sizes, and refuses a ``prim::SetAttr`` in one. TorchScript's interpreter decides branches and loops by numbers, flags
+and sizes, and sends each operator through the dispatcher, where a tracer sees it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,16 @@ _SET = "prim::SetAttr"
 
 
 class Script:
-    """The graph of a TorchScript module, which can be run with other tensors in the place of its own.
+    """The graph of a TorchScript module, which can be run with other tensors than its own.
 
     Attributes:
-        name: the module's class.
+        name: the name of the module's class.
         parameters, buffers: its weights by name.
-        tensors: those that it keeps in other attributes, by name.
+        tensors: the tensors in its other attributes, by name.
     """
 
     def __init__(self, module: torch.jit.ScriptModule) -> None:
-        """Take the module's ``forward``; the module stays as it is.
-
-        Raises:
-            ExportError: it does something that no tracer sees, or changes what is none of its parts.
-        """
+        """Rewrite the graph of the module's ``forward``; the module is not changed."""
         self.name: str = module.original_name
         self._module = module._c
         self._graph = graph_of(module)
@@ -50,24 +46,22 @@ class Script:
         read, self._changed = attributes(self._graph, self.name, parts)
         own = {name: _get(self._module, name) for name in (*read, *self._changed)}
         weights = {**self.parameters, **self.buffers}
-        self.tensors = {name: one for name, one in own.items() if isinstance(one, torch.Tensor) and name not in weights}
+        self.tensors = {
+            name: value for name, value in own.items() if isinstance(value, torch.Tensor) and name not in weights
+        }
         self._nested = {name: value for name, value in own.items() if isinstance(value, (list, tuple, dict))}
 
     def run(
         self, live: Mapping[str, torch.Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Any, dict[str, torch.Tensor]]:
-        """Return what the module answers with these weights and tensors, and the tensors that it then keeps instead.
-
-        Raises:
-            ExportError: an attribute becomes another number, or a tensor of another shape.
-        """
+        """Run the graph with other weights and tensors; return its outputs, and the tensors that replace attributes."""
         given = self._signature.bind(*args, **kwargs)
         given.apply_defaults()
         instance = _copy_value(self._module)
         for name, tensor in live.items():
             _set(instance, name, tensor)
         own = {_identity(_get(self._module, name)): tensor for name, tensor in live.items()}
-        nested = pytree.tree_map_only(torch.Tensor, lambda one: own.get(_identity(one), one), self._nested)
+        nested = pytree.tree_map_only(torch.Tensor, lambda tensor: own.get(_identity(tensor), tensor), self._nested)
         for name, value in nested.items():
             _set(instance, name, value)
         module = torch.jit._recursive.wrap_cpp_module(instance)  # type: ignore[no-untyped-call]
@@ -75,13 +69,13 @@ class Script:
         outputs = torch._C._jit_interpret_graph(self._graph, inputs)  # type: ignore[attr-defined]
         self._refuse_changes(nested, {name: _get(instance, name) for name in nested})
         after = {name: _get(instance, name) for name in self._changed}
-        return outputs, {name: one for name, one in after.items() if self._is_new(name, one, live)}
+        return outputs, {name: value for name, value in after.items() if self._is_new(name, value, live)}
 
     def _refuse_changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Refuse a list or a mapping of the module's that a call has changed.
+        """Refuse a call that changes a list or dictionary of the module.
 
         Raises:
-            ExportError: one has other tensors or numbers in it.
+            ExportError: one has other tensors or numbers now.
         """
         for name, value in before.items():
             (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
@@ -90,23 +84,19 @@ class Script:
                 raise ExportError(self.name, f"{why}: make it an argument and a result")
 
     def run_without_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Run on tensors that have no values: torch.export prints a graph where that fails, and loses the line.
-
-        Raises:
-            ExportError: an attribute becomes another number, or a tensor of another shape.
-            RuntimeError: values are asked for, or an operator fails.
-            torch.jit.Error: the module raises.
-            TypeError: these are not its arguments.
-        """
+        """Run with fake tensors, to get an error with the source line, which torch.export's error lacks."""
         with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
             given = ({**self.parameters, **self.buffers, **self.tensors}, args, dict(kwargs))
-            self.run(*pytree.tree_map_only(torch.Tensor, lambda one: mode.from_tensor(one, static_shapes=True), given))
+            fakes = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: mode.from_tensor(tensor, static_shapes=True), given
+            )
+            self.run(*fakes)
 
     def _is_new(self, name: str, after: object, live: Mapping[str, torch.Tensor]) -> bool:
-        """Say whether an attribute has another tensor after a call.
+        """Return whether an attribute has another tensor after a call.
 
         Raises:
-            ExportError: it has something else.
+            ExportError: it has another kind of value, or a tensor of another shape.
         """
         before = live.get(name, _get(self._module, name))
         if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
@@ -114,19 +104,19 @@ class Script:
                 return after is not before
         elif type(before) is type(after) and not _has_tensors(before) and before == after:
             return False
-        told = f"{_SET} makes the attribute {name} {_short(after)} where it was {_short(before)}"
+        change = f"{_SET} changes the attribute {name} from {_short(before)} to {_short(after)}"
         advice = "if only a first call does that, call the module before; else make it an argument and a result"
-        raise ExportError(self.name, f"{told}: {advice}")
+        raise ExportError(self.name, f"{change}: {advice}")
 
 
 class Scripted(torch.nn.Module):
-    """Answers as a TorchScript module does, with its weights, the same memory under the same names.
+    """A ``torch.nn.Module`` that runs a TorchScript module's graph, with the same weights under the same names.
 
-    A tensor that the module keeps in another attribute is a buffer here.
+    Tensors in other attributes of the TorchScript module are buffers here.
     """
 
     def __init__(self, script: Script) -> None:
-        """Take over weights and other tensors."""
+        """Register the weights and other tensors."""
         super().__init__()
         self._trtcache_script = script
         for name, weight in script.parameters.items():
@@ -138,23 +128,19 @@ class Scripted(torch.nn.Module):
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All of them by name: a tracer's own while it traces."""
+        """All parameters and buffers by name; those of the tracer during tracing."""
         return {
             **dict(self.named_parameters(remove_duplicate=False)),
             **dict(self.named_buffers(remove_duplicate=False)),
         }
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph, and keep what the module would keep.
-
-        Raises:
-            ExportError: an attribute becomes another number, or a tensor of another shape.
-        """
+        """Run the graph, and update the attributes that the module would set."""
         live = self.tensors
-        outputs, kept = self._trtcache_script.run(live, args, kwargs)
-        if len(kept) > 1:  # one may be what another was
-            kept = {name: tensor.clone() for name, tensor in kept.items()}
-        for name, tensor in kept.items():
+        outputs, updates = self._trtcache_script.run(live, args, kwargs)
+        if len(updates) > 1:  # one may be the former value of another
+            updates = {name: tensor.clone() for name, tensor in updates.items()}
+        for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs
 
@@ -174,18 +160,18 @@ class Scripted(torch.nn.Module):
 def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
     forward: Any = module.forward
     parameters = []
-    for one in forward.schema.arguments[1:]:
-        default = one.default_value if one.has_default_value() else inspect.Parameter.empty
-        parameters.append(inspect.Parameter(one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    for argument in forward.schema.arguments[1:]:
+        default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
     return inspect.Signature(parameters)
 
 
 def _copy_value(module: Any) -> Any:
-    """Return a copy of a module and of its parts, with the same tensors."""
-    made = copy.copy(module)
+    """Return a copy of a module and of its submodules, with the same tensors."""
+    copied = copy.copy(module)
     for name, part in torch._C.ModuleDict(module).items():
-        made.setattr(name, _copy_value(part))
-    return made
+        copied.setattr(name, _copy_value(part))
+    return copied
 
 
 def _owner(module: Any, name: str) -> tuple[Any, str]:
@@ -209,13 +195,13 @@ def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
-def _is_same(one: object, other: object) -> bool:
-    return one is other or (type(one) is type(other) and not isinstance(one, torch.Tensor) and one == other)
+def _is_same(old: object, new: object) -> bool:
+    return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
 
 
 def _has_tensors(value: object) -> bool:
     return not isinstance(value, torch.Tensor) and any(
-        isinstance(one, torch.Tensor) for one in pytree.tree_leaves(value)
+        isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
     )
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
-from trtcache.frontends.pt2.complaint import listening
+from trtcache.frontends.pt2.reading import capture_logged_error
 from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
 
@@ -40,35 +40,35 @@ _ADVICE = {
     "for": _LOOP,
     "while": _LOOP,
 }
-_OF_VALUES = "it needs values of tensors, which only a call has; leave it out, or give the part without it"
+_OF_VALUES = "it needs values of tensors, known only in a call; leave it out, or give the part without it"
 _NOT_THESE = "it does not take these example inputs"
-_OTHERWISE = "give the torch.nn.Module that it was made from"
+_OTHERWISE = "give the torch.nn.Module that it was created from"
 
 
-_OF_OTHERS = (".pt2", ".onnx")  # these are not opened to find out
+_OTHER_SUFFIXES = (".pt2", ".onnx")  # never TorchScript: not opened
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What an argument is to be: a tensor of this shape and dtype, or the number that is the only size."""
+    """A description of an argument: a tensor of this shape and dtype, or a number, given as the only size."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
 
 
 def example_arguments(model: torch.jit.ScriptModule, examples: Mapping[str, Example]) -> tuple[Any, ...]:
-    """Return arguments for a module, by their names; tensors are zeros, and what has a default may be left out.
+    """Create example arguments for a module from descriptions by name; tensors are zeros.
 
     Raises:
-        SettingsError: an argument is missing, unknown, or nothing that an example can be of.
+        SettingsError: an argument without default is missing, a name is unknown, or a type is not supported.
     """
     forward: Any = model.forward
     arguments = forward.schema.arguments[1:]
-    names = [one.name for one in arguments]
+    names = [argument.name for argument in arguments]
     for name in examples:
         if name not in names:
             raise SettingsError(f"argument {name}", did_you_mean(name, names))
-    return tuple(_example(one, examples.get(one.name)) for one in arguments)
+    return tuple(_example(argument, examples.get(argument.name)) for argument in arguments)
 
 
 def _example(argument: Any, given: Example | None) -> Any:
@@ -80,18 +80,20 @@ def _example(argument: Any, given: Example | None) -> Any:
     if kind == "TensorType":
         dtype = getattr(torch, given.dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise SettingsError(f"argument {argument.name}", f"{given.dtype!r} is no dtype, such as float32 or int64")
+            raise SettingsError(
+                f"argument {argument.name}", f"{given.dtype!r} is not a dtype, such as float32 or int64"
+            )
         return torch.zeros(given.shape, dtype=dtype)
     numbers: dict[str, type] = {"IntType": int, "FloatType": float, "BoolType": bool}
     if kind not in numbers or len(given.shape) != 1:
-        expected = "one number" if kind in numbers else "given in Python: trtcache.compile(...)"
+        expected = "one number" if kind in numbers else "passed in Python: trtcache.compile(...)"
         raise SettingsError(f"argument {argument.name}", f"it is of type {argument.type}, and has to be {expected}")
     return numbers[kind](given.shape[0])
 
 
 def is_script_file(path: Path) -> bool:
     """Return whether ``torch.jit.save`` wrote a file, by its members."""
-    if path.suffix in _OF_OTHERS:
+    if path.suffix in _OTHER_SUFFIXES:
         return False
     try:
         with zipfile.ZipFile(path) as archive:
@@ -128,7 +130,7 @@ class ScriptSource(Source):
         *,
         name: str | None = None,
     ) -> None:
-        """Keep a scripted or traced module, and its example inputs; by default it is named like its class."""
+        """Create the source of a scripted or traced module; by default it is named like its class."""
         self.model, self.name = model, name or model.original_name
         self._script, self._examples = model, (tuple(args), dict(kwargs or {}), dynamic_shapes)
 
@@ -137,9 +139,9 @@ class ScriptSource(Source):
         """The device of the program.
 
         Raises:
-            ValueError: it is not converted yet.
+            ValueError: always: it is unknown until the module is converted.
         """
-        raise ValueError("it is TorchScript, and not converted")
+        raise ValueError("it is TorchScript, and not converted yet")
 
     @property
     def device_type(self) -> str:
@@ -147,7 +149,7 @@ class ScriptSource(Source):
         return device_type_of([*self._script.state_dict().values(), *pytree.tree_leaves(self._examples[:2])])
 
     def fingerprint(self) -> None:
-        """Return None: the program has to be converted to know it."""
+        """Return None: the program is unknown until the module is converted."""
 
     def weights(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         """Return weights by name."""
@@ -170,22 +172,22 @@ class ScriptSource(Source):
         return self.export(options).lower(options, trace=trace)
 
     def request(self, options: CompileOptions) -> Request:
-        """Convert the module, and return the lowered program with its key, or its partitions."""
+        """Convert and lower the module, and return the request with its key, or its partitions."""
         return self.export(options).request(options)
 
 
 def convert_script(
     model: torch.jit.ScriptModule, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, dynamic_shapes: object
 ) -> torch.export.ExportedProgram:
-    """Return a module as a program of the sizes of these example inputs; its weights are the module's own.
+    """Convert a module to an exported program for the sizes of these example inputs, with the module's own weights.
 
-    Branches and loops are taken as numbers, flags and sizes of these inputs, and attributes of the module, say.
+    Branches and loops are decided by the numbers, flags and sizes of these inputs, and by attributes of the module.
 
     Raises:
-        SettingsError: sizes are to vary, which TorchScript's interpreter does not follow, or these are not its
-            arguments.
-        ExportError: it needs values of tensors, or changes an attribute to something else; the message says where and
-            what to do.
+        SettingsError: ``dynamic_shapes`` were passed, which TorchScript's interpreter does not support, or the
+            arguments do not match the module's signature.
+        ExportError: it needs values of tensors, or changes an attribute to something else; the message has the source
+            line and advice.
     """
     from trtcache.frontends.torchscript.module import (  # a third of a second, and few models are TorchScript
         Script,
@@ -196,12 +198,12 @@ def convert_script(
     name = model.original_name
     if dynamic_shapes:
         raise SettingsError(
-            "dynamic_shapes", f"{name} is TorchScript, which has the sizes of its examples; export the torch.nn.Module"
+            "dynamic_shapes", f"{name} is TorchScript, compiled for its examples' sizes; export the torch.nn.Module"
         )
     if not args and not kwargs:
         raise SettingsError("args", f"{name} is TorchScript, whose file has no example inputs; give some")
     given = tuple(args), dict(kwargs or {})
-    with ALONE, torch.no_grad(), listening("torch._subclasses.fake_tensor"):
+    with ALONE, torch.no_grad(), capture_logged_error("torch._subclasses.fake_tensor"):
         script = Script(model)
         try:
             script.run_without_values(*given)
@@ -215,12 +217,12 @@ def convert_script(
 
 
 def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> None:
-    """Refuse a constant that is a weight or a part of one: a refit would not reach it.
+    """Refuse a constant that shares memory with a weight, since a refit would not change it.
 
     Raises:
         ExportError: there is one.
     """
-    of_weights = {tensor.untyped_storage().data_ptr(): one for one, tensor in program.state_dict.items()}
+    of_weights = {tensor.untyped_storage().data_ptr(): name for name, tensor in program.state_dict.items()}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.CONSTANT_TENSOR:
             where = program.constants[str(spec.target)].untyped_storage().data_ptr()
@@ -229,22 +231,22 @@ def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> Non
 
 
 def _explain(error: Exception) -> str:
-    """Return where TorchScript's interpreter was, what went wrong, and what to do."""
+    """Return the source line of an error of TorchScript's interpreter, its reason, and advice."""
     lines = str(error).splitlines() or [type(error).__name__]
     marks = [place for place, line in enumerate(lines) if line.rstrip().endswith(_HERE)]
     where = lines[marks[-1] - 1].strip() if marks else ""
     reasons = (line for line in lines[marks[-1] if marks else 0 :] if _REASON.match(line))
     why = next(reasons, _NOT_THESE)
-    told = f'at "{where}"' if where else "in code without source"
-    if any(one in why for one in _VALUES):
+    place = f'at "{where}"' if where else "in code without source"
+    if any(mark in why for mark in _VALUES):
         advice = _ADVICE.get(where.split(" ", 1)[0], _OF_VALUES)
-        return f"{told}: {advice}"
+        return f"{place}: {advice}"
     if error.__cause__ is not None and why == _NOT_THESE:
-        said = _line(error.__cause__).rstrip(".")
-        return f"{told}: {why}: {said}; give such as it takes, with its sizes and dtypes"
+        cause = _line(error.__cause__).rstrip(".")
+        return f"{place}: {why}: {cause}; give inputs of the sizes and dtypes that it takes"
     if isinstance(error, torch.jit.Error):
-        return f"{told}: it raises {why.removeprefix('builtins.')} for these example inputs; give such as it takes"
-    return f"{told}: {why}: {_OTHERWISE}"
+        return f"{place}: it raises {why.removeprefix('builtins.')} for these example inputs; give inputs that it takes"
+    return f"{place}: {why}: {_OTHERWISE}"
 
 
 def _line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The border of an ONNX model: its inputs and outputs, and the sizes that a caller asks for."""
+"""The interface of an ONNX model: its inputs and outputs, and the sizes of its inputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-TAKEN = ("float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
-"""Dtypes of inputs and outputs. The parser takes float64 too, and makes it float32 without a word."""
+DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+"""Dtypes of inputs and outputs. TensorRT's parser accepts float64 too, but silently converts it to float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Port:
     """An input or an output as a file declares it.
 
     Attributes:
-        name: what the file, and the plan, call it.
-        dtype: torch's name for it, or ONNX's.
-        shape: sizes; a text names one that varies, None is one of which nothing is said. Of an output it may be empty
-            and ``ranked`` False, where the file says nothing.
-        declared: the sizes without the names of those that vary: ``{"sym": n}``, numbered over all inputs.
-        ranked: whether the file says how many sizes there are.
+        name: its name in the file and in the plan.
+        dtype: the name of its dtype in torch, or in ONNX.
+        shape: its sizes; a string names a dynamic size, None is an unknown one. The shape of an output may be empty,
+            with ``ranked`` False, if the file does not declare it.
+        declared: the sizes with ``{"sym": n}`` for dynamic ones, numbered over all inputs.
+        ranked: whether the file declares the number of dimensions.
     """
 
     name: str
@@ -47,19 +47,19 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """The least, the usual and the most sizes that an input is to have."""
+class InputSizes:
+    """The minimum, optimal and maximum sizes of an input."""
 
     least: Shape
     usual: Shape
     most: Shape
 
 
-def ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """Return a model's inputs, without those that are initializers, and its outputs.
+def read_ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """Return a model's inputs, without initializers, and its outputs.
 
     Raises:
-        OnnxFileError: one is no tensor, or of a dtype that no engine takes.
+        OnnxFileError: one is not a tensor, has no rank, or has a dtype that engines do not support.
     """
     graph = file.model.graph
     numbers: dict[object, int] = {}
@@ -76,16 +76,16 @@ def ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
 def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> Port:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise file.error(f"its {what} is {'of no type' if kind is None else f'a {kind}'}, and engines take tensors")
+        raise file.error(f"its {what} is {'of no type' if kind is None else f'a {kind}'}; engines take tensors only")
     tensor = value.type.tensor_type
     dtype = file.elements.type_of(tensor.elem_type, f"its {what}").name
-    if dtype not in TAKEN:
+    if dtype not in DTYPES:
         raise file.error(
-            f"its {what} is {dtype}, and plans take and give {', '.join(TAKEN)}; add a Cast, or convert it"
+            f"its {what} is {dtype}, and plans take and give {', '.join(DTYPES)}; add a Cast, or convert it"
         )
     shape = tuple(
-        one.dim_value if one.HasField("dim_value") and one.dim_value >= 0 else (one.dim_param or None)
-        for one in tensor.shape.dim
+        size.dim_value if size.HasField("dim_value") and size.dim_value >= 0 else (size.dim_param or None)
+        for size in tensor.shape.dim
     )
     declared: tuple[Json, ...] = tuple(
         size if isinstance(size, int) else {"sym": numbers.setdefault(size or (value.name, place), len(numbers))}
@@ -94,18 +94,16 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
     return Port(value.name, dtype, shape, declared, tensor.HasField("shape"))
 
 
-def sizes_of(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any], kind: str) -> tuple[Sizes, ...]:
-    """Return the sizes of each input: those that the file says, and those that a caller gives for the others.
+def resolve_sizes(
+    inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any], kind: str
+) -> tuple[InputSizes, ...]:
+    """Return the sizes of each input: those that the file declares, and those of the arguments for dynamic ones.
 
     Args:
-        inputs: a model's.
-        args: for inputs in order: an ``Input``, ``Sizes``, a tensor or an array; None for what the file says.
+        inputs: the model's inputs.
+        args: an ``Input``, ``InputSizes``, tensor or array for each input, in order; None for the declared sizes.
         kwargs: the same by name.
-        kind: the kind of engine that it is for.
-
-    Raises:
-        InputError: what is given fits no input, or not what the file says of it.
-        ProfileError: the file leaves a size open, and the caller too.
+        kind: the backend's name, for messages.
     """
     given = _by_name(inputs, args, kwargs)
     found = tuple(_sizes(port, given.get(port.name), kind) for port in inputs)
@@ -127,12 +125,12 @@ def _by_name(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, A
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _sizes(port: Port, given: Any, kind: str) -> Sizes:
+def _sizes(port: Port, given: Any, kind: str) -> InputSizes:
     if given is None:
         fixed = tuple(size for size in port.shape if isinstance(size, int))
         if len(fixed) < len(port.shape):
             raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
-        return Sizes(fixed, fixed, fixed)
+        return InputSizes(fixed, fixed, fixed)
     sizes = _bounds_given(port, given)
     for shape in (sizes.least, sizes.usual, sizes.most):
         fits = len(shape) == len(port.shape) and all(
@@ -143,23 +141,23 @@ def _sizes(port: Port, given: Any, kind: str) -> Sizes:
     return sizes
 
 
-_HOW = "give it as trtcache.Input(min_shape=..., opt_shape=..., max_shape=...) in args, or by --shape"
+_HOW = "pass trtcache.Input(min_shape=..., opt_shape=..., max_shape=...) in args, or --shape"
 
 
 def is_input(given: object) -> TypeGuard[Input]:
-    """Say whether an argument is an ``Input``, without importing ``torch.export`` for it: 0.2 s of a hit."""
+    """Return whether an argument is an ``Input``, without importing ``torch.export``, which takes 0.2 s."""
     return type(given).__module__ == "trtcache.lowering.input_spec"
 
 
-def _bounds_given(port: Port, given: Any) -> Sizes:
-    """Return the sizes that an argument stands for."""
-    if isinstance(given, Sizes):
+def _bounds_given(port: Port, given: Any) -> InputSizes:
+    """Return the sizes that an argument specifies."""
+    if isinstance(given, InputSizes):
         return given
     if is_input(given):
-        dtype, sizes = dtype_name(given.dtype), Sizes(*given.bounds())
+        dtype, sizes = dtype_name(given.dtype), InputSizes(*given.bounds())
     elif hasattr(given, "shape") and hasattr(given, "dtype"):
         shape = tuple(int(size) for size in given.shape)
-        dtype, sizes = str(given.dtype).removeprefix("torch."), Sizes(shape, shape, shape)
+        dtype, sizes = str(given.dtype).removeprefix("torch."), InputSizes(shape, shape, shape)
     else:
         raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
     if dtype != port.dtype:
@@ -171,11 +169,11 @@ def _words(shape: Sequence[object]) -> str:
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
-def _check_shared(inputs: Sequence[Port], sizes: Sequence[Sizes]) -> None:
-    """Refuse different sizes of one name: the model says that they are equal in every call."""
+def _check_shared(inputs: Sequence[Port], sizes: Sequence[InputSizes]) -> None:
+    """Refuse different sizes of one name: the model declares that they are equal in every call."""
     known: dict[str, tuple[tuple[int, int, int], str]] = {}
-    for port, one in zip(inputs, sizes, strict=True):
-        for size, *bounds in zip(port.shape, one.least, one.usual, one.most, strict=True):
+    for port, range_ in zip(inputs, sizes, strict=True):
+        for size, *bounds in zip(port.shape, range_.least, range_.usual, range_.most, strict=True):
             if isinstance(size, str):
                 first, name = known.setdefault(size, ((bounds[0], bounds[1], bounds[2]), port.name))
                 if first != tuple(bounds):
@@ -184,18 +182,18 @@ def _check_shared(inputs: Sequence[Port], sizes: Sequence[Sizes]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
-    """A model's inputs and outputs with the sizes that a plan is made for.
+class OnnxInterface:
+    """A model's inputs and outputs with the sizes that a plan is built for.
 
     Attributes:
-        inputs: the model's.
-        outputs: the model's.
-        sizes: of each input.
+        inputs: the model's inputs.
+        outputs: the model's outputs.
+        sizes: the sizes of each input.
     """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    sizes: tuple[Sizes, ...]
+    sizes: tuple[InputSizes, ...]
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -203,7 +201,7 @@ class Border:
         return tuple(port.name for port in self.inputs), tuple(port.name for port in self.outputs)
 
     def interface(self, slots: Sequence[Slot]) -> Interface:
-        """Return the border as other programs have it; sizes of one name are one symbol."""
+        """Return the interface in the form that other programs have; sizes of one name are one symbol."""
         numbers: dict[object, int] = {}
         ranges: list[tuple[int | None, int | None]] = []
         symbols: dict[str, Json] = {}
@@ -234,17 +232,17 @@ class Border:
         )
 
     def ranges(self) -> tuple[Range, ...]:
-        """Return the range of each input of which the file leaves a size open."""
-        from trtcache.backends.tensorrt.profiles import Range  # torch.export, which a hit does not need
+        """Return the range of each input that has a dynamic size in the file."""
+        from trtcache.backends.tensorrt.profiles import Range  # imports torch.export, which a hit does not need
 
         return tuple(
-            Range(port.name, one.least, one.usual, one.most)
-            for port, one in zip(self.inputs, self.sizes, strict=True)
+            Range(port.name, sizes.least, sizes.usual, sizes.most)
+            for port, sizes in zip(self.inputs, self.sizes, strict=True)
             if not all(isinstance(size, int) for size in port.shape)
         )
 
     def _results(self, symbols: Mapping[str, Json]) -> tuple[TensorOutput, ...]:
-        """Return what is known of the outputs; nothing where the file leaves a size open that no input has."""
+        """Return the outputs; empty if one has a dynamic size that is not an input's, or no rank."""
         found = []
         for port in self.outputs:
             shape = [symbols.get(size) if isinstance(size, str) else size for size in port.shape]
@@ -270,5 +268,5 @@ def _strides(shape: Sequence[Json]) -> tuple[Json, ...]:
 
 
 def _whole(slot: Slot) -> EngineWeight:
-    """Return the engine weight that a slot is."""
+    """Return the engine weight that is a whole slot."""
     return EngineWeight(slot.index, WeightRef(slot.index), slot.dtype, slot.shape, slot.stride, slot.device, (slot,))

@@ -1,0 +1,255 @@
+"""Validation of ONNX models, and operator schemas.
+
+TensorRT-RTX's parser (1.7) takes the first of two attributes, functions or opsets of one name where other readers take
+the last, and reads an attribute by its name without checking its type. A file with such ambiguities would have the key
+of one model and the plan of another, so it is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema of one version of an operator.
+
+    Attributes:
+        operands: the names of its inputs.
+        variadic: whether the last one is any number of inputs.
+        attributes: the default of each attribute by name, an ``AttributeProto`` or None.
+        types: the ``AttributeProto.AttributeType`` of each attribute.
+    """
+
+    operands: tuple[str, ...]
+    variadic: bool
+    attributes: Mapping[str, Any]
+    types: Mapping[str, int]
+
+
+class Schemas:
+    """Cached look-up of operator schemas."""
+
+    def __init__(self) -> None:
+        """Create an empty cache."""
+        self._known: dict[tuple[str, str, int], Schema | None] = {}
+
+    def find(self, domain: str, operator: str, version: int) -> Schema | None:
+        """Return the schema of an operator in a version of its domain, or None if ONNX does not define it."""
+        key = (domain, operator, version)
+        if key not in self._known:
+            self._known[key] = _find_schema(*key)
+        return self._known[key]
+
+
+def domain_of(written: str) -> str:
+    """Return the canonical name of a domain; ONNX's own has two names."""
+    return "" if written == "ai.onnx" else written
+
+
+def graphs_in(node: Any) -> list[Any]:
+    """Return the graphs among a node's attributes."""
+    found = []
+    for attribute in node.attribute:
+        found += [attribute.g] if attribute.HasField("g") else []
+        found += attribute.graphs
+    return found
+
+
+def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
+    from onnx import AttributeProto, defs
+
+    try:
+        schema = defs.get_schema(operator, version, domain)
+    except defs.SchemaError:
+        return None
+    defaults = {
+        name: attribute.default_value if attribute.default_value.type != AttributeProto.UNDEFINED else None
+        for name, attribute in schema.attributes.items()
+    }
+    variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    types = {name: _code(one.type) for name, one in schema.attributes.items()}
+    return Schema(tuple(one.name for one in schema.inputs), variadic, defaults, types)
+
+
+def _code(kind: Any) -> int:
+    """Return the number of an attribute type, which is not an integer in every release of onnx."""
+    return int(getattr(kind, "value", kind))
+
+
+def iter_names(model: Any) -> Iterator[object]:
+    """Yield every name in a model that this package reads; protobuf returns invalid UTF-8 as bytes."""
+    for opset in model.opset_import:
+        yield opset.domain
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
+        yield from (one.domain for one in function.opset_import)
+        yield from (text for one in function.attribute_proto for text in _names_in_attribute(one))
+        yield from (text for node in function.node for text in _names_in_node(node))
+    yield from _names_in_graph(model.graph)
+
+
+def _names_in_graph(graph: Any) -> Iterator[object]:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (size.dim_param for size in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield from _names_in_tensor(tensor)
+    for sparse in graph.sparse_initializer:
+        yield from (*_names_in_tensor(sparse.values), *_names_in_tensor(sparse.indices))
+    for node in graph.node:
+        yield from _names_in_node(node)
+
+
+def _names_in_node(node: Any) -> Iterator[object]:
+    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield from _names_in_attribute(attribute)
+
+
+def _names_in_attribute(attribute: Any) -> Iterator[object]:
+    yield from (attribute.name, attribute.ref_attr_name)
+    for tensor in (*attribute.tensors, *([attribute.t] if attribute.HasField("t") else ())):
+        yield from _names_in_tensor(tensor)
+    for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else ())):
+        yield from _names_in_graph(graph)
+
+
+def _names_in_tensor(tensor: Any) -> Iterator[object]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)
+
+
+FIELDS = {
+    1: ("f", False),
+    2: ("i", False),
+    3: ("s", False),
+    4: ("t", False),
+    5: ("g", False),
+    6: ("floats", True),
+    7: ("ints", True),
+    8: ("strings", True),
+    9: ("tensors", True),
+    10: ("graphs", True),
+    11: ("sparse_tensor", False),
+    12: ("sparse_tensors", True),
+    13: ("tp", False),
+    14: ("type_protos", True),
+}
+"""``AttributeProto.AttributeType`` -> the field that has the value, and whether it is repeated."""
+
+_TYPES = {field: code for code, (field, _) in FIELDS.items()}
+
+
+def find_faults(model: Any) -> Iterator[str]:
+    """Yield the ambiguities of a model, which other readers may resolve differently.
+
+    Attributes without a type, which files of old versions have, get theirs.
+    """
+    functions = [(domain_of(one.domain), one.name, getattr(one, "overload", "")) for one in model.functions]
+    yield from _twice(functions, "it has two functions {!r}")
+    schemas = Schemas()
+    domains = [domain_of(one.domain) for one in model.opset_import]
+    yield from _twice(domains, "it has two versions of domain {!r}")
+    yield from _Nodes(schemas, model.opset_import, functions, inside=False).faults_of_graph(model.graph)
+    if not model.graph.output:
+        yield "its graph has no outputs"
+    for function in model.functions:
+        nodes = _Nodes(schemas, function.opset_import, functions, inside=True)
+        yield from nodes.faults_of_function(function)
+
+
+class _Nodes:
+    """Validator of the nodes of a graph or function, and of the graphs inside them."""
+
+    def __init__(
+        self, schemas: Schemas, opsets: Iterable[Any], functions: Sequence[tuple[str, str, str]], *, inside: bool
+    ) -> None:
+        self._schemas = schemas
+        self._versions = {domain_of(one.domain): one.version for one in opsets}
+        self._functions = frozenset(functions)
+        self._inside = inside
+
+    def faults_of_graph(self, graph: Any) -> Iterator[str]:
+        sparse = [one.values.name for one in graph.sparse_initializer]
+        held = [*(one.name for one in graph.initializer), *sparse]
+        inputs = [one.name for one in graph.input]
+        yield from _twice(held, "two of its initializers have one name: {!r}")
+        yield from _twice(inputs, "it has two inputs {!r}")
+        yield from self._faults(graph.node, {*held, *inputs})
+        tensors = (*graph.initializer, *(one.values for one in graph.sparse_initializer))
+        yield from (text for one in tensors for text in _faults_of_tensor(one))
+
+    def faults_of_function(self, function: Any) -> Iterator[str]:
+        domains = [domain_of(one.domain) for one in function.opset_import]
+        yield from _twice(domains, "a function in it has two versions of domain {!r}")
+        yield from _twice(list(function.input), "a function in it has two inputs {!r}")
+        names = [*function.attribute, *(one.name for one in function.attribute_proto)]
+        yield from _twice(names, "a function in it has two attributes {!r}")
+        for attribute in function.attribute_proto:
+            yield from self._faults_of_attribute(attribute, 0, f"function {function.name!r}")
+        yield from self._faults(function.node, set(function.input))
+
+    def _faults(self, nodes: Iterable[Any], taken: set[str]) -> Iterator[str]:
+        made: set[str] = set()
+        for node in nodes:
+            for name in node.output:
+                if name and name in taken:
+                    yield f"its node {node.name!r} produces {name!r}, which is an input or an initializer"
+                if name and name in made:
+                    yield f"two of its nodes produce {name!r}"
+                made.add(name)
+            yield from self._faults_of_node(node)
+            for graph in graphs_in(node):
+                yield from self.faults_of_graph(graph)
+
+    def _faults_of_node(self, node: Any) -> Iterator[str]:
+        where = f"node {(node.name or node.op_type)!r}"
+        yield from _twice([one.name for one in node.attribute], "a node of it has two attributes {!r}")
+        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
+        version = None if name in self._functions else self._versions.get(name[0])
+        schema = self._schemas.find(name[0], name[1], version) if version else None
+        for attribute in node.attribute:
+            yield from self._faults_of_attribute(attribute, schema.types.get(attribute.name, 0) if schema else 0, where)
+
+    def _faults_of_attribute(self, attribute: Any, wanted: int, where: str) -> Iterator[str]:
+        """Set a missing type, and yield the faults of an attribute; ``wanted`` is its operator's type, 0 if unknown."""
+        what = f"attribute {attribute.name!r} of its {where}"
+        filled = [_TYPES[field.name] for field, _ in attribute.ListFields() if field.name in _TYPES]
+        if not attribute.type:
+            attribute.type = wanted or (filled[0] if len(filled) == 1 else 0)
+        if attribute.type not in FIELDS:
+            yield f"{what} is of an unknown type ({attribute.type})"
+        if wanted and attribute.type != wanted:
+            yield f"{what} is of type {attribute.type}, and the operator's is {wanted}"
+        if any(code != attribute.type for code in filled):
+            yield f"{what} has a value of another type than it declares"
+        if attribute.ref_attr_name and not self._inside:
+            yield f"{what} refers to an attribute of a function, but is not in a function"
+        if attribute.ref_attr_name and filled:
+            yield f"{what} refers to an attribute of the function, and has a value too"
+        sparse = [
+            *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()),
+            *attribute.sparse_tensors,
+        ]
+        tensors = [*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors]
+        for tensor in (*tensors, *(half for both in sparse for half in (both.values, both.indices))):
+            yield from _faults_of_tensor(tensor)
+
+
+def _faults_of_tensor(tensor: Any) -> Iterator[str]:
+    if any(size < 0 for size in tensor.dims):
+        yield f"tensor {tensor.name!r} has a negative size: {list(tensor.dims)}"
+
+
+def _twice(names: Sequence[object], text: str) -> Iterator[str]:
+    seen: set[object] = set()
+    for name in names:
+        if name in seen:
+            yield text.format(name)
+        seen.add(name)
