@@ -13,7 +13,8 @@ from attacks.stage import MAIN, Stage, Succeeded, file_of, key_of
 from trtcache.config.trust import Trust
 from trtcache.digests import hash_bytes
 from trtcache.store.compression import compressor
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 
 MOST_GROWTH_BYTES = 96 << 20
 _BOMB_BYTES = 256 << 20

@@ -11,7 +11,8 @@ from attacks.stage import Stage, Succeeded, engine_of, file_of, key_of
 from trtcache.digests import hash_bytes
 from trtcache.errors import TrtcacheError
 from trtcache.store.catalog import counters, load_records
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.format import contents_of
 from trtcache_cli.main import main
 

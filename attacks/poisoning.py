@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attacks.stage import MAIN, PULL, Stage, Succeeded, engine_of, file_of, key_of, served
-from trtcache.store.disk import Miss
+from trtcache.store.contract import Miss
 from trtcache.store.format import PRELUDE_BYTES, parse_prelude
 
 EVIL = b"evil code of a pull request " * 300

@@ -9,7 +9,8 @@ from pathlib import Path
 from trtcache.config.signing_keys import SecretKey
 from trtcache.config.trust import Trust
 from trtcache.digests import CacheKey, hash_bytes
-from trtcache.store.disk import DiskStore, Miss
+from trtcache.store.contract import Miss
+from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import MAGIC
 from trtcache.store.sharing import share

@@ -21,8 +21,9 @@ def prepare(
     dynamic_shapes: Any = None,
     backend: str = "auto",
     settings: Settings | None = None,
+    target: str | None = None,
     name: str | None = None,
 ) -> Request:
     """Export and lower a module, and return it with its key; nothing is built."""
     source = ModuleSource(model, args, None, dynamic_shapes, name=name)
-    return source.request(CompileOptions.of(backend, settings, None))
+    return source.request(CompileOptions.of(backend, settings, target))

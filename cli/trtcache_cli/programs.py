@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from trtcache.digests import CacheKey
-    from trtcache.frontends.onnx.interface import InputSizes
+    from trtcache.frontends.onnx.interface import ShapeProfile
     from trtcache.keys.stored_graph import StoredGraph
     from trtcache.lowering import LoweredProgram
     from trtcache.partition.outline import Outline
 
 
-def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, InputSizes]]:
+def open_program(path: Path, shapes: Sequence[str]) -> tuple[ExportedProgram | Path, dict[str, ShapeProfile]]:
     """Return the argument for the API: the converted program of a TorchScript file, or the path, and the sizes for it.
 
     Raises:

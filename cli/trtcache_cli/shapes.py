@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.frontends.onnx.interface import InputSizes
+    from trtcache.frontends.onnx.interface import ShapeProfile
     from trtcache.frontends.torchscript.program import Example
 
 shape_option = click.option(
@@ -22,7 +22,7 @@ shape_option = click.option(
 )
 
 
-def read_shapes(written: Sequence[str]) -> dict[str, InputSizes]:
+def read_shapes(written: Sequence[str]) -> dict[str, ShapeProfile]:
     """Parse ``INPUT=SIZES`` lines.
 
     Raises:
@@ -30,16 +30,16 @@ def read_shapes(written: Sequence[str]) -> dict[str, InputSizes]:
     """
     if not written:
         return {}
-    from trtcache.frontends.onnx.interface import InputSizes  # imports torch
+    from trtcache.frontends.onnx.interface import ShapeProfile  # imports torch
 
-    found: dict[str, InputSizes] = {}
+    found: dict[str, ShapeProfile] = {}
     for line in written:
         name, _, text = line.rpartition("=")
         bounds = [_bounds(size, line) for size in text.split("x")] if name else []
         if not bounds or name in found:
             raise _wrong(line, "is given twice" if name in found else "is not INPUT=SIZES, such as x=1:8:32x128")
         least, usual, most = zip(*bounds, strict=True)
-        found[name] = InputSizes(least, usual, most)
+        found[name] = ShapeProfile(least, usual, most)
     return found
 
 

@@ -125,7 +125,7 @@ def test_tune_refuses_onnx_files_and_scripts_without_shapes(run: Callable[..., R
     for given, message in (
         ((), "argument x: a TorchScript file has no sizes; say x=SIZES"),
         (("--shape", "y=1"), "argument y: unknown; known: "),
-        (("--shape", "x=1,float33"), "argument x: 'float33' is no dtype"),
+        (("--shape", "x=1,float33"), "argument x: 'float33' is not a dtype"),
         (("--shape", "x=1", "--shape", "ids=1,int64", "--shape", "times=1x2"), "argument times: it is of type int"),
     ):
         done = run("tune", tmp_path / "scaled.jit", *given)

@@ -60,9 +60,9 @@ class Report:
         backend: the backend of the engines.
         target: the target that they run on.
         partitions: one for each engine.
-        route: ``program`` for one that was loaded with its engines, ``lowered``, ``read`` for an ONNX file, ``memo``
-            where a memo told the key, so that nothing was lowered
-            or parsed, and of a file nothing exported, or ``direct`` where a module was not exported either.
+        route: ``program`` for a program file with its engines, ``lowered``, ``read`` for an ONNX file, ``memo`` where
+            a key alias led to the key, so that nothing was lowered or parsed, and of a file nothing exported, or
+            ``direct`` where a module was not exported either.
         file_s: seconds to open, map and hash the file.
         memo_s: seconds to find, read and verify the key alias, and for a program in memory to compute its digest.
         spared_s: seconds of lowering, and for a file of export, that the key alias saved, as measured when it was

@@ -47,7 +47,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class InputSizes:
+class ShapeProfile:
     """The minimum, optimal and maximum sizes of an input."""
 
     least: Shape
@@ -96,12 +96,12 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
 
 def resolve_sizes(
     inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any], kind: str
-) -> tuple[InputSizes, ...]:
+) -> tuple[ShapeProfile, ...]:
     """Return the sizes of each input: those that the file declares, and those of the arguments for dynamic ones.
 
     Args:
         inputs: the model's inputs.
-        args: an ``Input``, ``InputSizes``, tensor or array for each input, in order; None for the declared sizes.
+        args: an ``Input``, ``ShapeProfile``, tensor or array for each input, in order; None for the declared sizes.
         kwargs: the same by name.
         kind: the backend's name, for messages.
     """
@@ -125,12 +125,12 @@ def _by_name(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, A
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _sizes(port: Port, given: Any, kind: str) -> InputSizes:
+def _sizes(port: Port, given: Any, kind: str) -> ShapeProfile:
     if given is None:
         fixed = tuple(size for size in port.shape if isinstance(size, int))
         if len(fixed) < len(port.shape):
             raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
-        return InputSizes(fixed, fixed, fixed)
+        return ShapeProfile(fixed, fixed, fixed)
     sizes = _bounds_given(port, given)
     for shape in (sizes.least, sizes.usual, sizes.most):
         fits = len(shape) == len(port.shape) and all(
@@ -149,15 +149,15 @@ def is_input(given: object) -> TypeGuard[Input]:
     return type(given).__module__ == "trtcache.lowering.input_spec"
 
 
-def _bounds_given(port: Port, given: Any) -> InputSizes:
+def _bounds_given(port: Port, given: Any) -> ShapeProfile:
     """Return the sizes that an argument specifies."""
-    if isinstance(given, InputSizes):
+    if isinstance(given, ShapeProfile):
         return given
     if is_input(given):
-        dtype, sizes = dtype_name(given.dtype), InputSizes(*given.bounds())
+        dtype, sizes = dtype_name(given.dtype), ShapeProfile(*given.bounds())
     elif hasattr(given, "shape") and hasattr(given, "dtype"):
         shape = tuple(int(size) for size in given.shape)
-        dtype, sizes = str(given.dtype).removeprefix("torch."), InputSizes(shape, shape, shape)
+        dtype, sizes = str(given.dtype).removeprefix("torch."), ShapeProfile(shape, shape, shape)
     else:
         raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
     if dtype != port.dtype:
@@ -169,7 +169,7 @@ def _words(shape: Sequence[object]) -> str:
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
-def _check_shared(inputs: Sequence[Port], sizes: Sequence[InputSizes]) -> None:
+def _check_shared(inputs: Sequence[Port], sizes: Sequence[ShapeProfile]) -> None:
     """Refuse different sizes of one name: the model declares that they are equal in every call."""
     known: dict[str, tuple[tuple[int, int, int], str]] = {}
     for port, range_ in zip(inputs, sizes, strict=True):
@@ -193,7 +193,7 @@ class OnnxInterface:
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    sizes: tuple[InputSizes, ...]
+    sizes: tuple[ShapeProfile, ...]
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

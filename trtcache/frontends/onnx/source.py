@@ -18,7 +18,7 @@ from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.interface import InputSizes, OnnxInterface, is_input, read_ports, resolve_sizes
+from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
 from trtcache.frontends.onnx.tensors import tensor_of
 from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import EngineRequest
@@ -81,7 +81,7 @@ class OnnxSource(Source):
 
         Args:
             path: the file.
-            args: an ``Input``, ``InputSizes``, tensor, array or None for each input, in the file's order.
+            args: an ``Input``, ``ShapeProfile``, tensor, array or None for each input, in the file's order.
             kwargs: the same by name.
             dynamic_shapes: None.
             name: its name in reports; by default the file's.
@@ -404,7 +404,7 @@ def _describe(given: Any) -> object:
     """Return the description of an input's argument in an alias's key."""
     if is_input(given):
         return [str(given.dtype), *map(list, given.bounds())]
-    if isinstance(given, InputSizes):
+    if isinstance(given, ShapeProfile):
         return ["", list(given.least), list(given.usual), list(given.most)]
     if hasattr(given, "shape") and hasattr(given, "dtype"):
         return [str(given.dtype), [int(size) for size in given.shape]]
