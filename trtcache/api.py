@@ -92,9 +92,9 @@ def compile(  # noqa: A001  # named like torch.compile
     mode = store.config.direct if direct is None else parse_direct(direct, "direct")
     with resolve(model, args, kwargs, dynamic_shapes, name=name, direct=mode, cache=store) as source:
         if not source.is_torch and (keep_program or policy != "error"):
-            setting = "keep_program" if keep_program else "on_guard"
-            why = "an ONNX file is the program: keep the file" if keep_program else _NOT_IN_TORCH
-            raise SettingsError(setting, why)
+            if keep_program:
+                raise SettingsError("keep_program", "an ONNX file is the program: keep the file")
+            raise SettingsError("on_guard", "torch can neither run nor export an ONNX file: leave it at 'error'")
         module = compile_source(source, options, store)
         module.threads = options.settings.threads
         module.report.file_s = source.file_s
@@ -118,9 +118,6 @@ def compile(  # noqa: A001  # named like torch.compile
     module.report.compile_s = time.perf_counter() - start
     log.info("%s", module.report)
     return module
-
-
-_NOT_IN_TORCH = "torch can neither run nor export an ONNX file: leave it at 'error'"
 
 
 def _on_guard(

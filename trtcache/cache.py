@@ -1,6 +1,7 @@
 """Torch-free cache API: cache the output of any build function, and build each entry once.
 
-``get_or_build`` is all that ``trtcache.compile`` uses of the store. Store failures are not raised: a damaged entry is a
+``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``fetch`` and ``peek`` with
+its own keys. Store failures are not raised: a damaged entry is a
 miss with a reason, and a build that could not be stored is still returned. Build failures are always raised.
 """
 

@@ -1,7 +1,7 @@
 """The fast path: from a source's fingerprint through a key alias to a stored engine, without export or lowering.
 
 If there is no alias, the entry was evicted, or only torch can read the file, the slow path is taken, which stores an
-alias for the next time. The log gives the reason.
+alias for the next time. The reason is logged if the source has no fingerprint or a stored alias is unusable.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class AliasLookup:
 
     @classmethod
     def of(cls, source: Source, options: CompileOptions, cache: Cache) -> AliasLookup | None:
-        """Return the look-up for a source, or None if it cannot have an alias; the log gives the reason.
+        """Return the look-up for a source, or None if it has to be exported first or cannot have an alias.
 
         Raises:
             BackendUnavailableError: the backend is unknown or cannot run here.

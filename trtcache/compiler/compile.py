@@ -61,8 +61,9 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
         BuildError: the build failed.
         BusyError: another process builds it, the cache does not wait, and the settings leave no part to torch.
     """
-    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered.
-    compilation = begin(source, options, cache)
+    # 1. Fast path: fingerprint -> key alias -> entry. Nothing is exported, parsed or lowered. For a module,
+    #    ``fingerprint`` looks up the manifest of direct mode, so a direct hit returns here.
+    compilation = try_fast_path(source, options, cache)
     if compilation.module is not None:
         return compilation.module
 
@@ -70,15 +71,15 @@ def compile_source(source: Source, options: CompileOptions, cache: Cache) -> Com
     #    path of its own: an earlier process that exported the same program has stored its alias.
     exported = source.export(options)
     if exported is not source:
-        compilation = begin(exported, options, cache)
+        compilation = try_fast_path(exported, options, cache)
 
     # 3. Slow path: lower, partition, a key for each engine partition; get or build each of them, load it, set its
     #    weights, and store the key alias for the next time.
     module = compilation.finish()
 
-    # 4. Direct mode: a manifest leads the next process from the module to the exported program's alias.
+    # 4. Direct mode: store a manifest, which leads the next process from the module to the exported program's alias.
     if exported is not source:
-        source.remember(exported, has_alias=compilation.lookup is not None and compilation.lookup.is_stored)
+        source.remember(exported, has_alias=compilation.has_alias)
         source.annotate(module.report, is_hit=False)
     return module
 
@@ -91,7 +92,7 @@ class Compilation:
         source: the source to compile.
         options: the options of the compilation.
         cache: the cache of entries and aliases.
-        lookup: the look-up of the source's key alias; None if it cannot have one.
+        lookup: the look-up of the source's key alias; None if there is no store, or it cannot have one.
         module: the module from the fast path; None if the source has to be lowered.
         request: the lowered program, after ``prepare``.
     """
@@ -113,6 +114,11 @@ class Compilation:
         return interface
 
     @property
+    def has_alias(self) -> bool:
+        """Whether the source's key alias is stored."""
+        return self.lookup is not None and self.lookup.is_stored
+
+    @property
     def why_no_key(self) -> CanonicalizationError | None:
         """Why a prepared program that is one engine has no key; None if it has one."""
         if self.request is None or not self.request.division.is_whole or isinstance(self.request.key, CacheKey):
@@ -125,13 +131,13 @@ class Compilation:
             return self.module
         self.prepare()
         assert self.request is not None  # noqa: S101  # it is prepared
-        module = load_engines(self.request, self.source, self.cache)
+        module = build_and_load(self.request, self.source, self.cache)
         if self.lookup is not None:
             self.lookup.store(self.request)
         return module
 
 
-def begin(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
+def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
     """Try the fast path of a source."""
     source.require_weights()
     with paused_collector():
@@ -142,6 +148,8 @@ def begin(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
 
 def build_source(source: Source, options: CompileOptions, cache: Cache, output: Path | None = None) -> Report:
     """Put the engines of a source into the cache unless they are there, without loading them.
+
+    The source is exported first; direct mode is not used.
 
     Args:
         source: the source to build.
@@ -177,7 +185,7 @@ def build_source(source: Source, options: CompileOptions, cache: Cache, output: 
     return report
 
 
-def load_engines(request: EngineRequest, source: Source, cache: Cache) -> CompiledModule:
+def build_and_load(request: EngineRequest, source: Source, cache: Cache) -> CompiledModule:
     """Get or build the engines of a lowered program, load them, and return the compiled module.
 
     Raises:
@@ -200,7 +208,7 @@ def load_engines(request: EngineRequest, source: Source, cache: Cache) -> Compil
 
 
 def provenance_of(request: EngineRequest, division: PartitionedProgram, entries: Mapping[int, Entry]) -> Provenance:
-    """Return the provenance of a module of these entries, from which it can be exported; files are read now."""
+    """Return what exporting a module of these entries needs; all members are read into memory."""
     return Provenance(
         backend=request.backend.name,
         target=cast("Mapping[str, Json]", canonical(request.target.document())),
@@ -218,15 +226,15 @@ def _load_whole(
 ) -> Loaded:
     """Load the engine of a program that is a single partition."""
     try:
-        engine, partition, entry = _load_engine(request, cache, folder, weights)
+        engine, partition_report, entry = _load_engine(request, cache, folder, weights)
     except BuildError as error:
-        if not _may_stay_in_torch(request, error):
+        if not _accept_build_failure(request, error):
             raise
         division = keep_in_torch(request.program, f"its engine could not be built: {error}")
     except BusyError as error:
-        division = keep_in_torch(request.program, _run_in_torch(request, error, report))
+        division = keep_in_torch(request.program, _report_busy(request, error, report))
     else:
-        report.partitions.append(partition)
+        report.partitions.append(partition_report)
         return engine, request.division, {0: entry}
     return _load_partitions(replace(request, division=division), cache, folder, weights, report)
 
@@ -241,18 +249,20 @@ def _load_partitions(
     failed: dict[int, str] = {}
     partitions = request.partitions
     built = build_missing(partitions, cache, folder, entry_for)
-    for number, partition in partitions.items():
+    for number, partition_request in partitions.items():
         own = weights_of(division, number, weights)
         try:
-            engines[number], row, entries[number] = _load_engine(partition, cache, folder, own, built.get(number))
+            engines[number], partition_report, entries[number] = _load_engine(
+                partition_request, cache, folder, own, built.get(number)
+            )
         except BuildError as error:
-            if not _may_stay_in_torch(request, error):
+            if not _accept_build_failure(request, error):
                 raise
             failed[number] = f"its engine could not be built: {error}"
         except BusyError as error:
-            failed[number] = _run_in_torch(partition, error, report)
+            failed[number] = _report_busy(partition_request, error, report)
         else:
-            report.partitions.append(row)
+            report.partitions.append(partition_report)
     if failed:
         division = move_to_torch(division, program, failed)
     report.left = division.left
@@ -260,7 +270,8 @@ def _load_partitions(
     return PartitionedEngine(plan, engines, weights, program.constants, inter_op), division, entries
 
 
-def _may_stay_in_torch(request: EngineRequest, error: BuildError) -> bool:
+def _accept_build_failure(request: EngineRequest, error: BuildError) -> bool:
+    """Return whether the settings let what could not be built stay in torch, and log it."""
     settings = request.settings
     if settings.on_build_failure != "torch" or settings.require_full_compilation:
         return False
@@ -268,7 +279,7 @@ def _may_stay_in_torch(request: EngineRequest, error: BuildError) -> bool:
     return True
 
 
-def _run_in_torch(request: EngineRequest, error: BusyError, report: Report) -> str:
+def _report_busy(request: EngineRequest, error: BusyError, report: Report) -> str:
     """Report that an engine's partition runs in torch this time, and return why.
 
     Raises:
@@ -296,31 +307,36 @@ def _load_engine(
         request: the request for the engine.
         cache: the cache of its entry.
         folder: a temporary folder for the build.
-        weights: the engine's weights, by its names for them.
+        weights: the weights, keyed by engine weight name.
         built: the outcome of its build in ``build_missing``; None if it was not built there.
     """
     if isinstance(built, (BuildError, BusyError)):
         raise built
 
-    def load() -> Engine:
+    def load(entry: Entry) -> Engine:
         constants, device = request.program.constants, request.program.device
         with use_tuning_store(cache):
             return request.backend.load_entry(entry.read, device=device, constants=constants, weights=weights)
 
-    second = second_choice_for(request, cache)
-    entry, why = built or ((second, "") if second else entry_for(request, cache, folder))
+    fallback = second_choice_for(request, cache)
+    if built is not None:
+        entry, why = built
+    elif fallback is not None:
+        entry, why = fallback, ""
+    else:
+        entry, why = entry_for(request, cache, folder)
     entry = load_members(entry)  # the module and its engine share the same bytes
     start = time.perf_counter()
     try:
-        engine = load()
+        engine = load(entry)
     except IncompatibleEngineError as error:
         if entry.outcome == "built":
             raise
         log.warning("the entry for %s cannot be loaded and is built again: %s", entry.key.digest[:16], error)
-        if second is None:  # a plan for another product may be unloadable here without being damaged
+        if fallback is None:  # an engine for another GPU product may fail to load here without being damaged
             cache.reject(entry, "load")
         entry, why = entry_for(request, cache, folder)
         entry = load_members(entry)
         start = time.perf_counter()
-        engine = load()
+        engine = load(entry)
     return engine, report_partition(request, entry, why=why, load_s=time.perf_counter() - start), entry

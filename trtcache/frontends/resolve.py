@@ -33,7 +33,7 @@ def resolve(
     direct: str | None = None,
     cache: Cache | None = None,
 ) -> Source:
-    """Create the source of a model. If it has a file, that is open until the end of a ``with`` block.
+    """Create the source of a model. If it has a file, leaving the ``with`` block closes it.
 
     Args:
         model: a module, an exported program, or the path of a ``.pt2``, ``.onnx`` or TorchScript file.
@@ -41,7 +41,7 @@ def resolve(
         kwargs: example keyword arguments.
         dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
         name: the program's name in reports; by default the class's or the file's.
-        direct: direct mode for a module (``docs/direct-mode.md``); None to skip it.
+        direct: direct mode for a module (``docs/direct-mode.md``); None without a report on it.
         cache: the cache of direct mode's manifests.
 
     Raises:
@@ -64,7 +64,7 @@ def resolve(
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
         from trtcache.frontends.pt2 import ProgramFile
 
-        program = ProgramFile(path, name)  # first, since it may be another kind of file
+        program = ProgramFile(path, name)  # before the examples: that it is another kind of file is the better error
         try:
             refuse_examples(path.name, args, kwargs, dynamic_shapes)
         except SettingsError:

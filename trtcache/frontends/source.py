@@ -61,14 +61,21 @@ class CompileOptions:
 class Source(ABC):
     """A model in any form that can be compiled, as ``trtcache.frontends.resolve`` returns it.
 
-    To add a kind of source, derive a class and add it to ``resolve``. ``compile_source`` calls ``fingerprint`` first.
-    If that leads to a key alias, it calls ``expect``, ``weights`` and ``check``; otherwise ``export`` and ``request``.
+    To add a kind of source, derive a class, set ``kind`` and ``name``, implement the abstract methods, and add it to
+    ``resolve``. If it is not a program of torch, it also needs an ``EngineRequest`` of its own. The methods are called
+
+    - on a hit: ``require_weights``, ``fingerprint``, ``find_backend``, ``device``, ``toolchain``; with the alias
+      ``specs_of`` and ``expect``; with the entry ``place``, ``weights``, ``engine_weights``, ``input_names``,
+      ``weight_file``, ``check`` and ``annotate``;
+    - on a miss: ``export``, then the same on what it returned, ``request``, ``release``, and to store the alias
+      ``stat_fingerprint`` and ``check_alias``; ``remember`` and ``annotate`` of the source that was exported.
 
     Attributes:
-        kind: the name of the fingerprint in an alias's key, so that sources of two kinds never share an alias.
+        kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
+            that direct mode recognizes finds that of its exported program.
         is_torch: whether torch can run the program: then parts can stay in torch, and a compiled module be exported.
         name: the program's name in reports and listings.
-        model: the module or exported program that eager torch can run; None for a file.
+        model: the module or exported program that eager torch can run; None for a ``.pt2`` or ``.onnx`` file.
         specs: the pytree specs of arguments and output; None if only an alias has them.
         forward: the signature of the model, if it is known.
         whole: the digest of all its bytes, weights included; None for weights in memory.
@@ -261,7 +268,11 @@ class Source(ABC):
         """
 
     def release(self) -> None:
-        """Free the memory that only lowering and the build needed."""
+        """Free the memory that only lowering and the build needed, and check that a file was not written to.
+
+        Raises:
+            ExportError: a file that was read during the build was written to meanwhile.
+        """
 
     @abstractmethod
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:

@@ -39,7 +39,7 @@ def lower(
     """Lower a model called with these arguments.
 
     Args:
-        model: a module, or a program from ``torch.export`` (then ``args`` and ``kwargs`` are the program's own).
+        model: a module, or a program from ``torch.export``, for which the other example inputs are ignored.
         args: example positional arguments.
         kwargs: example keyword arguments.
         dynamic_shapes: see ``torch.export.export``.

@@ -190,7 +190,7 @@ def _is_done(effort: Effort, calls: int, took_s: float) -> bool:
 
 
 def sample(interface: Interface, call: CallSignature, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, Any]:
-    """Return positional and keyword arguments.
+    """Create random float, zero integer and true boolean example arguments.
 
     Args:
         interface: the engine's interface.

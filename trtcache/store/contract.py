@@ -1,7 +1,8 @@
 """The contract of stores: what look-ups, layers, listings and garbage collection need of a place with entries.
 
 ``DiskStore`` implements it on a file system. To add another kind of store, derive a class from ``Store``, run the tests
-of ``tests/store/contract.py`` on it, and give it to ``Layers`` as a lower one.
+of ``tests/store/contract.py`` on it, and put it into ``cache.layers`` as a lower one (``dataclasses.replace``).
+Settings cannot name one yet, and listings and explanations of misses go through ``DiskStore`` only (``Layers.disks``).
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def is_store(root: Path) -> bool:
 
 
 def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
-    """Create a missing directory, and its missing parents, for this user alone.
+    """Create a missing directory for this user alone, and its missing parents with ``parents_mode``.
 
     Raises:
         UnsafeStoreError: another user owns a link on the path.
@@ -97,7 +97,7 @@ def _check_marker(root: Path, *, writable: bool) -> None:
     if found is not None:
         _check_format(root, found[0])
         return
-    # Case: not a store yet. Only an empty directory may become one.
+    # Not a store yet. Only an empty directory may become one.
     for name in names:
         if name != TAG and not name.startswith(TEMPORARY):
             raise NotAStoreError(str(root), f"it has no {MARKER} and contains {name!r}; use an empty directory")

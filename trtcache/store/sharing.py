@@ -72,7 +72,7 @@ def _check_content(root: Path, marker: bytes | None) -> None:
 
 
 def _give(root: Path, gid: int) -> None:
-    """Change the directory's group, and grant it write permission as the last step."""
+    """Change the directory's group, and grant it write permission: the marker is there before."""
     try:
         os.chown(root, -1, gid)
     except PermissionError as error:

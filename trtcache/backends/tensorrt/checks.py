@@ -51,7 +51,7 @@ def prove(network: Network, interface: Interface, kind: str) -> Proof:
     """Query the network for each engine weight, and mark the refittable ones.
 
     Raises:
-        BuildError: no engine weight contains a slot, so its values would not reach the plan.
+        BuildError: a slot is in no engine weight, so its values would not reach the plan.
     """
     weights = interface.weights
     reached = {slot.index for weight in weights for slot in weight.slots}

@@ -44,7 +44,7 @@ UNSEEN = frozenset(
         ),
     )
 )
-"""Attributes that descriptions leave out: of code and modules, and of tensors beside their values."""
+"""Names that direct mode does not track. An export whose code reads one is not remembered."""
 
 _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _OF_GLOBALS = _GLOBAL | {"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}

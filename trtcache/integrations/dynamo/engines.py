@@ -15,7 +15,7 @@ import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
-from trtcache.compiler.compile import begin
+from trtcache.compiler.compile import try_fast_path
 from trtcache.errors import ExportError, InputError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
@@ -79,7 +79,7 @@ class GraphCompiler:
             shapes = dynamic_shapes(self.graph_module, arguments)
             source = ModuleSource(flat, inputs, None, shapes, name=self._label(arguments, call))
             options = CompileOptions(self.options.backend, self.options.settings, self.options.target, is_subgraph=True)
-            compilation = begin(source.export(options), options, self.cache)
+            compilation = try_fast_path(source.export(options), options, self.cache)
             compilation.prepare()
             return compilation
 

@@ -1,6 +1,6 @@
 """Engine instances of one graph: one for each set of weights that calls pass.
 
-Dynamo compiles a graph once for all modules of one code, and passes the current module's weights to each call. They are
+Dynamo compiles a graph once for all modules that share the same code, and passes the current module's weights to each call. They are
 identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a Dynamo guard;
 by strides, whose guards a caller can disable; and, for weights that an engine copied, by torch's version counter.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trtcache.runtime import CompiledModule
 
 MOST_INSTANCES = 256
-"""Maximum sets of weights per graph. A model with more equal blocks loads an engine on each call."""
+"""Maximum sets of weights per graph. A model with more identical blocks than this loads an engine on each call."""
 
 
 class Instance:
@@ -43,15 +43,15 @@ class Instance:
         self.facts = facts_of(weights)
         copied = module.find_copied(dict(zip(names, weights, strict=True)))
         self.copied = [place for place, name in enumerate(names) if name in copied]
-        # Keep the storages alive, so that no other weights get their address: weights of a folded convolution, freed to
-        # save memory and restored with other values, had the old address and the old version.
+        # Keep the storages alive: new weights could reuse the address and the version of freed ones, as those of a
+        # folded convolution did.
         self.memories = [weights[place].untyped_storage() for place in self.copied]
         self.versions = self._versions(weights)
         self.owners: list[weakref.ref[torch.Tensor]] = []
         self.used = 0
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Return whether the engine has the current values of these weights, which are the same objects."""
+        """Return whether the engine has the current values of these weights; the caller compares object identity."""
         return facts_of(weights) == self.facts and (not self.copied or self._versions(weights) == self.versions)
 
     def _versions(self, weights: Sequence[torch.Tensor]) -> list[object]:
@@ -61,7 +61,7 @@ class Instance:
 
 
 def facts_of(weights: Sequence[torch.Tensor]) -> tuple[object, ...]:
-    """Return what is compared on each call besides identity, by loops that run in C."""
+    """Return addresses and strides; ``map`` keeps the loops of each call in C."""
     return (*map(torch.Tensor.data_ptr, weights), *map(torch.Tensor.stride, weights))
 
 
