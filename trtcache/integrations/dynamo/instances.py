@@ -1,8 +1,9 @@
 """Engine instances of one graph: one for each set of weights that calls pass.
 
 Dynamo compiles a graph once for all modules that share the same code, and passes the current module's weights to each
-call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a Dynamo guard;
-by strides, whose guards a caller can disable; and, for weights that an engine copied, by torch's version counter.
+call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a
+Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by torch's version
+counter.
 """
 
 from __future__ import annotations
