@@ -69,15 +69,15 @@ def test_trusted_keys_are_reported(run: Callable[..., Result], tmp_path: Path, m
     """In a shared store: no key, some keys, or signatures not required; an unreadable key is a problem."""
     root = tmp_path / "shared"
     share(root, os.getgid())
-    told = []
+    rows = []
     for variable, value in (
         ("TRTCACHE_DIR", str(root)),
         ("TRTCACHE_TRUSTED_KEYS", f"ci:{'ab' * 32}"),
         ("TRTCACHE_SIGNATURES", "off"),
     ):
         monkeypatch.setenv(variable, value)
-        told.append([row[1:3] for row in run("doctor", "--quick").rows if row[0] == "signatures"])
-    assert told == [
+        rows.append([row[1:3] for row in run("doctor", "--quick").rows if row[0] == "signatures"])
+    assert rows == [
         [["missing", "required, and no key is trusted: every entry is a miss"]],
         [["ok", "required, of ci"]],
         [["missing", "off: every user who can write there can make you run their code"]],

@@ -173,11 +173,11 @@ def test_calls_of_runners_are_measured_side_by_side(engines: Path) -> None:
     import trtcache
 
     module = trtcache.compile(Affine(1.0), (X,), cache=engines)
-    before, told = torch.get_num_threads(), []
+    before, measured = torch.get_num_threads(), []
     cells = [Cell(1, 1), Cell(1, 2), Cell(9, 9, "too many")]
-    measure(module, (X,), {}, cells, effort=Effort(calls=12), on_turn=told.append)
+    measure(module, (X,), {}, cells, effort=Effort(calls=12), on_turn=measured.append)
     assert [len(cell.latencies_s) >= 12 for cell in cells] == [True, True, False]
-    assert told == [cells[0], cells[1]] * 3
+    assert measured == [cells[0], cells[1]] * 3
     seconds = Cell(1, 1)
     measure(module, (X,), {}, [seconds], effort=Effort(seconds=0.03))
     assert len(seconds.latencies_s) >= 6

@@ -102,9 +102,9 @@ def test_the_file_has_settings_under_the_variables(tmp_path: Path) -> None:
 def test_an_invalid_file_is_named(tmp_path: Path, text: str, why: str) -> None:
     """A typo is an error that names the setting, and never shows a secret key."""
     (tmp_path / "own.toml").write_text(text)
-    with pytest.raises(SettingsError, match=re.escape(why)) as told:
+    with pytest.raises(SettingsError, match=re.escape(why)) as caught:
         Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
-    assert "0" * 64 not in str(told.value) or "../a" in why
+    assert "0" * 64 not in str(caught.value) or "../a" in why
 
 
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:

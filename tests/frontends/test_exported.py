@@ -96,7 +96,7 @@ def test_the_report_has_the_time_saved_by_the_alias(compiled: Callable[..., trtc
 
 
 def test_an_exported_program_and_its_model_share_an_alias(compiled: Callable[..., trtcache.CompiledModule]) -> None:
-    """The alias is that of the graph, whoever exported it; named arguments need the model's signature."""
+    """The alias depends on the graph, not on its export; named arguments need the model's signature."""
     model = models.Keywords()
     compiled(model, (X,))
     program = compiled(exported(model))

@@ -1,4 +1,4 @@
-"""Status files of builders and waiters: only of living processes, and printable whoever wrote them."""
+"""Status files of builders and waiters: only those of living processes, and printable whatever they contain."""
 
 from __future__ import annotations
 

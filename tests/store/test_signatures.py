@@ -401,9 +401,9 @@ def test_a_key_file_that_others_read_is_refused(tmp_path: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         path.write_text(text)
         path.chmod(0o600)
-        with pytest.raises(SettingsError, match="is not a secret key") as told:
+        with pytest.raises(SettingsError, match="is not a secret key") as caught:
             SecretKey.read(path)
-        assert "01" * 31 not in str(told.value)
+        assert "01" * 31 not in str(caught.value)
     assert "01" * 31 not in repr(OURS)
 
 

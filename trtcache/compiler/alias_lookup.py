@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.members import WEIGHT_MAP
 from trtcache.backends.tuning_cache import use_tuning_store
+from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.alias import KIND, MEMBER, KeyAlias, alias_key
-from trtcache.runtime import CompiledModule, PartitionReport, Report
+from trtcache.runtime import CompiledModule, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import Provenance, load_members, parameters_of
 from trtcache.runtime.signature import CallSignature
@@ -75,12 +76,7 @@ class AliasLookup:
         self._source, self._cache, self._settings = source, cache, options.settings
         self._backend = backend = source.find_backend(options)
         self._target = backend.target(options.target, source.device)
-        self._given: dict[str, Any] = {
-            "settings": options.settings.document(),
-            "target": self._target.document(),
-            "toolchain": source.toolchain(backend),
-            "ambient": backend.ambient(),
-        }
+        self._given = source.given_parts(backend, options.settings, self._target)
         self.key = alias_key(
             {**fingerprint, "weights": source.whole if backend.capabilities.bakes_weights else None},
             self._given,
@@ -211,17 +207,7 @@ class AliasLookup:
         return self._report(found, len(json.loads(bytes(found.entry.read(WEIGHT_MAP)))), 0.0)
 
     def _report(self, found: FoundEntry, weights: int, load_s: float) -> Report:
-        entry = found.entry
-        partition = PartitionReport(
-            key=entry.key,
-            outcome=entry.outcome,
-            reason="",
-            weights=weights,
-            fetch_s=entry.load_s,
-            load_s=load_s,
-            build_s=entry.build_s,
-            path=str(entry.path) if entry.path else None,
-        )
+        partition = report_partition(found.entry, key=found.entry.key, weights=weights, load_s=load_s)
         return Report(
             name=self._source.name,
             backend=self._backend.name,

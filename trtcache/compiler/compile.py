@@ -339,4 +339,5 @@ def _load_engine(
         entry = load_members(entry)
         start = time.perf_counter()
         engine = load(entry)
-    return engine, report_partition(request, entry, why=why, load_s=time.perf_counter() - start), entry
+    load_s, count = time.perf_counter() - start, len(request.program.interface.weights)
+    return engine, report_partition(entry, key=request.key, weights=count, why=why, load_s=load_s), entry

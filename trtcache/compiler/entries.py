@@ -42,7 +42,8 @@ def entries_for(request: EngineRequest, cache: Cache, folder: Path, report: Repo
         if isinstance(outcome, (BuildError, BusyError)):
             raise outcome
         entry, why = outcome or entry_for(partition, cache, folder)
-        report.partitions.append(report_partition(partition, entry, why=why))
+        weights = len(partition.program.interface.weights)
+        report.partitions.append(report_partition(entry, key=partition.key, weights=weights, why=why))
         entries.append(entry)
     report.left = request.division.left
     return entries
@@ -162,13 +163,23 @@ def report_request(request: EngineRequest) -> Report:
     )
 
 
-def report_partition(request: EngineRequest, entry: Entry, *, why: str, load_s: float = 0.0) -> PartitionReport:
-    """Create the report on the entry of a request, which took ``load_s`` to load."""
+def report_partition(
+    entry: Entry, *, key: CacheKey | CanonicalizationError, weights: int, why: str = "", load_s: float = 0.0
+) -> PartitionReport:
+    """Return the report on the entry of an engine.
+
+    Args:
+        entry: the entry.
+        key: the engine's cache key, or the reason that it has none.
+        weights: the number of its weights.
+        why: how the nearest stored entry differs.
+        load_s: seconds that loading took.
+    """
     return PartitionReport(
-        key=entry.key if isinstance(request.key, CacheKey) else None,
+        key=entry.key if isinstance(key, CacheKey) else None,
         outcome=entry.outcome,
         reason=entry.reason or "",
-        weights=len(request.program.interface.weights),
+        weights=weights,
         fetch_s=entry.load_s,
         load_s=load_s,
         build_s=entry.build_s,

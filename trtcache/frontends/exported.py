@@ -135,9 +135,7 @@ class ExportedSource(Source):
 
     def request(self, options: CompileOptions) -> Request:
         """Lower the program, and return the request with its key, or its partitions."""
-        with paused_collector():
-            program = self.lower(options)
-            return partition_request(program, self.find_backend(options), options.settings, options.target)
+        return request_program(self, options)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that an alias would lead to the lowered program.
@@ -288,6 +286,13 @@ class ModuleSource(Source):
 def device_type_of(values: Collection[object] | Iterator[object]) -> str:
     """Return ``cuda`` if one of the tensors among some values is on a GPU, else ``cpu``."""
     return "cuda" if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values) else "cpu"
+
+
+def request_program(source: Source, options: CompileOptions) -> Request:
+    """Lower a source that is a torch program, and return the request with its key, or its partitions."""
+    with paused_collector():
+        program = source.lower(options)
+        return partition_request(program, source.find_backend(options), options.settings, options.target)
 
 
 def lower_program(

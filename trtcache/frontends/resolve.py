@@ -11,6 +11,7 @@ import torch
 from trtcache.config import logs
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
+from trtcache.frontends.request import paused_collector
 from trtcache.frontends.source import refuse_examples
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ def resolve(
     attempt = None
     if direct is not None and cache is not None:
         from trtcache.frontends.direct.mode import Attempt
-        from trtcache.frontends.request import paused_collector
 
         with paused_collector():
             examples = (args, kwargs, dynamic_shapes)

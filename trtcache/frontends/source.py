@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trtcache.backends import registry
+from trtcache.errors import SettingsError
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.runtime import Report
     from trtcache.store.entry import Entry
+    from trtcache.target import Target
 
 Specs = tuple["pytree.TreeSpec", "pytree.TreeSpec"]
 """The pytree specs of a call's arguments and of a program's output."""
@@ -155,6 +157,15 @@ class Source(ABC):
         backend = registry.find(options.backend, self.device_type)
         backend.check(options.settings)
         return backend
+
+    def given_parts(self, backend: Backend, settings: Settings, target: Target) -> dict[str, Any]:
+        """Return the parts of a cache key that only the options and this machine determine."""
+        return {
+            "settings": settings.document(),
+            "target": target.document(),
+            "toolchain": self.toolchain(backend),
+            "ambient": backend.ambient(),
+        }
 
     def toolchain(self, backend: Backend) -> Mapping[str, Any]:
         """Return the versions that the build depends on."""
@@ -306,8 +317,6 @@ def refuse_examples(
     Raises:
         SettingsError: there are some; the message names them.
     """
-    from trtcache.errors import SettingsError
-
     given = {"args": args, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes}
     if names := [argument for argument, value in given.items() if not _is_empty(value)]:
         why = f"{name} is an exported program, with example inputs and dynamic shapes of its own"

@@ -217,12 +217,7 @@ class OnnxSource(Source):
         graph = canonical_graph(self.file, inputs)
         interface = ports.interface(graph.slots)
         read_s = time.perf_counter() - start
-        request_parts = {
-            "settings": options.settings.document(),
-            "ambient": backend.ambient(),
-            "target": target.document(),
-            "toolchain": self.toolchain(backend),
-        }
+        request_parts = self.given_parts(backend, options.settings, target)
         key = _make_key(self.file, backend, options.settings, ports, graph, interface, request_parts)
         key_s = time.perf_counter() - start - read_s
         in_spec, out_spec = specs_for(*ports.names)

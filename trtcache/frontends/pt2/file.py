@@ -27,9 +27,8 @@ import torch
 from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
-from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program
+from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
 from trtcache.frontends.pt2.reading import DTYPES, Hashing, capture_logged_error, device_of, flat
-from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.weights import archive as archives
@@ -273,9 +272,7 @@ class ProgramFile(Source):
 
     def request(self, options: CompileOptions) -> Request:
         """Load and lower the program, and return the request with its key, or its partitions."""
-        with paused_collector():
-            program = self.lower(options)
-            return partition_request(program, self.find_backend(options), options.settings, options.target)
+        return request_program(self, options)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that an alias would lead to the lowered program.
