@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
 
 _ASK_S = 10.0
 _TRY_S = 300.0
+_NO_FAST_PATH = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
 _TWO_LIBSTDCXX = "two libstdc++ in one process do this; try: export LD_PRELOAD=$(g++ -print-file-name=libstdc++.so.6)"
 
 
@@ -230,57 +231,52 @@ def temporary_directory() -> Check:
     return Check("temporary directory", "ok", f"{directory}, programs run there")
 
 
-def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TRY_S) -> Check:
-    """Build and run a tiny AOTInductor package in a child process, which may crash."""
-    name = "tiny package"
+def _run_child(command: Sequence[str], timeout_s: float) -> tuple[str, tuple[str, str] | None]:
+    """Run a child process, which may crash; return the last line it printed, and if it failed why, with advice."""
     try:
         done = subprocess.run(  # noqa: S603  # this Python, this package
-            command or [sys.executable, "-m", "trtcache_cli.tiny_package"],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return Check(name, "bad", f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
+        return "", (f"not done after {timeout_s:.0f} s", "check the load of the machine and its disk")
     if done.returncode < 0:
         died, advice = death(done.returncode)
-        return Check(name, "bad", f"the child {died}", advice)
-    last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
-    return Check(name, "bad" if done.returncode else "ok", last or f"exit code {done.returncode}")
+        return "", (f"the child {died}", advice)
+    last = (done.stderr if done.returncode else done.stdout).strip().rpartition("\n")[2]
+    return last, ((last or f"exit code {done.returncode}", "") if done.returncode else None)
+
+
+def tiny_package(command: Sequence[str] | None = None, *, timeout_s: float = _TRY_S) -> Check:
+    """Build and run a tiny AOTInductor package in a child process."""
+    last, failure = _run_child(command or [sys.executable, "-m", "trtcache_cli.tiny_package"], timeout_s)
+    return Check("tiny package", "bad", *failure) if failure else Check("tiny package", "ok", last or "exit code 0")
 
 
 def fast_paths(command: Sequence[str] | None = None, *, direct: str = "off", timeout_s: float = _TRY_S) -> list[Check]:
     """Try key aliases and direct mode in a child process: a compile of an unchanged model skips lowering by them.
 
     Args:
-        command: what to run instead, for tests.
-        direct: the mode that is configured.
+        command: the command to run instead, for tests.
+        direct: the configured mode.
         timeout_s: seconds after which the child is killed.
     """
     names = {
         "key aliases": "an unchanged program is not lowered again",
         "direct mode": "nor is an unchanged module exported",
     }
+    default = [sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths"]
+    last, failure = _run_child(command or default, timeout_s)
+    if failure:
+        return [Check(name, "bad", failure[0], failure[1] or _NO_FAST_PATH) for name in names]
     try:
-        done = subprocess.run(  # noqa: S603  # this Python, this package
-            command or [sys.executable, "-W", "ignore", "-m", "trtcache_cli.fast_paths"],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=True,
-        )
-        reasons = {name: str(json.loads(done.stdout)[name]) for name in names}
-    except subprocess.CalledProcessError as error:
-        reasons = dict.fromkeys(names, str(error.stderr).strip().rpartition("\n")[2] or str(error))
-    except (subprocess.TimeoutExpired, ValueError, LookupError) as error:
+        reasons = {name: str(json.loads(last)[name]) for name in names}
+    except (ValueError, LookupError) as error:
         reasons = dict.fromkeys(names, f"the child did not answer: {error}")
     checks = []
     for name, effect in names.items():
-        advice = "each compile exports and lowers; trtcache.compile works, but no hit is fast"
         found = f"{effect}{'' if name != 'direct mode' or direct == 'on' else f' (TRTCACHE_DIRECT={direct})'}"
         why = reasons[name]
-        checks.append(Check(name, "bad", why, advice) if why else Check(name, "ok", found))
+        checks.append(Check(name, "bad", why, _NO_FAST_PATH) if why else Check(name, "ok", found))
     return checks
 
 
