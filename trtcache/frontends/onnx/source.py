@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -103,7 +104,7 @@ class OnnxSource(Source):
         """The file's path."""
         return str(self.file.path)
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         """The device of a plan's inputs and outputs: the GPU, or the CPU if there is none."""
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
