@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attacks.stage import MAIN, Stage, Succeeded, file_of, key_of
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import Trust
 from trtcache.digests import hash_bytes
 from trtcache.store.compression import compressor
 from trtcache.store.contract import Miss

@@ -6,14 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtcache.config.signing_keys import SecretKey
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.store.contract import Miss
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import MAGIC
-from trtcache.store.sharing import share
+from trtcache.store.root import share
 
 
 class Succeeded(Exception):  # noqa: N818  # what an attack is not to do

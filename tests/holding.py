@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtcache.store.build_notes import BuildProcess
 from trtcache.store.disk import DiskStore
+from trtcache.store.single_flight import BuildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,7 +54,7 @@ __all__ = ["__version__", *sorted(_EXPORTS)]
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from trtcache.config.version import installed_version
+        from trtcache.config.environment import installed_version
 
         value: object = installed_version()
     elif name in _EXPORTS:

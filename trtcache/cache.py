@@ -14,19 +14,16 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trtcache.config import logs
 from trtcache.config.contention import ContentionPolicy
-from trtcache.config.environment import Config
-from trtcache.config.folders import absolute, absolutes
+from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
+from trtcache.config.paths import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
 from trtcache.store.contract import Miss
 from trtcache.store.disk import COLLISION, DiskStore
-from trtcache.store.entry import Entry
-from trtcache.store.labels import check_kind, check_name, check_parts, check_provenance
+from trtcache.store.entry import Entry, PendingBuild, check_kind, check_name, check_parts, check_provenance
 from trtcache.store.layers import BELOW, Layers
-from trtcache.store.pending_build import PendingBuild
 from trtcache.store.single_flight import hold_build_lock
 
 if TYPE_CHECKING:
@@ -78,7 +75,7 @@ class Cache:
                 unsafe.
         """
         self.config = config or Config.from_environ(os.environ)
-        logs.start({logs.VARIABLE: self.config.log})
+        start_logging({LOG_VARIABLE: self.config.log})
         if root is not None:
             if not isinstance(root, (str, os.PathLike)):
                 raise SettingsError("cache", f"expected a Cache, a directory or None, got {root!r}")

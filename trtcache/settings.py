@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
-from trtcache.config.named_fields import dataclass_from
 from trtcache.config.tensorrt_settings import TensorRTSettings
 from trtcache.config.threads import Threads
+from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError
 
 Option: TypeAlias = bool | int | float | str

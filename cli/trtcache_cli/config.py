@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config.environment import VARIABLES, Config
-from trtcache.config.file import read_settings, settings_path
+from trtcache.config.environment import VARIABLES, Config, read_settings, settings_path
 from trtcache.config.units import format_size
 from trtcache_cli.output import on_terminal, print_aligned, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options

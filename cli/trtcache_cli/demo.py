@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
-from trtcache.config.version import is_installed
 from trtcache.store.disk import DiskStore
 from trtcache_cli.demo_result import HEADER, StepResult, problems, rows
 from trtcache_cli.output import note, print_aligned, print_json, working

@@ -9,7 +9,7 @@ from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_json, print_table, print_tsv
 
 if TYPE_CHECKING:
-    from trtcache.store.build_notes import BuildProcess, RunningBuild
+    from trtcache.store.single_flight import BuildProcess, RunningBuild
     from trtcache_cli.session import Session
 
 HEADER = ("KEY", "KIND", "NAME", "BUILDER", "PROGRAM", "FOR", "WAITING")

@@ -40,7 +40,7 @@ def init(session: Session, path: Path | None, shared: bool, group: str | None) -
 
 def _make(root: Path, group: str | None) -> DiskStore:
     from trtcache.store.disk import DiskStore
-    from trtcache.store.sharing import group_id, share
+    from trtcache.store.root import group_id, share
 
     if group is not None:
         share(root, group_id(group))

@@ -10,8 +10,8 @@ import click
 from trtcache.config.units import format_duration, format_size
 from trtcache.errors import StoreError
 from trtcache.store.catalog import load_records
-from trtcache.store.filters import names_one, parse_filters
-from trtcache.store.labels import is_companion
+from trtcache.store.entry import is_companion
+from trtcache.store.record import names_one, parse_filters
 from trtcache_cli.in_flight import show_building
 from trtcache_cli.keys import SHORT
 from trtcache_cli.kind_sums import counts_in_words, entries, sums_as_json

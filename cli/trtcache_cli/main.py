@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from trtcache.config import logs
+from trtcache.config.environment import start_logging
 from trtcache.errors import TrtcacheError, did_you_mean
 from trtcache_cli.output import note
 
@@ -153,7 +153,7 @@ def _discard_output() -> None:
 
 def _run(args: Sequence[str] | None) -> int:
     try:
-        logs.start(os.environ)
+        start_logging(os.environ)
         code = cli.main(args, prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

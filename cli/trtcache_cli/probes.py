@@ -21,7 +21,7 @@ from trtcache.errors import SettingsError, TrtcacheError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trtcache.config.trust import Trust
+    from trtcache.config.signing_keys import Trust
 
 Status: TypeAlias = Literal["ok", "missing", "bad"]
 

@@ -9,8 +9,8 @@ import click
 
 from trtcache.config.units import parse_duration, parse_size
 from trtcache.store.catalog import load_records
-from trtcache.store.filters import parse_filters
 from trtcache.store.gc import plan_prune
+from trtcache.store.record import parse_filters
 from trtcache_cli.output import note
 from trtcache_cli.removal import carry_out
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options

@@ -10,7 +10,7 @@ import click
 from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError, UnknownKeyError
 from trtcache.store.catalog import load_records
-from trtcache.store.filters import parse_filters
+from trtcache.store.record import parse_filters
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv, working
 from trtcache_cli.session import Session, examples, filter_option, pass_session, session_options

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from trtcache.config.environment import is_installed
 from trtcache.config.units import format_duration
-from trtcache.config.version import is_installed
 from trtcache_cli.output import console, note, on_terminal, print_json, print_tsv, printable, working
 from trtcache_cli.probes import death
 from trtcache_cli.selftest_result import FAILED, HEADER, NOT_RUN, OK, STEPS, StepResult, facts_of, report, summary

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here
 from trtcache.backends.tensorrt.preflight import driver_cuda
-from trtcache.backends.tensorrt.targets import gpu_here
-from trtcache.config.version import installed_version
+from trtcache.config.environment import installed_version
 from trtcache.target import capability_words
 from trtcache_cli import probes
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.members import ENGINE
+from trtcache.backends.protocol import ENGINE
 from trtcache.cache import Cache
 from trtcache.config.units import format_duration, format_size
 from trtcache.digests import CacheKey

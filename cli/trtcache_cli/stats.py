@@ -20,7 +20,7 @@ from trtcache_cli.session import Session, examples, pass_session, session_option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trtcache.store.counters import Counters
+    from trtcache.store.events import Counters
     from trtcache.store.record import Record
     from trtcache_cli.kind_sums import Sums
 

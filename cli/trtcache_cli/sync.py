@@ -11,7 +11,7 @@ import click
 
 from trtcache.config.units import format_size
 from trtcache.errors import CorruptBlobError, NotAStoreError, ReadOnlyError, SettingsError
-from trtcache.store.filters import parse_filters
+from trtcache.store.record import parse_filters
 from trtcache.store.root import is_store
 from trtcache_cli.keys import SHORT
 from trtcache_cli.output import bytes_bar, note, on_terminal, print_aligned, print_json, print_tsv

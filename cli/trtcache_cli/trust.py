@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtcache.config.environment import VARIABLES, Config
-from trtcache.config.file import make_folders, read_settings, setting_name, settings_path, write_setting
-from trtcache.config.trust import PublicKey, check_key_name, parse_keys
+from trtcache.config.environment import (
+    VARIABLES,
+    Config,
+    make_folders,
+    read_settings,
+    setting_name,
+    settings_path,
+    write_setting,
+)
+from trtcache.config.signing_keys import PublicKey, check_key_name, parse_keys
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache_cli.output import note, on_terminal, print_aligned, print_json, print_tsv
 from trtcache_cli.session import Session, examples, pass_session, session_options

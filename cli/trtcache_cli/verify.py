@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.reading import EntryStat
 
 DAMAGED = CorruptBlobError.exit_code
 UNREADABLE = "unreadable"

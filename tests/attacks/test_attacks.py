@@ -14,7 +14,7 @@ import pytest
 from attacks import NAMES, exchanged_names
 from attacks.stage import PULL, Stage, Succeeded, key_of, served
 from tests.effort import tries
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import Trust
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from trtcache.backends.aot_inductor.ambient import ambient, environment
+from trtcache.backends.aot_inductor.backend import ambient, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

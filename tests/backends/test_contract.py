@@ -13,7 +13,7 @@ import trtcache
 from tests.comparing import difference
 from tests.models import Affine
 from trtcache.backends import registry
-from trtcache.backends.members import ENGINE
+from trtcache.backends.protocol import ENGINE
 from trtcache.errors import IncompatibleEngineError
 from trtcache.weights.slots import fit
 

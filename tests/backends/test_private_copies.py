@@ -21,13 +21,18 @@ from tests.models import Affine
 from trtcache.backends.aot_inductor import loader
 from trtcache.backends.aot_inductor.build import without_paths
 from trtcache.backends.aot_inductor.loader import (
+    PREFIX,
+    TORCH_PREFIX,
+    UNCLAIMED_S,
     MappedLibrary,
     Package,
     _memory_file,
+    claim,
     engine_libraries,
+    reclaim,
+    scratch,
     unpacked_folder,
 )
-from trtcache.backends.aot_inductor.scratch import PREFIX, TORCH_PREFIX, UNCLAIMED_S, claim, reclaim, scratch
 from trtcache.cache import Cache
 from trtcache.errors import IncompatibleEngineError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.store.sharing import share
+from trtcache.store.root import share
 from trtcache_cli import probes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crowd import crowded
 
-from trtcache.store.labels import COMPANIONS, is_companion
+from trtcache.store.entry import COMPANIONS, is_companion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,12 +90,12 @@ def test_a_companion_is_found_by_its_key(run: Callable[..., Result], put: Callab
 
 def test_kinds_of_companions_are_those_that_are_written() -> None:
     """Each is the kind that its module gives."""
-    from trtcache.backends.tensorrt import runtime_cache, timing
+    from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
     from trtcache.compiler.kept_program import KIND
     from trtcache.frontends.direct import explain, manifest
     from trtcache.keys.alias import KIND as MEMO
 
-    assert {MEMO, manifest.KIND, explain.REASONS, runtime_cache.KIND, timing.KIND} == COMPANIONS
+    assert {MEMO, manifest.KIND, explain.REASONS, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)
 
 

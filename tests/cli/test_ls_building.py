@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tests.holding import holder
-from trtcache.store.build_notes import BuildProcess
+from trtcache.store.single_flight import BuildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from trtcache.cache import Cache
 from trtcache.store.events import EventLog
-from trtcache.store.folders import Folders
+from trtcache.store.files import Folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config.atomic_write import atomic_write
+from trtcache.config.paths import atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path

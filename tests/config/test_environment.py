@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from trtcache.config.contention import ContentionPolicy
-from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root
-from trtcache.config.file import write_setting
-from trtcache.config.trust import PublicKey, Trust
+from trtcache.config.environment import DEFAULT_MAX_SIZE_BYTES, VARIABLES, Config, default_root, write_setting
+from trtcache.config.signing_keys import PublicKey, Trust
 from trtcache.errors import SettingsError
 
 KEYS = f"a:{'aa' * 32} b:{'bb' * 32}:2027-01-31"
@@ -189,8 +188,8 @@ def test_without_a_home_the_working_directory_is_not_used(
         monkeypatch.setenv("HOME", home)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
     if old:
-        monkeypatch.setattr("trtcache.config.folders.user_cache_path", lambda name, **_: Path("~/.cache") / name)
-        monkeypatch.setattr("trtcache.config.folders.user_config_path", lambda name, **_: Path("~/.config") / name)
+        monkeypatch.setattr("trtcache.config.paths.user_cache_path", lambda name, **_: Path("~/.cache") / name)
+        monkeypatch.setattr("trtcache.config.paths.user_config_path", lambda name, **_: Path("~/.config") / name)
     monkeypatch.chdir(tmp_path)
     for folder in ("~", "here", "."):
         settings = tmp_path / folder / ".config" / "trtcache" / "trtcache.toml"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.config import logs
+from trtcache.config.environment import start_logging
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ trtcache.key(torch.nn.Linear(4, 4), (torch.ones(4, 4),))
 def test_an_unknown_area_is_an_error_that_names_it() -> None:
     """With the nearest one that there is."""
     with pytest.raises(SettingsError, match="TRTCACHE_LOG: 'lowerin': unknown; did you mean 'lowering'"):
-        logs.start({"TRTCACHE_LOG": "lowerin"})
+        start_logging({"TRTCACHE_LOG": "lowerin"})
 
 
 def test_handlers_of_the_program_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """With existing handlers, nothing is printed twice."""
     logger = logging.getLogger("trtcache.keys")
     monkeypatch.setattr(logger, "level", logger.level)
-    logs.start({"TRTCACHE_LOG": "keys"})
+    start_logging({"TRTCACHE_LOG": "keys"})
     assert logger.handlers == []
     assert logger.level == logging.DEBUG
     logger.setLevel(logging.NOTSET)

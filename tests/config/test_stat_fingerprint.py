@@ -12,8 +12,8 @@ import torch
 import trtcache
 from tests.comparing import difference
 from tests.models import Affine
-from trtcache.config import stat_fingerprint as file_state
-from trtcache.config.stat_fingerprint import StatFingerprint
+from trtcache.config import paths as file_state
+from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.pt2.reading import Hashing

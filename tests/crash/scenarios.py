@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import Trust
 from trtcache.digests import CacheKey
 from trtcache.store import catalog, gc
 from trtcache.store.disk import DiskStore
+from trtcache.store.root import share
 from trtcache.store.rows import INDEX_NAME
-from trtcache.store.sharing import share
 from trtcache.store.sync import plan_sync
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from torch import nn
 import trtcache
 from tests.gpu.test_tensorrt_runner import missing
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.runtime_cache import KIND as RUNTIME
-from trtcache.backends.tensorrt.timing import KIND as TIMING
+from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE as RUNTIME
+from trtcache.backends.tensorrt.tuning import TIMING_CACHE as TIMING
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import trtcache
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.targets import gpu_here
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here
 from trtcache.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.keys.architectures import called
 from tests.partition.parts import Attention, dynamic, inputs
 from tests.prepare import prepare
 from trtcache.backends.aot_inductor.build import unlift
-from trtcache.backends.members import make_members
+from trtcache.backends.protocol import make_members
 from trtcache.compiler.stored_program import rebuild_program
 from trtcache.frontends.request import make_request
 

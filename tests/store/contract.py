@@ -15,7 +15,7 @@ from trtcache.errors import ReadOnlyError, UnknownKeyError
 from trtcache.store.contract import Miss, Store
 from trtcache.store.entry import Entry, entry_of
 from trtcache.store.format import EntryHeader
-from trtcache.store.listing import EntryStat
+from trtcache.store.reading import EntryStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from trtcache.store.catalog import counters
-from trtcache.store.counters import EventCount, tails
 from trtcache.store.disk import DiskStore
+from trtcache.store.events import EventCount, tails
 from trtcache.store.rows import INDEX_NAME
 
 if TYPE_CHECKING:

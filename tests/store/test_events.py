@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trtcache.store.counters import retire
-from trtcache.store.events import Event, EventLog, read_from
-from trtcache.store.folders import Folders
+from trtcache.store.events import Event, EventLog, read_from, retire
+from trtcache.store.files import Folders
 
 if TYPE_CHECKING:
     from pathlib import Path

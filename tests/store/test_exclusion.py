@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.cache import Cache
-from trtcache.store.lock_probe import objection, try_locks
+from trtcache.store.file_lock import objection, try_locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtcache.errors import SettingsError
-from trtcache.store.filters import FIELDS, parse_filters
-from trtcache.store.record import Record
+from trtcache.store.record import FIELDS, Record, parse_filters
 
 DAY_NS = 86400 * 10**9
 NOW_NS = 100 * DAY_NS

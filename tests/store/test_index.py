@@ -20,10 +20,9 @@ from alembic.script import ScriptDirectory
 
 import trtcache_migrations
 from trtcache.errors import CorruptBlobError, IndexUnavailableError
-from trtcache.store.index import Index, engine_for, rebuild_index, write_rows
+from trtcache.store.index import Base, EntryRow, Index, engine_for, rebuild_index, write_rows
 from trtcache.store.record import Record
 from trtcache.store.rows import COLUMNS, INDEX_NAME, VERSIONS, IndexState, index_state, read_rows
-from trtcache.store.schema import Base, EntryRow
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,7 @@ from tests.store.mounts import mounted, read_only
 from tests.store.users import ALICE, as_user, needs_root, public_directory
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
-from trtcache.config.signing_keys import SecretKey
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import SecretKey, Trust
 from trtcache.digests import CacheKey
 from trtcache.errors import AmbiguousKeyError, BuildForbiddenError, NotAStoreError, SettingsError, UnknownKeyError
 from trtcache.store.contract import Miss

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.holding import holder
-from trtcache.store.build_notes import BuildNotes, BuildProcess
 from trtcache.store.disk import DiskStore
-from trtcache.store.folders import Folders
+from trtcache.store.files import Folders
+from trtcache.store.single_flight import BuildNotes, BuildProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

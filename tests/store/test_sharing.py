@@ -12,14 +12,12 @@ import pytest
 from tests.store.users import ALICE, BOB, GROUP, OUTSIDER, as_user, needs_root, public_directory
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import Trust
 from trtcache.digests import CacheKey
 from trtcache.errors import NotAStoreError, SettingsError, UnsafeStoreError
 from trtcache.store.catalog import counters, load_records
 from trtcache.store.disk import DiskStore
-from trtcache.store.marker import MARKER
-from trtcache.store.safety import check_way
-from trtcache.store.sharing import group_id, share
+from trtcache.store.root import MARKER, check_way, group_id, share
 from trtcache_cli.verify import check
 
 if TYPE_CHECKING:

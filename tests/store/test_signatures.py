@@ -14,8 +14,7 @@ import pytest
 
 from trtcache.cache import Cache
 from trtcache.config.environment import Config
-from trtcache.config.signing_keys import SecretKey
-from trtcache.config.trust import PublicKey, Trust
+from trtcache.config.signing_keys import PublicKey, SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import SettingsError, UntrustedWriterError
 from trtcache.store.contract import Miss
@@ -23,7 +22,7 @@ from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
 from trtcache.store.format import _FIELDS, PRELUDE_BYTES, parse_prelude
 from trtcache.store.layers import Layers
-from trtcache.store.sharing import share
+from trtcache.store.root import share
 from trtcache.store.signatures import LINE_BYTES, sign
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.store.catalog import counters, counters_since
-from trtcache.store.counters import KEPT, EventCount, read_sums, retire
 from trtcache.store.disk import DiskStore
-from trtcache.store.events import EventLog, log_name
-from trtcache.store.folders import Folders
+from trtcache.store.events import KEPT, EventCount, EventLog, log_name, read_sums, retire
+from trtcache.store.files import Folders
 from trtcache.store.rows import INDEX_NAME
 
 if TYPE_CHECKING:

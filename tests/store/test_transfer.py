@@ -13,18 +13,17 @@ import pytest
 
 from tests.effort import tries
 from tests.store.sources import files_of, fill, in_memory
-from trtcache.config.signing_keys import SecretKey
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import SecretKey, Trust
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import IndexUnavailableError
 from trtcache.store import sync as transfer
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
-from trtcache.store.filters import parse_filters
 from trtcache.store.format import PRELUDE_BYTES, parse_prelude
+from trtcache.store.record import parse_filters
+from trtcache.store.root import share
 from trtcache.store.rows import INDEX_NAME, read_rows
-from trtcache.store.sharing import share
 from trtcache.store.sync import SyncPlan, SyncResult, plan_sync
 
 if TYPE_CHECKING:

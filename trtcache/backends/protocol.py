@@ -1,24 +1,91 @@
-"""The contract of engine builders and of live engines."""
+"""The contract of engine builders, of live engines and of stores for tuning caches, and the members of an artifact.
+
+Besides the engine, an entry has members for running and refitting it without its model. Tuning caches (timing caches
+and runtime caches) save time and do not affect what is built, so they are in no key and may be lost at any time.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from trtcache.backends.members import ENGINE
+from trtcache.digests import canonical, json_bytes
 from trtcache.errors import SettingsError
+from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import torch
     from torch import fx
 
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
+    from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.weights.slots import Slot
+    from trtcache.weights.slots import EngineWeight, Slot
+
+ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
+    "engine",
+    "constants.safetensors",
+    "weight_map.json",
+    "interface.json",
+    "graph.json",
+)
+
+INTERFACE_FORMAT = 2
+"""Version of the interface member. Version 1 had no weights."""
+
+
+def make_members(program: LoweredProgram, records: list[Json], engine: Path) -> dict[str, bytes | Path]:
+    """Return the members of a program's entry: engine, constants, weight map, interface and lowered graph."""
+    from safetensors.torch import save  # only a build needs these two
+
+    from trtcache.keys.graph_digest import graph_document
+
+    # safetensors rejects tensors that share memory, such as a buffer and a slice of it.
+    constants = {name: tensor.detach().cpu().clone() for name, tensor in program.constants.items()}
+    return {
+        ENGINE: engine,
+        CONSTANTS: save(constants),
+        WEIGHT_MAP: json_bytes(weight_map(program.interface.weights)),
+        INTERFACE: json_bytes(interface_document(program.interface, program.constants)),
+        GRAPH: json_bytes(graph_document(program, records)),
+    }
+
+
+def interface_document(interface: Interface, constants: Mapping[str, torch.Tensor]) -> dict[str, Json]:
+    """Return the interface as stored in an artifact; ``constants`` are its constants' tensors, in order."""
+    devices = {name: tensor.device.type for name, tensor in constants.items()}
+    document: dict[str, Json] = {
+        "format": INTERFACE_FORMAT,
+        "inputs": [one.document() for one in interface.inputs],
+        "values": [[one.leaf, canonical(one.value)] for one in interface.values],
+        "results": [[one.kind, one.target, canonical(one.value), canonical(one.layout)] for one in interface.results],
+        "slots": [slot.document() for slot in interface.slots],
+        "weights": [_weight(one) for one in interface.weights],
+        "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
+        "sizes": [list(bounds) for bounds in interface.ranges],
+        "outputs": [one.document() for one in interface.outputs],
+    }
+    if interface.guards:
+        document["guards"] = list(interface.guards)
+    if interface.small_sizes is not None:
+        document["small_sizes"] = interface.small_sizes.document()
+    return document
+
+
+def _weight(weight: EngineWeight) -> Json:
+    return {
+        "dtype": weight.dtype,
+        "shape": list(weight.shape),
+        "stride": list(weight.stride),
+        "device": weight.device,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +251,45 @@ class Backend(Protocol):
             IncompatibleEngineError: the entry cannot be loaded here. It is quarantined and rebuilt.
         """
         return self.load(read(ENGINE), device=device, constants=constants, weights=weights)
+
+
+class TuningStore(Protocol):
+    """Stores tuning caches by kind and by key parts. A ``Cache`` is one."""
+
+    def recall(self, kind: str, parts: Mapping[str, object]) -> bytes | None:
+        """Return the stored cache, or None. MUST NOT raise because of its content."""
+        ...
+
+    def merge(
+        self,
+        kind: str,
+        parts: Mapping[str, object],
+        combine: Callable[[bytes | None], bytes | None],
+        *,
+        name: str,
+        saves_s: float,
+    ) -> None:
+        """Replace the stored cache by the result of ``combine``, unless that is None.
+
+        ``saves_s`` estimates the time to measure it again; eviction uses it. Implementations MUST exclude other
+        processes meanwhile, and MUST NOT raise because of the store.
+        """
+        ...
+
+
+_LEARNED: ContextVar[TuningStore | None] = ContextVar("trtcache.backends.protocol", default=None)
+
+
+@contextmanager
+def use_tuning_store(where: TuningStore) -> Iterator[None]:
+    """Use a store for tuning caches in this thread for the duration of the block."""
+    token = _LEARNED.set(where)
+    try:
+        yield
+    finally:
+        _LEARNED.reset(token)
+
+
+def current_tuning_store() -> TuningStore | None:
+    """Return the current store for tuning caches, or None."""
+    return _LEARNED.get()

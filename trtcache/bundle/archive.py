@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from trtcache.config.trust import PublicKey
+    from trtcache.config.signing_keys import PublicKey
 
 _IGNORED = (HEADER, SIGNATURES)
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from trtcache.backends.members import ENGINE
+from trtcache.backends.protocol import ENGINE
 from trtcache.bundle.archive import is_private
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
-from trtcache.backends.members import ENGINE, GRAPH
+from trtcache.backends.protocol import ENGINE, GRAPH
 from trtcache.bundle.contents import contents_of_module, contents_of_request
 from trtcache.bundle.engines import check_way
 from trtcache.bundle.save import save
@@ -19,8 +19,8 @@ from trtcache.cache import Cache
 from trtcache.compiler.compile import provenance_of
 from trtcache.compiler.entries import entries_for, entry_for, report_request
 from trtcache.compiler.stored_program import CallStructure, rebuild_program
-from trtcache.config.atomic_write import require_file
 from trtcache.config.environment import Config
+from trtcache.config.paths import require_file
 from trtcache.config.signing_keys import SecretKey
 from trtcache.errors import ProgramFileError, SettingsError
 from trtcache.frontends.exported import ExportedSource

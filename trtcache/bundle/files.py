@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtcache.cache import Cache
-from trtcache.config import logs
-from trtcache.config.environment import Config
+from trtcache.config.environment import Config, start_logging
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def load(
 
     if parse_on_guard(on_guard) != "error":
         raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
-    logs.start(os.environ)
+    start_logging(os.environ)
     store = cache if cache is None or isinstance(cache, Cache) else Cache(cache)
     keys = Config.from_environ(os.environ).trust.keys
     return load_file(Path(path), cache=store, keys=keys, trust=trust)

@@ -18,8 +18,7 @@ from trtcache.store.signatures import judge, sign
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.config.signing_keys import SecretKey
-    from trtcache.config.trust import PublicKey
+    from trtcache.config.signing_keys import PublicKey, SecretKey
 
 FORMAT: Final = 1
 FOLDER: Final = "trtcache/"

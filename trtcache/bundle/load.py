@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.backends import registry
-from trtcache.backends.members import CONSTANTS, INTERFACE, WEIGHT_MAP
+from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
 from trtcache.bundle import partitions as division
 from trtcache.bundle import pytree as structure
 from trtcache.bundle import signature
@@ -21,7 +21,7 @@ from trtcache.bundle.partitions import EngineInterface
 from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.bundle.tensors import read as read_tensors
 from trtcache.bundle.torch_program import MissingOperator
-from trtcache.config.trust import parse_keys
+from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import (
     NoFittingEngineError,
     ProgramContentError,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Engine
     from trtcache.cache import Cache
-    from trtcache.config.trust import PublicKey
+    from trtcache.config.signing_keys import PublicKey
     from trtcache.partition.partitions import PartitionedProgram
     from trtcache.store.entry import Entry
     from trtcache.weights.slots import EngineWeights

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
+from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.bundle import partitions as division
 from trtcache.bundle import pytree as structure
 from trtcache.bundle.engines import document, make_payloads
@@ -19,7 +19,7 @@ from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum
 from trtcache.bundle.signature import write as write_signature
 from trtcache.bundle.tensors import config, runs
 from trtcache.bundle.traced_module import TracedProgram, payload_name
-from trtcache.config.atomic_write import atomic_write, require_file
+from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
 from trtcache.runtime.provenance import parameters_of

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, TENSORRT, TENSORRT_RTX, gpu_here
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts, require_fit, why_not_here
 from trtcache.backends.tensorrt.preflight import Machine as PlanMachine
-from trtcache.backends.tensorrt.targets import AMPERE_PLUS, gpu_here
 from trtcache.errors import BackendUnavailableError, IncompatibleEngineError, NoFittingEngineError
 from trtcache.target import capability_words, host_flags, host_platform, levels_of
 

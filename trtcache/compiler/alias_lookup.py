@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.members import WEIGHT_MAP
-from trtcache.backends.tuning_cache import use_tuning_store
+from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
 from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError

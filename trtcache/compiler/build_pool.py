@@ -11,8 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.members import make_members
-from trtcache.backends.protocol import Artifact
+from trtcache.backends.protocol import Artifact, make_members
 from trtcache.compiler.build_worker import MEMBERS, REQUEST
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError

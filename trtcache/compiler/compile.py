@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from trtcache.backends.members import ENGINE
-from trtcache.backends.tuning_cache import use_tuning_store
+from trtcache.backends.protocol import ENGINE, use_tuning_store
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
 from trtcache.compiler.parallel_builds import build_missing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trtcache.backends.tuning_cache import use_tuning_store
+from trtcache.backends.protocol import use_tuning_store
 from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey
 from trtcache.errors import BuildError, BuildForbiddenError, BusyError, CanonicalizationError, FrozenWeightsError

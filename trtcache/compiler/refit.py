@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.members import ENGINE
+from trtcache.backends.protocol import ENGINE
+from trtcache.backends.tensorrt.engine import plan_with
 from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.refit import plan_with
-from trtcache.config.atomic_write import atomic_write
+from trtcache.config.paths import atomic_write
 from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.lowering.contents import Content

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from trtcache.backends.members import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
+from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.lowering.capture import MarkedGraph, Role
 from trtcache.lowering.contents import Content
 from trtcache.lowering.interface import SmallSizes

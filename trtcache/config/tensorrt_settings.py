@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from trtcache.config.named_fields import dataclass_from
-from trtcache.config.units import parse_size
+from trtcache.config.units import dataclass_from, parse_size
 from trtcache.errors import SettingsError
 
 TILINGS = ("none", "fast", "moderate", "full")

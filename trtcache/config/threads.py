@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trtcache.config.named_fields import dataclass_from
+from trtcache.config.units import dataclass_from
 from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -1,11 +1,14 @@
-"""Sizes and durations as typed by users: ``100MB``, ``1.5GiB``, ``7d``, ``36h``."""
+"""Values as given by users: sizes and durations (``100MB``, ``7d``), and mappings of the fields of a dataclass."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
-from trtcache.errors import SettingsError
+from trtcache.errors import SettingsError, did_you_mean
 
 _SIZES = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
@@ -92,3 +95,41 @@ def format_duration(duration_s: float) -> str:
         if duration_s < limit:
             return f"{duration_s / scale:{digits}} {unit}"
     return f"{duration_s / 86400:.0f} d"
+
+
+T = TypeVar("T")
+
+
+def dataclass_from(kind: type[T], given: object, where: str) -> T:
+    """Return ``given`` if it is an instance of ``kind``, or build one from a mapping of field names.
+
+    Args:
+        kind: a dataclass.
+        given: the caller's value.
+        where: the caller's name for it (``settings.threads``).
+
+    Raises:
+        SettingsError: it is neither, a name is not a field (with the nearest one), or a value is invalid.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise SettingsError(where, f"expected {kind.__name__} or a mapping of its fields, got {given!r}")
+    refuse_unknown(given, field_names(kind), where)
+    return kind(**given)
+
+
+def refuse_unknown(given: Mapping[Any, object], known: list[str], where: str) -> None:
+    """Raise for a mapping with an unknown name.
+
+    Raises:
+        SettingsError: a name is unknown; the message suggests the nearest known one.
+    """
+    for name in given:
+        if name not in known:
+            raise SettingsError(f"{where}[{name!r}]", did_you_mean(str(name), known))
+
+
+def field_names(kind: type) -> list[str]:
+    """Return the field names of a dataclass."""
+    return [field.name for field in fields(kind)]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trtcache.backends.members import ENGINE, make_members
+from trtcache.backends.protocol import ENGINE, make_members
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BackendUnavailableError, CanonicalizationError
 from trtcache.keys.key import frozen_part, key_parts, part_digests

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.config import logs
+from trtcache.config.environment import start_logging
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
 from trtcache.frontends.request import paused_collector
@@ -49,7 +49,7 @@ def resolve(
         ExportError: the file cannot be read, or is not a program.
         SettingsError: example inputs were passed for a program that has its own.
     """
-    logs.start(os.environ)
+    start_logging(os.environ)
     if isinstance(model, torch.export.ExportedProgram):
         refuse_examples(name or "the model", args, kwargs, dynamic_shapes)
         return ExportedSource(model, name or type(model).__name__)

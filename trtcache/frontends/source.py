@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch.utils import _pytree as pytree
 
     from trtcache.backends.protocol import Backend
-    from trtcache.config.stat_fingerprint import StatFingerprint
+    from trtcache.config.paths import StatFingerprint
     from trtcache.digests import CacheKey, Digest
     from trtcache.frontends.request import EngineRequest
     from trtcache.keys.alias import KeyAlias

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.config.stat_fingerprint import StatFingerprint
+from trtcache.config.paths import StatFingerprint
 from trtcache.digests import CacheKey, Digest, canonical, file_bytes, hash_bytes, json_bytes
 from trtcache.keys.key import structure
 from trtcache.lowering.contents import Content

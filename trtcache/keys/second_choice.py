@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trtcache.digests import CacheKey
     from trtcache.store.disk import DiskStore
     from trtcache.store.format import EntryHeader
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.reading import EntryStat
 
 _KIND = COLUMNS.index("kind")
 

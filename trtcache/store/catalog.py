@@ -17,9 +17,9 @@ from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from trtcache.store.counters import Counters
     from trtcache.store.disk import DiskStore
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.events import Counters
+    from trtcache.store.reading import EntryStat
     from trtcache.store.rows import Row
 
 _LOG = logging.getLogger("trtcache.store")
@@ -147,7 +147,7 @@ def counters(store: DiskStore) -> Counters:
     Raises:
         OSError: a log cannot be read.
     """
-    from trtcache.store.counters import tails
+    from trtcache.store.events import tails
 
     logs, sums = store.events.logs(), store.events.sums()
     if store.writable:
@@ -167,6 +167,6 @@ def counters_since(store: DiskStore, since_ns: int) -> Counters:
     Raises:
         OSError: a log cannot be read.
     """
-    from trtcache.store.counters import since
+    from trtcache.store.events import since
 
     return since(store.events.logs(), store.events.sums(), since_ns)

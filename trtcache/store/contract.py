@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trtcache.store.disk import DiskStore
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content, EntryHeader
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.reading import EntryStat
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.atomic_write import room_for
-from trtcache.config.trust import Trust
+from trtcache.config.paths import room_for
+from trtcache.config.signing_keys import Trust
 from trtcache.errors import (
     CorruptBlobError,
     FormatVersionError,
@@ -25,22 +25,18 @@ from trtcache.errors import (
     UntrustedEntryError,
     UntrustedWriterError,
 )
-from trtcache.store.admission import Admission
-from trtcache.store.build_notes import NOTES, BuildNotes, BuildProcess
 from trtcache.store.contract import Miss, Store
 from trtcache.store.copying import copy_up
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
-from trtcache.store.file_lock import hold
-from trtcache.store.files import TEMPORARY, TemporaryFile, delete, make_permanent, sweep, sync_directory
-from trtcache.store.folders import Folders
+from trtcache.store.file_lock import hold, objection
+from trtcache.store.files import TEMPORARY, Folders, TemporaryFile, delete, make_permanent, sweep, sync_directory
 from trtcache.store.format import Draft, check_document
-from trtcache.store.listing import folders
-from trtcache.store.lock_probe import objection
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.reading import StoredEntries
+from trtcache.store.reading import StoredEntries, folders
 from trtcache.store.root import StoreRoot, is_local, prepare, private_index_root
-from trtcache.store.single_flight import NOTICE_EVERY_S, turn
+from trtcache.store.signatures import Admission
+from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, BuildProcess, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Lock files that exclude processes and threads.
+"""Lock files that exclude processes and threads, and a probe of whether `flock` works on a network file system.
 
 The file is permanent: unlinking lock files broke exclusion in 26 of 120 holds between two NFS clients. The kernel
 releases the lock with the process, so there are no stale locks; a file system without kernel locks is an error, there
@@ -11,15 +11,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 from trtcache.errors import LockTimeoutError
-from trtcache.store.files import file_mode, make_permanent
+from trtcache.store.files import TEMPORARY, file_mode, make_permanent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _POLL_S = 0.02
@@ -87,3 +87,40 @@ def _open_descriptors() -> set[int]:
 
     os.register_at_fork(after_in_child=close_all)
     return opened
+
+
+def objection(directory: Path, notes: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
+    """Return why nothing should be built in ``directory``, or None. ``notes`` is a private directory on this host."""
+    try:
+        note = notes / f"locks-exclude-{directory.stat().st_dev:x}"
+        if note.exists():
+            return None
+        why = try_locks(directory, lock=lock)
+    except OSError as error:
+        return f"its locks cannot be tested: {error.strerror}"
+    if why is None:
+        with suppress(OSError):
+            note.touch(mode=0o600)
+    return why
+
+
+def try_locks(directory: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
+    """Lock one file through two descriptors; return what went wrong, or None if the second lock was refused.
+
+    Raises:
+        OSError: no file can be created there.
+    """
+    path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with ExitStack() as stack:
+        first, second = os.open(path, flags, 0o600), os.open(path, flags, 0o600)
+        for undo, argument in ((os.close, first), (os.close, second), (os.unlink, path)):
+            stack.callback(undo, argument)  # type: ignore[arg-type]
+        try:
+            lock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return f"it has no locks: {error.strerror}"
+    return "two descriptors held the same lock at once"

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from trtcache.store.disk import DiskStore
-    from trtcache.store.filters import Predicate
-    from trtcache.store.record import Record
+    from trtcache.store.record import Predicate, Record
 
 _LOG = logging.getLogger("trtcache.store")
 

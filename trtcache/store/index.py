@@ -1,7 +1,7 @@
 """The SQLite index of a store: a cache of the artifact files' headers and of counters.
 
-A missing, damaged, foreign or newer index is quarantined and rebuilt; an older one is migrated. Both happen on open,
-under one lock file, so that only one process or thread does it.
+All of its content can be rebuilt from the store's files. A missing, damaged, foreign or newer index is quarantined and
+rebuilt; an older one is migrated. Both happen on open, under one lock file, so that only one process or thread does it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import URL, bindparam, create_engine, delete, event, select
+from sqlalchemy import URL, Float, Text, bindparam, create_engine, delete, event, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.pool import NullPool
 
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
 from trtcache.store.file_lock import hold
 from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, IndexState, index_state, is_damage
-from trtcache.store.schema import CounterRow, EntryRow, EventLogRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,8 +28,52 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-    from trtcache.store.counters import Counters
+    from trtcache.store.events import Counters
     from trtcache.store.record import Record
+
+
+class Base(DeclarativeBase):
+    """Declarative base of the index's tables."""
+
+
+class EntryRow(Base):
+    """One artifact file: its header and directory metadata."""
+
+    __tablename__ = "entries"
+
+    digest: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text)
+    name: Mapped[str | None] = mapped_column(Text)
+    file_bytes: Mapped[int]
+    size_bytes: Mapped[int]
+    created_ns: Mapped[int]
+    used_ns: Mapped[int]
+    build_s: Mapped[float] = mapped_column(Float)
+    members: Mapped[int]
+    inode: Mapped[int]
+
+
+class EventLogRow(Base):
+    """Offset up to which one host's event log has been counted."""
+
+    __tablename__ = "event_logs"
+
+    log: Mapped[str] = mapped_column(Text, primary_key=True)
+    offset_bytes: Mapped[int]
+
+
+class CounterRow(Base):
+    """Number of events on one day (UTC), and the seconds they saved."""
+
+    __tablename__ = "counters"
+
+    day: Mapped[str] = mapped_column(Text, primary_key=True)
+    event: Mapped[str] = mapped_column(Text, primary_key=True)
+    reason: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text, primary_key=True)
+    count: Mapped[int]
+    saved_s: Mapped[float] = mapped_column(Float)
+
 
 T = TypeVar("T")
 
@@ -133,7 +177,7 @@ def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
 
 
 def _counters(connection: Connection) -> Counters:
-    from trtcache.store.counters import EventCount
+    from trtcache.store.events import EventCount
 
     row = CounterRow
     found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))

@@ -1,13 +1,26 @@
-"""Metadata of an entry, available without opening its file: a row of ``trtcache ls``."""
+"""Records of entries, and filters over them as typed on the command line: ``size>100MB``, ``name~bert``.
+
+A record is the metadata of an entry that is available without opening its file. A filter is one or more conditions
+joined by commas, all of which must hold. A condition is a field, an operator and a value. ``~`` is a case-insensitive
+substring match, not a regular expression.
+"""
 
 from __future__ import annotations
 
+import difflib
+import operator
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trtcache.config.units import parse_duration, parse_size
+from trtcache.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
     from trtcache.store.format import EntryHeader
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.reading import EntryStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +75,98 @@ class Record:
             "members": self.members,
             "pinned": self.pinned,
         }
+
+
+Predicate: TypeAlias = "Callable[[Record], bool]"
+
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
+_TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
+    "!=": operator.ne,
+    "!~": lambda text, part: part.casefold() not in text.casefold(),
+    "=": operator.eq,
+    "~": lambda text, part: part.casefold() in text.casefold(),
+}
+_EQUAL = {sign: _ORDERED[sign] for sign in ("=", "!=")}
+_CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """How to read a field from a record (at a time in ns), parse its values, and compare them."""
+
+    read: Callable[[Record, int], object]
+    parse: Callable[[str, str], object]
+    operators: dict[str, Callable[[Any, Any], bool]]
+
+
+def _text(text: str, _name: str) -> str:
+    return text
+
+
+def _flag(text: str, name: str) -> bool:
+    value = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
+    if value is None:
+        raise SettingsError(name, f"{text!r} is not yes or no")
+    return value
+
+
+def _count(text: str, name: str) -> int:
+    if not text.isdecimal():
+        raise SettingsError(name, f"{text!r} is not a whole number")
+    return int(text)
+
+
+FIELDS = {
+    "age": _Field(lambda record, now_ns: (now_ns - record.created_ns) / 1e9, parse_duration, _ORDERED),
+    "build": _Field(lambda record, _: record.build_s, parse_duration, _ORDERED),
+    "key": _Field(lambda record, _: record.digest, _text, _TEXTUAL),
+    "kind": _Field(lambda record, _: record.kind, _text, _TEXTUAL),
+    "members": _Field(lambda record, _: record.members, _count, _ORDERED),
+    "name": _Field(lambda record, _: record.name or "", _text, _TEXTUAL),
+    "pinned": _Field(lambda record, _: record.pinned, _flag, _EQUAL),
+    "size": _Field(lambda record, _: record.file_bytes, parse_size, _ORDERED),
+    "unused": _Field(lambda record, now_ns: (now_ns - record.used_ns) / 1e9, parse_duration, _ORDERED),
+}
+"""``size`` is the size on disk; ``age`` counts from the build, ``unused`` from the last use."""
+
+
+def parse_filters(texts: Iterable[str], *, now_ns: int) -> Predicate:
+    """Return a predicate that requires every condition of every text; without texts it is always true.
+
+    Raises:
+        SettingsError: a condition is malformed, or its field, operator or value is invalid; the message lists the valid
+            ones.
+    """
+    conditions = [_condition(part, now_ns) for text in texts for part in text.split(",")]
+    return lambda record: all(condition(record) for condition in conditions)
+
+
+def names_one(texts: Iterable[str], fields: Collection[str]) -> bool:
+    """Return whether a condition compares one of these fields by ``=`` or ``~``. The texts are well-formed."""
+    matches = (_CONDITION.fullmatch(part) for text in texts for part in text.split(","))
+    return any(match is not None and match[1] in fields and match[2] in ("=", "~") for match in matches)
+
+
+def _condition(text: str, now_ns: int) -> Predicate:
+    match = _CONDITION.fullmatch(text)
+    known = f"fields: {', '.join(FIELDS)}"
+    if match is None:
+        raise SettingsError("filter", f"{text!r} is not a condition such as size>100MB or name~bert; {known}")
+    name, sign, value = match.groups()
+    field = FIELDS.get(name)
+    if field is None:
+        close = difflib.get_close_matches(name, FIELDS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise SettingsError("filter", f"there is no field {name!r}{hint}; {known}")
+    compare = field.operators.get(sign)
+    if compare is None:
+        raise SettingsError("filter", f"{name} does not support {sign!r}; use {' '.join(field.operators)}")
+    wanted = field.parse(value, f"filter {name}")
+    return lambda record: compare(field.read(record, now_ns), wanted)

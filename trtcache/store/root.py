@@ -1,24 +1,30 @@
-"""The root directory of a store: create it, recognize it, and check that it is safe to load engines from.
+"""The root directory of a store: create it, recognize it, share it, and check that it is safe to load engines from.
 
-A crash while a store is created leaves a directory that is missing, empty except for temporary files, or a store: the
-marker is renamed into place complete, and everything else is created on demand.
+Engines are code, so the owner of the directory and the users who may write to it or replace it matter. A crash while a
+store is created leaves a directory that is missing, empty except for temporary files, or a store: the marker, which
+identifies a store and declares whether it is shared, is renamed into place complete; the rest is created on demand.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from trtcache.config.folders import cache_folder
+from trtcache.config.paths import cache_folder
 from trtcache.digests import hash_bytes
-from trtcache.errors import FormatVersionError, NotAStoreError, UnsafeStoreError
-from trtcache.store.files import TEMPORARY, publish_bytes, sync_directory
-from trtcache.store.marker import MARKER, STORE_FORMAT, format_of, read_marker, write_marker
-from trtcache.store.safety import check_safety, check_way
+from trtcache.errors import FormatVersionError, NotAStoreError, SettingsError, UnsafeStoreError
+from trtcache.store.files import TEMPORARY, Folders, publish_bytes, sync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
 TAG: Final = "CACHEDIR.TAG"
 
@@ -162,3 +168,255 @@ def private_index_root(root: Path) -> Path:
     with suppress(OSError, UnsafeStoreError):
         make_root(path)
     return path
+
+
+MARKER: Final = "trtcache-store.json"
+STORE_FORMAT: Final = 1
+
+_MAX_BYTES = 4096
+
+
+def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
+    """Return the marker's bytes and its file status, or None if there is no marker.
+
+    Raises:
+        OSError: it is a link or cannot be read.
+    """
+    try:
+        fd = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(file.fileno())
+        return (file.read(_MAX_BYTES) if stat.S_ISREG(status.st_mode) else b""), status
+
+
+def write_marker(root: Path, *, shared: bool = False) -> None:
+    """Write the marker. The marker of a shared store is readable by all and writable by its owner only.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if shared:
+        publish_bytes(root / MARKER, b'{"format": %d, "shared": true}\n' % STORE_FORMAT, mode=0o644)
+    else:
+        publish_bytes(root / MARKER, b'{"format": %d}\n' % STORE_FORMAT)
+
+
+def format_of(raw: bytes) -> int | None:
+    """Return the format version in a marker, or None if it is damaged."""
+    version = _fields(raw).get("format")
+    return version if type(version) is int and version > 0 else None
+
+
+def declares_shared(raw: bytes) -> bool:
+    """Return whether a marker declares its store shared."""
+    return _fields(raw).get("shared") is True
+
+
+def _fields(raw: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+_MOST_LINKS = 40  # the kernel's limit
+_SHARE = "or let its owner create a shared one: trtcache init --shared --group GROUP"
+
+
+def check_safety(root: Path, way: Path) -> bool:
+    """Check that only the intended users can write to ``root``, and return whether it was declared shared.
+
+    ``way`` is the path as given: no other user may own a link on it, or be able to replace one.
+
+    Raises:
+        NotAStoreError: it is not a directory.
+        UnsafeStoreError: another user owns it or may write to it, or to a directory above it.
+        OSError: it, its marker or a directory above it cannot be read.
+    """
+    found = root.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotAStoreError(str(root), "it is not a directory")
+    shared = _is_declared_shared(root, found)
+    if shared:
+        _check_shared(root, found)
+    else:
+        _check_private(root, found)
+    group = found.st_gid if shared else None
+    owners = _trusted_owners() | ({found.st_uid} if shared else set())
+    _check_above(root, owners, group)
+    _check_links(way, owners, group)
+    return shared
+
+
+def check_way(way: Path) -> None:
+    """Check that no other user controls the path of a directory, which need not exist yet.
+
+    Raises:
+        UnsafeStoreError: another user owns a link on it, or can replace one.
+        OSError: it cannot be read.
+    """
+    _check_links(way, _trusted_owners(), None)
+
+
+def _is_declared_shared(root: Path, found: os.stat_result) -> bool:
+    """Return whether the owner of the directory declared it shared; a member who can write to it cannot."""
+    marker = read_marker(root)
+    if marker is None or not declares_shared(marker[0]):
+        return False
+    status = marker[1]
+    if status.st_uid not in (found.st_uid, 0) or status.st_mode & 0o022 or status.st_nlink > 1:
+        why = "it is declared shared, but a user other than its owner could have written that"
+        raise UnsafeStoreError(str(root), f"{why}; its owner can run: trtcache init --shared --group GROUP {root}")
+    return True
+
+
+def _check_private(root: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (os.geteuid(), 0):
+        why = f"it belongs to user {found.st_uid}; use a directory of your own, {_SHARE}"
+        raise UnsafeStoreError(str(root), why)
+    if found.st_mode & 0o022:
+        why = f"other users may write to it; run: chmod go-w {root}"
+        raise UnsafeStoreError(str(root), f"{why}, {_SHARE} NEW_DIRECTORY")
+
+
+def _check_shared(root: Path, found: os.stat_result) -> None:
+    if found.st_mode & 0o002:
+        raise UnsafeStoreError(str(root), f"users outside its group may write to it; run: chmod o-w {root}")
+    if not found.st_mode & stat.S_ISGID:
+        raise UnsafeStoreError(str(root), f"it was declared shared but is no longer setgid; run: chmod g+s {root}")
+
+
+def _trusted_owners() -> AbstractSet[int]:
+    """Return the users who may own directories above a store: root, this user, and the overflow user.
+
+    In a user namespace, root's directories appear to belong to the overflow user (user_namespaces(7)).
+    """
+    owners = {0, os.geteuid()}
+    try:
+        mapped = sum(int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines())
+        if mapped < (1 << 32) - 1:
+            owners.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    except (OSError, ValueError, IndexError):
+        return owners
+    return owners
+
+
+def _check_above(root: Path, owners: AbstractSet[int], group: int | None) -> None:
+    """Reject a directory above the root in which another user could replace the store's directory.
+
+    Users who can write to a sticky directory, such as /tmp, cannot rename other users' files in it.
+    """
+    for above in root.parents:
+        found = above.stat()
+        if found.st_uid not in owners:
+            raise UnsafeStoreError(str(root), f"its parent {above} belongs to user {found.st_uid}")
+        if found.st_mode & stat.S_ISVTX:
+            continue
+        own_group = found.st_gid == group or found.st_gid == found.st_uid == os.geteuid()  # a user's private group
+        if found.st_mode & 0o002 or (found.st_mode & 0o020 and not own_group):
+            why = f"other users may write to its parent {above} and could replace it"
+            raise UnsafeStoreError(str(root), f"{why}; run: chmod go-w {above}, or chmod +t {above}")
+
+
+def _check_links(way: Path, owners: AbstractSet[int], group: int | None) -> None:
+    """Reject a path with a link that another user controls."""
+    for link in _links(way):
+        owner = link.lstat().st_uid
+        if owner not in owners:
+            raise UnsafeStoreError(
+                str(way), f"{link} on its path is a link owned by user {owner}; use {link.resolve()} instead"
+            )
+        _check_above(link, owners, group)
+
+
+def _links(way: Path) -> Iterator[Path]:
+    """Yield the symbolic links on the path, each by a path without links in its directories."""
+    here, names, count = Path("/"), list(way.absolute().parts[:0:-1]), 0
+    while names:
+        name = names.pop()
+        path = here.parent if name == ".." else here / name
+        if not path.is_symlink():
+            here = path
+            continue
+        count += 1
+        if count > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(way))
+        yield path
+        target = path.readlink()
+        here = Path("/") if target.is_absolute() else here
+        names.extend(part for part in reversed(target.parts) if part != "/")
+
+
+_FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
+_MODE = 0o2770
+_LAST_ID = (1 << 32) - 2  # the next ID means "unchanged" to chown
+
+
+def group_id(group: str) -> int:
+    """Return the ID of a group, given its name or number.
+
+    Raises:
+        SettingsError: the group does not exist, or the number is out of range.
+    """
+    import grp  # only needed to create a shared store
+
+    if group.isdecimal() and group.isascii():
+        if int(group) > _LAST_ID:
+            raise SettingsError("--group", f"{group} is not a valid group ID")
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError as error:
+        raise SettingsError("--group", f"there is no group {group!r}; 'groups' lists yours") from error
+
+
+def share(root: Path, gid: int) -> None:
+    """Create a store at ``root``, which is missing or empty, whose files every member of the group can use.
+
+    A store that this group already shares is unchanged; an interrupted creation is completed.
+
+    Raises:
+        NotAStoreError: it holds files, such as a private store, or cannot be created.
+        UnsafeStoreError: another user owns it, may write to a directory above it, or owns a link on its path.
+    """
+    try:
+        make_root(root, parents_mode=0o755)
+        way, root = root, root.resolve()
+        check_way(way)
+        marker, found = read_marker(root), root.stat()
+        _check_content(root, marker[0] if marker else None)
+        if found.st_uid not in (os.geteuid(), 0):
+            raise UnsafeStoreError(
+                str(root), f"it belongs to user {found.st_uid}, who is the only one who can share it"
+            )
+        _give(root, gid)
+    except OSError as error:
+        raise NotAStoreError(str(root), f"it cannot become a shared store ({error.strerror})") from error
+    check_safety(root, way)
+
+
+def _check_content(root: Path, marker: bytes | None) -> None:
+    if marker is not None and not declares_shared(marker):
+        raise NotAStoreError(str(root), "it is already a private store; use a new directory for the shared one")
+    if marker is None:
+        for path in root.iterdir():
+            if path.name != TAG and not path.name.startswith(TEMPORARY):
+                raise NotAStoreError(str(root), f"it contains {path.name!r}; use a new directory")
+
+
+def _give(root: Path, gid: int) -> None:
+    """Change the directory's group, and grant it write permission: the marker is there before."""
+    try:
+        os.chown(root, -1, gid)
+    except PermissionError as error:
+        why = f"you are not in group {gid}, so you cannot give it a directory; ask a member, or root"
+        raise NotAStoreError(str(root), why) from error
+    root.chmod(0o2700)
+    write_marker(root, shared=True)
+    root.chmod(_MODE)
+    for name in _FOLDERS:
+        with Folders(root, shared=True).inside(name, make=True):
+            pass

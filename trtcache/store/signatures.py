@@ -1,4 +1,4 @@
-"""Signatures of artifact files: the signed message, the encoding, and verification.
+"""Signatures of artifact files, and the signature policy of one open store.
 
 The signed message is the whole header as stored, prefixed with the format version. The header has the key document and
 the digests of all members, so no part of an entry can be changed, exchanged or stored under another key.
@@ -12,13 +12,15 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from trtcache.config.signing_keys import SecretKey, is_signed
+from trtcache.config.signing_keys import SecretKey, ed25519, is_signed
 from trtcache.digests import hash_bytes
+from trtcache.errors import UntrustedEntryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from trtcache.config.trust import PublicKey
+    from trtcache.config.signing_keys import PublicKey, Trust
+    from trtcache.store.format import Admit
 
 LINE_BYTES: Final = 194
 
@@ -113,3 +115,59 @@ def _judge(signature: tuple[bytes, bytes], message: bytes, known: list[PublicKey
     if not is_signed(raw, value, message):
         return Verdict("bad-signature", named[0].name)
     return Verdict(None, counting[0].name) if counting else Verdict("expired-key", named[0].name)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Signature rules of one open store. ``key`` signs the entries that are stored there."""
+
+    required: bool
+    keys: tuple[PublicKey, ...]
+    key: SecretKey | None
+    clock_ns: Callable[[], int]
+
+    @classmethod
+    def of(cls, trust: Trust, *, shared: bool, writable: bool, clock_ns: Callable[[], int]) -> Admission:
+        """Build the rules for a store from the user's trust settings.
+
+        Signatures are required where ``trust`` requires them, or by default in a shared store.
+
+        Raises:
+            SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
+        """
+        required = shared if trust.required is None else trust.required
+        signing = writable and trust.signing_key is not None
+        if signing or (required and trust.keys):
+            ed25519()
+        key = SecretKey.read(trust.signing_key) if signing and trust.signing_key else None
+        return cls(required, trust.keys, key, clock_ns)
+
+    def verdict(self, version: int, header: bytes, block: bytes) -> Verdict:
+        """Verify an entry's signatures against the trusted keys."""
+        return judge(block, version, header, keys=self.keys, now_ns=self.clock_ns())
+
+    def admit(self, path: str) -> Admit | None:
+        """Return a check that raises for untrusted signatures of the file at ``path``, or None if none are required."""
+        if not self.required:
+            return None
+
+        def refuse(version: int, header: bytes, block: bytes) -> None:
+            verdict = self.verdict(version, header, block)
+            if verdict.reason is not None:
+                raise UntrustedEntryError(path, verdict.reason, verdict.signer or "")
+
+        return refuse
+
+    def objection(self) -> str | None:
+        """Return why this process could not read back an entry that it stores here, or None if it could.
+
+        Such an entry is not stored: it would replace one that others trust.
+        """
+        if not self.required:
+            return None
+        if self.key is None:
+            return "no signing key is set"
+        raw = self.key.public.raw
+        if not any(key.raw == raw and key.counts(self.clock_ns()) for key in self.keys):
+            return f"the signing key {self.key.name} is not among the trusted keys"
+        return None

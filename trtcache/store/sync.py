@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trtcache.store.disk import DiskStore
-    from trtcache.store.filters import Predicate
     from trtcache.store.format import Admit
-    from trtcache.store.listing import EntryStat
+    from trtcache.store.reading import EntryStat
+    from trtcache.store.record import Predicate
 
 _LOG = logging.getLogger("trtcache.store")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}

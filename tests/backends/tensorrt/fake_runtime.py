@@ -16,7 +16,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trtcache.backends.tensorrt.bindings import DeviceContext
+    from trtcache.backends.tensorrt.runner import DeviceContext
 
 DataType = enum.Enum("DataType", "FLOAT HALF BF16 INT8 INT32 INT64 UINT8 BOOL FP8 INT4")
 TensorLocation = enum.Enum("TensorLocation", "DEVICE HOST")

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from trtcache.backends.tensorrt.flavour import Flavour
-from trtcache.backends.tensorrt.timing import Timings
+from trtcache.backends.tensorrt.tuning import Timings
 from trtcache.cache import Cache
 from trtcache.target import Gpu
 

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import trtcache
+from trtcache.backends.tensorrt.build import Network, parse
+from trtcache.backends.tensorrt.callbacks import get_logger
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import get_logger
 from trtcache.backends.tensorrt.onnx import OnnxModel, to_onnx
-from trtcache.backends.tensorrt.plan import Network, parse
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:

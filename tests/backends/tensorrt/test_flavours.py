@@ -11,10 +11,9 @@ from torch import nn
 
 from tests.backends.tensorrt.plans import compiled, stored
 from trtcache.backends import registry
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
-from trtcache.backends.tensorrt.log import ErrorCollector
-from trtcache.backends.tensorrt.plan import failure
-from trtcache.backends.tensorrt.targets import plan_target
+from trtcache.backends.tensorrt.build import failure
+from trtcache.backends.tensorrt.callbacks import ErrorCollector
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, plan_target
 from trtcache.errors import BackendUnavailableError, BuildError, BuildMemoryError
 
 if TYPE_CHECKING:

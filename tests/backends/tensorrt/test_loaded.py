@@ -12,8 +12,8 @@ import torch
 from tests.backends.tensorrt.fake_runtime import Context, Cpu, DataType, Engine, TensorLocation
 from tests.backends.tensorrt.test_preflight import FACTS, HERE, L4, for_product
 from tests.backends.tensorrt.test_runner import doubling
-from trtcache.backends.tensorrt import bindings
 from trtcache.backends.tensorrt import engine as loaded
+from trtcache.backends.tensorrt import runner
 from trtcache.backends.tensorrt.engine import LoadedPlan, PlanEngine, load_plan
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError, RunError
@@ -87,7 +87,7 @@ class Flavour:
 
 @pytest.fixture(autouse=True)
 def _on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bindings, "CudaDevice", lambda _: Cpu())
+    monkeypatch.setattr(runner, "CudaDevice", lambda _: Cpu())
     monkeypatch.setattr(Runtime, "allowed", [])
     monkeypatch.setattr(Runtime, "bits", 0)
 

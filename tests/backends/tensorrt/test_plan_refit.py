@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 
 from tests.backends.tensorrt.plans import Small, compiled, ids
-from trtcache.backends.tensorrt import preflight, refit, runner
+from trtcache.backends.tensorrt import engine as plans
+from trtcache.backends.tensorrt import runner
+from trtcache.backends.tensorrt.callbacks import ErrorCollector, get_logger
+from trtcache.backends.tensorrt.engine import refit_dtypes, refit_engine
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.log import ErrorCollector, get_logger
-from trtcache.backends.tensorrt.refit import refit_dtypes, refit_engine
 from trtcache.compiler.refit import refit_plan, write_plan
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.weights.fingerprints import fingerprints
@@ -231,16 +232,16 @@ def test_a_plan_is_written_with_other_weights(monkeypatch: pytest.MonkeyPatch, t
     )
     stored = {"format": 1, "inputs": [], "outputs": [], "refit": True, "weights": {"refittable": list(SHAPES)}}
     flavour = SimpleNamespace(title="it", version="1.7", load=lambda: trt)
-    monkeypatch.setattr(refit, "get_logger", lambda _: get_logger(TRT))
+    monkeypatch.setattr(plans, "get_logger", lambda _: get_logger(TRT))
     monkeypatch.setattr(runner, "deserialize", lambda *_: (None, engine))
-    monkeypatch.setattr(preflight, "require_fit", lambda *_: None)
+    monkeypatch.setattr(plans, "require_fit", lambda *_: None)
     monkeypatch.setattr(engine, "serialize", lambda: repr(values(engine)).encode(), raising=False)
-    plan = refit.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+    plan = plans.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
     write_plan(plan, tmp_path / "plan")
     assert (tmp_path / "plan").read_text() == "{'w0': 5.0, 'w1': 5.0, 'w2': 5.0}"
     monkeypatch.setattr(engine, "serialize", lambda: None)
     with pytest.raises(IncompatibleEngineError, match="it cannot write it"):
-        refit.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
+        plans.plan_with(flavour, b"plan", json.dumps(stored).encode(), made(5.0))  # type: ignore[arg-type]
 
 
 def test_a_plan_is_written_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

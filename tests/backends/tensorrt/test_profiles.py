@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import trtcache
 from tests.backends.tensorrt.plans import RTX, Small, compiled, ids, lowered, stored
-from trtcache.backends.tensorrt.profiles import Range, ranges_of
+from trtcache.backends.tensorrt.build import Range, ranges_of
 from trtcache.errors import ProfileError, SettingsError
 
 if TYPE_CHECKING:

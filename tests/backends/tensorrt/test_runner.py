@@ -11,10 +11,9 @@ import torch
 
 from tests.backends.tensorrt.fake_runtime import Context, Cpu, DataType, Engine, Stream, Tensor, TensorLocation, Trt
 from tests.backends.tensorrt.plans import compiled
-from trtcache.backends.tensorrt.bindings import address, dtypes_of, empty, place_tensor
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
 from trtcache.backends.tensorrt.preflight import PlanFacts
-from trtcache.backends.tensorrt.runner import Runner, deserialize
+from trtcache.backends.tensorrt.runner import Runner, address, deserialize, dtypes_of, empty, place_tensor
 from trtcache.errors import IncompatibleEngineError, NoDeviceError, RunError
 
 if TYPE_CHECKING:

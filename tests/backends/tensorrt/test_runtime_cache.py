@@ -10,8 +10,7 @@ import pytest
 from tests.backends.tensorrt.fake_timing import GPU, NEWER, TENSORRT
 from trtcache.backends.tensorrt.flavour import TENSORRT as TENSORRT_REAL
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.runtime_cache import KIND, RuntimeCache
-from trtcache.backends.tensorrt.timing import tuning_key_parts
+from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, RuntimeCache, tuning_key_parts
 from trtcache.cache import Cache
 from trtcache.store.disk import DiskStore
 
@@ -60,7 +59,7 @@ class FakeEngine:
 
 def kept(root: Path) -> set[str]:
     """Return the names that are in the store."""
-    content = Cache(root).recall(KIND, tuning_key_parts(TENSORRT, GPU))
+    content = Cache(root).recall(RUNTIME_CACHE, tuning_key_parts(TENSORRT, GPU))
     return set(json.loads(content)) if content else set()
 
 
@@ -96,7 +95,7 @@ def test_what_another_process_compiled_meanwhile_stays(tmp_path: Path, adds: boo
 
 def test_what_tensorrt_refuses_is_compiled_anew(tmp_path: Path) -> None:
     """Kernels of another driver are as good as none, and an engine that takes no cache runs without."""
-    Cache(tmp_path).merge(KIND, tuning_key_parts(TENSORRT, GPU), lambda _: b"of another driver")
+    Cache(tmp_path).merge(RUNTIME_CACHE, tuning_key_parts(TENSORRT, GPU), lambda _: b"of another driver")
     engine = FakeEngine()
     cache = RuntimeCache(engine, TENSORRT, GPU, Cache(tmp_path))
     engine.kernels.names.add("a")

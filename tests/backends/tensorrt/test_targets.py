@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, Flavour
-from trtcache.backends.tensorrt.targets import capabilities_of, plan_target
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, Flavour, capabilities_of, plan_target
 from trtcache.errors import SettingsError
 from trtcache.target import Gpu
 

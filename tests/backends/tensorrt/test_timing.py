@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.backends.tensorrt.fake_timing import GPU, NEWER, TENSORRT, FakeConfig, built
+from trtcache.backends.protocol import current_tuning_store, use_tuning_store
 from trtcache.backends.tensorrt.flavour import TENSORRT_RTX
-from trtcache.backends.tensorrt.timing import KIND, Timings, tuning_key_parts
-from trtcache.backends.tuning_cache import current_tuning_store, use_tuning_store
+from trtcache.backends.tensorrt.tuning import TIMING_CACHE, Timings, tuning_key_parts
 from trtcache.cache import Cache
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def times(cache: Cache) -> dict[str, float]:
     """Return what is kept."""
-    content = cache.recall(KIND, tuning_key_parts(TENSORRT, GPU))
+    content = cache.recall(TIMING_CACHE, tuning_key_parts(TENSORRT, GPU))
     assert content is not None
     known: dict[str, float] = json.loads(content)[1]
     return known
@@ -39,7 +39,7 @@ def test_a_kernel_is_measured_once(tmp_path: Path) -> None:
     assert set(times(cache)) == {"a", "b", "c"}
     store = DiskStore.open(tmp_path)
     (only,) = store.scan()
-    assert (store.header(only.digest).kind, store.header(only.digest).name) == (KIND, "TensorRT 10.15.1.29")
+    assert (store.header(only.digest).kind, store.header(only.digest).name) == (TIMING_CACHE, "TensorRT 10.15.1.29")
 
 
 def test_a_timing_cache_is_neither_hit_nor_miss(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_another_measured_meanwhile_is_combined(tmp_path: Path) -> None:
 def test_a_cache_that_tensorrt_refuses_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     """Content of another device, or none at all, costs measurements and no build."""
     cache = Cache(tmp_path)
-    cache.merge(KIND, tuning_key_parts(TENSORRT, GPU), lambda _: content)
+    cache.merge(TIMING_CACHE, tuning_key_parts(TENSORRT, GPU), lambda _: content)
     assert built(cache, "a") == ["a"]
     assert set(times(cache)) == {"a"}
 

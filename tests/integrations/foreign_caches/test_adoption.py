@@ -20,7 +20,7 @@ from tests.integrations.foreign_caches.layouts import (
     torch_tensorrt_cache,
 )
 from tests.store.mutations import mutations
-from trtcache.config.trust import Trust
+from trtcache.config.signing_keys import Trust
 from trtcache.digests import Digest
 from trtcache.errors import SettingsError, UntrustedWriterError
 from trtcache.integrations.foreign_caches.adoption import adopted_key, plan_adoption

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from trtcache.backends.members import GRAPH, INTERFACE
+from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
 from trtcache.lowering.expressions import affine, describe, evaluate

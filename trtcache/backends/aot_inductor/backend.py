@@ -1,26 +1,32 @@
-"""The ``aot_inductor`` backend: packages without weights, which share the model's own tensors."""
+"""The ``aot_inductor`` backend: packages without weights, which share the model's own tensors.
+
+Its keys contain the process-wide settings of Inductor outside ``Settings``: flags of torch, configuration, environment
+variables. Importing ``torch._inductor.config`` takes a second. Unless it is imported nothing can have changed it, so
+then the environment alone decides; both give the same result for the same configuration.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
-from typing import TYPE_CHECKING, ClassVar
+import os
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.aot_inductor.ambient import ambient
 from trtcache.backends.aot_inductor.assumptions import Assumptions
 from trtcache.backends.aot_inductor.loader import Package, PackageEngine
-from trtcache.backends.members import ENGINE
-from trtcache.backends.protocol import Artifact, Backend, Capabilities
+from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+    from types import ModuleType
 
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
-
 
 _BUILDER = 2
 """Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
@@ -106,3 +112,88 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+_PREFIX = "TORCHINDUCTOR_"
+
+# Inductor's own caches, worker processes and logging: none of these affect a package.
+_IGNORED = (
+    "AUTOGRAD_",
+    "CACHE_",
+    "COMPILE_",
+    "FORCE_DISABLE_CACHES",
+    "FX_GRAPH_",
+    "QUIESCE_",
+    "REDIS_",
+    "SKIP_L1",
+    "WORKER_",
+    "WRITE_",
+)
+
+_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
+
+_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
+
+# Inductor chooses the kernel of scaled_dot_product_attention at build time.
+_ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
+    "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
+    "flash": torch.backends.cuda.flash_sdp_enabled,
+    "math": torch.backends.cuda.math_sdp_enabled,
+    "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
+}
+
+
+def ambient() -> dict[str, object]:
+    """Return process-wide state as part of the key."""
+    return {
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": matmul_precision(),
+        "mkldnn": torch.backends.mkldnn.enabled,
+        "attention": {name: bool(enabled()) for name, enabled in _ATTENTION_KERNELS.items()},
+        "environment": environment(os.environ),
+        "inductor": dict(sorted(overrides(sys.modules.get("torch._inductor.config")))),
+    }
+
+
+def matmul_precision() -> str:
+    """Return the precision of matrix products, also if it was set with the newer of torch's two APIs.
+
+    ``torch.get_float32_matmul_precision`` raises once the two differ (torch 2.13).
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        devices: Any = {"cuda": torch.backends.cuda, "mkldnn": torch.backends.mkldnn}
+        return ", ".join(f"{name} {one.matmul.fp32_precision}" for name, one in devices.items())
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that affect Inductor's builds."""
+    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(_ignored_prefixes())]
+    return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
+
+
+def _ignored_prefixes() -> tuple[str, ...]:
+    return tuple(_PREFIX + name for name in _IGNORED)
+
+
+def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
+    """Yield options whose value differs from both their default and their environment variable."""
+    entries: Mapping[str, Any] = getattr(config, "_config", {})
+    ignored = (*getattr(config, "_cache_config_ignore_prefix", ()), *_WRITTEN_BY_BUILDS)
+    for name, entry in entries.items():
+        override = entry.user_override
+        value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
+        if not _is_unset(value) and not name.startswith(ignored) and value not in _defaults(entry):
+            yield name, value
+
+
+def _defaults(entry: Any) -> list[object]:
+    values = (entry.default, entry.env_value_default, entry.env_value_force)
+    return [value for value in values if not _is_unset(value)]
+
+
+def _is_unset(value: object) -> bool:
+    from torch.utils import _config_module
+
+    return value is _config_module._UNSET_SENTINEL

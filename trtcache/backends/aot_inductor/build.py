@@ -14,8 +14,7 @@ import torch
 from torch import fx
 
 from trtcache.backends.aot_inductor.assumptions import MEMBER, record_assumptions
-from trtcache.backends.aot_inductor.loader import open_loader
-from trtcache.backends.aot_inductor.scratch import reclaim
+from trtcache.backends.aot_inductor.loader import open_loader, reclaim
 from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering.capture import quiet

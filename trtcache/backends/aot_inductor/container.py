@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.aot_inductor.scratch import scratch
+from trtcache.backends.aot_inductor.loader import scratch
 from trtcache.errors import IncompatibleEngineError, RunError
 
 if TYPE_CHECKING:

@@ -1,20 +1,24 @@
-"""The ``tensorrt`` and ``tensorrt_rtx`` backends."""
+"""The ``tensorrt`` and ``tensorrt_rtx`` backends, and the operators that torch can export to ONNX for them.
+
+``torch.onnx`` has functions for most operators and decomposes others. Importing them to find out takes seconds, and
+every hit needs to know: so operators that certainly can be exported are recognised here.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
+import logging
+import warnings
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from trtcache.backends.members import ENGINE
-from trtcache.backends.protocol import Artifact, Backend, Capabilities
-from trtcache.backends.tensorrt import torchlib
+from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.backends.tensorrt.engine import PlanEngine, load_plan
-from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
+from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX, gpu_here, plan_target
 from trtcache.backends.tensorrt.preflight import MEMBER, PlanFacts
-from trtcache.backends.tensorrt.targets import gpu_here, plan_target
 from trtcache.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -24,9 +28,9 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.backends.protocol import Engine
+    from trtcache.backends.tensorrt.build import Range
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.onnx import OnnxModel
-    from trtcache.backends.tensorrt.profiles import Range
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
@@ -83,7 +87,7 @@ class TensorRTBackend(Backend):
 
     def why_not(self, node: fx.Node) -> str | None:
         """Return why torch cannot export a node to ONNX, or None if it can."""
-        return torchlib.why_not(node)
+        return why_not(node)
 
     def frozen_slots(self, program: LoweredProgram, settings: Settings) -> tuple[Slot, ...]:
         """Return the slots whose values a plan contains: all of them if it is not refittable."""
@@ -188,3 +192,57 @@ class TensorRTRtx(TensorRTBackend):
 
     name: ClassVar[str] = "tensorrt_rtx"
     flavour: ClassVar[Flavour] = TENSORRT_RTX
+
+
+# Core operators of torch with neither a function nor a decomposition (torch 2.13).
+_NOT_SURE = frozenset(
+    {
+        *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
+        *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
+        "aten._adaptive_avg_pool2d_backward.default",
+    }
+)
+_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
+
+
+def why_not(node: fx.Node) -> str | None:
+    """Return why torch cannot export a node to ONNX, or None if it can."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
+        return None
+    name = str(target)
+    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or _is_size(node):
+        return None
+    return None if _is_exportable(target) else f"torch has no ONNX for {name}"
+
+
+def _is_size(node: fx.Node) -> bool:
+    return not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
+
+
+@functools.cache
+def _is_exportable(target: torch._ops.OpOverload) -> bool:
+    from torch._decomp import decomposition_table
+
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
+    return target in decomposition_table or bool(composite) or _onnx_registry()(target)
+
+
+@functools.cache
+def _onnx_registry() -> Callable[[torch._ops.OpOverload], bool]:
+    """Return a function that returns whether an operator has an ONNX function; always True if unknown."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        chatty = logging.getLogger("torch.onnx")
+        level = chatty.level
+        chatty.setLevel(logging.ERROR)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                registry = ONNXRegistry.from_torchlib()
+        finally:
+            chatty.setLevel(level)
+    except (ImportError, AttributeError):  # private to torch: the build will report what it cannot export
+        return lambda _: True
+    return registry.is_registered

@@ -1,31 +1,36 @@
-"""Build of a plan from a lowered program: ONNX, network, proof, plan."""
+"""Build of a plan from a lowered program: ONNX, network, proof, optimization profile, plan file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.tensorrt.callbacks import Phases, defer_interrupts, get_logger, monitor_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
-from trtcache.backends.tensorrt.log import get_logger
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
 from trtcache.backends.tensorrt.onnx import input_name, to_onnx
-from trtcache.backends.tensorrt.plan import parse, write_plan
 from trtcache.backends.tensorrt.preflight import record_facts
-from trtcache.backends.tensorrt.profiles import ranges_of
-from trtcache.backends.tensorrt.progress import defer_interrupts
+from trtcache.backends.tensorrt.tuning import Timings
+from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
+from trtcache.target import capability_words
 from trtcache.weights.fingerprints import fingerprints
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
+    from trtcache.backends.tensorrt.callbacks import ErrorCollector
     from trtcache.backends.tensorrt.checks import Proof
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.onnx import OnnxModel
-    from trtcache.backends.tensorrt.profiles import Range
+    from trtcache.config.tensorrt_settings import TensorRTSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
+    from trtcache.progress import Watcher
     from trtcache.settings import Settings
     from trtcache.target import Target
 
@@ -129,3 +134,252 @@ def _facts(
         "inputs": list(model.inputs),
         "outputs": list(model.outputs),
     }
+
+
+_OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
+
+
+def write_plan(
+    trt: Any,
+    flavour: Flavour,
+    network: Network,
+    path: Path,
+    *,
+    settings: TensorRTSettings,
+    target: Target,
+    ranges: Sequence[Range],
+    refit: bool,
+    watcher: Watcher | None,
+    interrupted: Callable[[], bool],
+    errors: ErrorCollector,
+) -> None:
+    """Build a network and stream its plan to a file.
+
+    Args:
+        trt: the module of the TensorRT that builds.
+        flavour: the flavour of that module.
+        network: what to build.
+        path: the file.
+        settings: the caller's settings.
+        target: the target of the plan.
+        ranges: inputs with dynamic sizes.
+        refit: whether marked weights are refittable.
+        watcher: receives progress, and may cancel the build.
+        interrupted: returns whether Ctrl-C cancelled the build.
+        errors: collects TensorRT's errors.
+
+    Raises:
+        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
+        BuildMemoryError: there was not enough memory.
+        BuildError: the builder failed.
+        Exception: whatever the watcher raised.
+    """
+    config = network.builder.create_builder_config()
+    _set_options(trt, config, settings, refit=refit)
+    _set_target(trt, config, target, flavour)
+    add_profile(config, network, ranges, flavour.name)
+    measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
+    phases = Phases(watcher or (lambda _: True), interrupted)
+    config.progress_monitor = monitor = monitor_of(trt, phases)
+    with path.open("wb") as file:
+        writer = _writer_of(trt, file)
+        built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
+    del monitor
+    if phases.error is not None:
+        raise phases.error
+    if phases.cancelled:
+        raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
+    if not built or not path.stat().st_size:
+        raise failure(flavour, target, errors)
+    measured.keep()
+
+
+def _writer_of(trt: Any, file: BinaryIO) -> Any:
+    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+        def __init__(self) -> None:
+            trt.IStreamWriter.__init__(self)
+
+        def write(self, data: bytes) -> int:
+            return file.write(data)
+
+    return Writer()
+
+
+def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:
+    if settings.optimization_level is not None:
+        config.builder_optimization_level = settings.optimization_level
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
+    if settings.avg_timing_iterations is not None:
+        config.avg_timing_iterations = settings.avg_timing_iterations
+    if settings.tiling is not None:
+        config.tiling_optimization_level = getattr(trt.TilingOptimizationLevel, settings.tiling.upper())
+    if settings.profiling_verbosity is not None:
+        config.profiling_verbosity = getattr(trt.ProfilingVerbosity, settings.profiling_verbosity.upper())
+    if settings.workspace is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
+    for flag, wanted in _flags(trt, settings, refit=refit):
+        if wanted is not None:
+            (config.set_flag if wanted else config.clear_flag)(flag)
+
+
+def _flags(trt: Any, settings: TensorRTSettings, *, refit: bool) -> list[tuple[Any, bool | None]]:
+    """Return each builder flag and whether it is set; None leaves it to TensorRT.
+
+    Only marked weights are refittable: the values of the others are in the key.
+    """
+    flags = trt.BuilderFlag
+    return [
+        (flags.REFIT_INDIVIDUAL, refit or None),
+        (flags.STRIP_PLAN, settings.strip),
+        (flags.VERSION_COMPATIBLE, settings.version_compatible),
+        (flags.TF32, settings.tf32),
+        (flags.SPARSE_WEIGHTS, settings.sparse_weights),
+    ]
+
+
+def _set_target(trt: Any, config: Any, target: Target, flavour: Flavour) -> None:
+    if target.platform == WINDOWS and not flavour.builds_without_gpu:
+        config.runtime_platform = trt.RuntimePlatform.WINDOWS_AMD64
+    if target.capability == AMPERE_PLUS:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if flavour.builds_without_gpu:
+        capabilities = capabilities_of(target)
+        config.num_compute_capabilities = len(capabilities)
+        for place, capability in enumerate(capabilities):
+            known = getattr(trt.ComputeCapability, capability_words(capability).replace("_", "").upper(), None)
+            if known is None:
+                raise BuildError(flavour.name, f"this version does not know {capability_words(capability)}")
+            config.set_compute_capability(known, place)
+
+
+def failure(flavour: Flavour, target: Target, errors: ErrorCollector) -> BuildError:
+    """Return the error for a failed build, from TensorRT's messages."""
+    text = errors.text
+    if any(word in text.lower() for word in _OUT_OF_MEMORY):
+        return BuildMemoryError(flavour.name, text)
+    if "7.5" in capabilities_of(target) and flavour.builds_without_gpu:
+        others = ",".join(capability_words(one) for one in capabilities_of(target) if one != "7.5") or "sm_80"
+        return BuildError(
+            flavour.name,
+            "sm_75 (Turing) has no float32 or bfloat16 matrix products in TensorRT-RTX; convert the model to float16 "
+            f"(model.half(), or settings autocast='fp16'), or leave it out: target={others!r}. Its message: {text}",
+        )
+    return BuildError(flavour.name, f"for {target.label}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A parsed network, and everything that must live as long: TensorRT keeps pointers into it."""
+
+    builder: Any
+    definition: Any
+    parser: Any
+    model: OnnxModel
+
+
+def parse(trt: Any, flavour: Flavour, logger: Any, model: OnnxModel, errors: ErrorCollector) -> Network:
+    """Parse an ONNX model into a strongly typed network.
+
+    Raises:
+        UnsupportedOperatorError: the parser does not know an operator; the message names the line of the user's model.
+        BuildError: the model cannot be read.
+    """
+    builder = trt.Builder(logger)
+    # Strongly typed: precision is part of the graph, and so of the key.
+    definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    parser = trt.OnnxParser(definition, logger)
+    if not parser.load_model_proto(model.content):
+        raise _failure(flavour, parser, model, errors)
+    for name, tensor in model.weights.items():
+        if not parser.load_initializer(name, tensor.data_ptr(), tensor.nbytes):
+            raise BuildError(flavour.name, f"the parser rejects the weight {name}: {errors.text}")
+    if not parser.parse_model_proto():
+        raise _failure(flavour, parser, model, errors)
+    return Network(builder, definition, parser, model)
+
+
+def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorCollector) -> BuildError:
+    found = [parser.get_error(place) for place in range(parser.num_errors)]
+    refused = next((refused for refused in found if refused.node_name()), None)
+    if refused is None:
+        why = "; ".join(refused.desc() for refused in found) or errors.text
+        return BuildError(flavour.name, f"the ONNX parser cannot read the program: {why}")
+    node = refused.node_name()
+    return UnsupportedOperatorError(
+        flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
+    )
+
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The shapes of one input that a plan supports: ``least`` (min), ``usual`` (opt) and ``most`` (max)."""
+
+    name: str
+    least: Shape
+    usual: Shape
+    most: Shape
+
+    def document(self) -> dict[str, Json]:
+        """Return the range as stored beside the plan."""
+        return {"name": self.name, "min": list(self.least), "opt": list(self.usual), "max": list(self.most)}
+
+
+def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
+    """Return the range of each dynamic input; the example's sizes are the optimum.
+
+    Raises:
+        ProfileError: a size has no upper bound.
+    """
+    found = []
+    for node in program.graph_module.graph.find_nodes(op="placeholder"):
+        if "input" not in node.meta:
+            continue
+        name, shape = input_name(node.meta["input"]), node.meta["val"].shape
+        if any(type(size) is not int for size in shape):
+            bounds = [_bounds(size, program, kind, name) for size in shape]
+            least, usual, most = (tuple(range_) for range_ in zip(*bounds, strict=True))
+            found.append(Range(name, least, usual, most))
+    return tuple(found)
+
+
+def _bounds(size: Any, program: LoweredProgram, kind: str, name: str) -> tuple[int, int, int]:
+    """Return min, opt and max of a size; an expression is evaluated at its symbols' bounds."""
+    if type(size) is int:
+        return size, size, size
+    expression = size.node.expr
+    least, most = {}, {}
+    for symbol in expression.free_symbols:
+        limits = program.constraints.get(symbol)
+        if limits is None or not limits.upper.is_Integer:
+            raise ProfileError(kind, f"a size of input {name} ({expression}) has no upper bound")
+        least[symbol], most[symbol] = limits.lower, limits.upper
+    ends = sorted((int(expression.subs(least)), int(expression.subs(most))))
+    usual = int(size.node.hint) if size.node.hint is not None else ends[1]
+    return ends[0], usual, ends[1]
+
+
+def add_profile(config: Any, network: Network, ranges: Iterable[Range], kind: str) -> None:
+    """Add one profile with these ranges to the builder; none without dynamic sizes.
+
+    Raises:
+        ProfileError: a size depends on the values of an input.
+        BuildError: the builder rejects the profile.
+    """
+    for number in range(network.definition.num_inputs):
+        port = network.definition.get_input(number)
+        if port.is_shape_tensor:
+            why = f"sizes depend on the values of input {port.name!r}, whose range is unknown"
+            raise ProfileError(kind, why, "make it a constant of the model")
+    ranges = tuple(ranges)
+    if not ranges:
+        return
+    profile = network.builder.create_optimization_profile()
+    for range_ in ranges:
+        profile.set_shape(range_.name, range_.least, range_.usual, range_.most)
+    if config.add_optimization_profile(profile) < 0:
+        shown = ", ".join(f"{range_.name} from {range_.least} to {range_.most}" for range_ in ranges)
+        raise BuildError(kind, f"the builder rejects a profile with {shown}")

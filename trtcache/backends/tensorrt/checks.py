@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.backends.tensorrt.bindings import dtypes_of
 from trtcache.backends.tensorrt.onnx import source_line
+from trtcache.backends.tensorrt.runner import dtypes_of
 from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorError
 from trtcache.weights.slots import dtype_name
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.backends.tensorrt.plan import Network
+    from trtcache.backends.tensorrt.build import Network
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface, TensorInput, TensorOutput

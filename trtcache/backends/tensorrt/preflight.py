@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.backends.tensorrt.targets import AMPERE_PLUS, gpu_here
+from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, gpu_here
 from trtcache.errors import IncompatibleEngineError
 from trtcache.target import capability_words, host_platform
 

@@ -13,7 +13,7 @@ from trtcache.weights.slots import EngineWeight, dtype_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trtcache.backends.tensorrt.profiles import Range
+    from trtcache.backends.tensorrt.build import Range
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.lowering.input_spec import Input
@@ -233,7 +233,7 @@ class OnnxInterface:
 
     def ranges(self) -> tuple[Range, ...]:
         """Return the range of each input that has a dynamic size in the file."""
-        from trtcache.backends.tensorrt.profiles import Range  # imports torch.export, which a hit does not need
+        from trtcache.backends.tensorrt.build import Range  # imports torch.export, which a hit does not need
 
         return tuple(
             Range(port.name, sizes.least, sizes.usual, sizes.most)

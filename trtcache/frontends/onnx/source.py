@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.backends import registry
-from trtcache.backends.members import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
+from trtcache.backends.protocol import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGHT_MAP, interface_document
 from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph

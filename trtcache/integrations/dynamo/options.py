@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trtcache.cache import Cache
-from trtcache.config.named_fields import field_names, refuse_unknown
+from trtcache.config.units import field_names, refuse_unknown
 from trtcache.errors import SettingsError, did_you_mean
 from trtcache.settings import Settings
 

@@ -22,7 +22,7 @@ from trtcache.integrations.foreign_caches.find import Find, open_find
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.record import Record
-from trtcache.store.safety import check_safety
+from trtcache.store.root import check_safety
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,0 +1,153 @@
+"""Timing caches and runtime caches in the store, one for each version of TensorRT and kind of GPU.
+
+A timing cache has measured kernel times, so that later builds need not measure again. TensorRT-RTX does not time
+kernels while it builds (its timing caches are empty since 1.2), so it has none. A runtime cache has the kernels that
+TensorRT-RTX compiles at the first call of a plan, which takes seconds. Runtime caches have not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from trtcache.backends.protocol import current_tuning_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trtcache.backends.protocol import TuningStore
+    from trtcache.backends.tensorrt.flavour import Flavour
+    from trtcache.target import Gpu
+
+TIMING_CACHE, RUNTIME_CACHE = "timing_cache", "runtime_cache"
+"""Kinds of the entries."""
+
+log = logging.getLogger(__name__)
+
+
+class Timings:
+    """The timing cache of one build, if builds of its flavour have one."""
+
+    def __init__(self, config: Any, flavour: Flavour, gpu: Gpu | None, store: TuningStore | None) -> None:
+        """Use the store's cache for ``gpu`` in a build."""
+        self._config, self._flavour, self._store = config, flavour, store
+        self._parts = tuning_key_parts(flavour, gpu) if gpu is not None else {}
+        self._recalled: bytes | None = None
+        self._began_s = time.perf_counter()
+        if store is not None and self._parts:
+            self._recalled = store.recall(TIMING_CACHE, self._parts)
+            self._attach(self._recalled or b"")
+
+    @classmethod
+    def of(cls, config: Any, flavour: Flavour, gpu: Gpu | None) -> Timings:
+        """Return the timing cache of a build on ``gpu``, in the current tuning store."""
+        return cls(config, flavour, gpu, current_tuning_store() if flavour.times_kernels else None)
+
+    def _attach(self, content: bytes) -> None:
+        """Pass the builder a cache; if it rejects it, for example after a driver update, an empty one."""
+        timings = self._config.create_timing_cache(content)
+        if timings is not None and self._config.set_timing_cache(timings, False):
+            return
+        if content:
+            log.info("the stored timing cache does not fit this machine any more, and is started again")
+            self._recalled = None
+            self._attach(b"")
+
+    def keep(self) -> None:
+        """Store the measured times, merged with those of other processes."""
+        if self._store is None or not self._parts:
+            return
+        timings = self._config.get_timing_cache()
+        if timings is not None:
+            name, took_s = f"{self._flavour.title} {self._flavour.version}", time.perf_counter() - self._began_s
+            combine = functools.partial(self._combine, timings)
+            self._store.merge(TIMING_CACHE, self._parts, combine, name=name, saves_s=took_s)
+
+    def _combine(self, timings: Any, stored: bytes | None) -> bytes | None:
+        if stored is not None and stored != self._recalled:
+            other = self._config.create_timing_cache(stored)
+            if other is None or not timings.combine(other, False):
+                log.info("the stored timing cache does not fit this machine any more, and is replaced")
+        content = bytes(timings.serialize())
+        return None if content == stored else content
+
+
+def tuning_key_parts(flavour: Flavour, gpu: Gpu) -> Mapping[str, object]:
+    """Return what measured times depend on: one version of TensorRT, and one kind of GPU."""
+    return {
+        "format": 1,
+        "flavour": flavour.name,
+        "version": flavour.version,
+        "cuda": flavour.cuda,
+        "capability": gpu.capability,
+        "gpu": gpu.document(),
+    }
+
+
+_COMPILE_S = 5.0  # not measured; it must be more than nothing for a prune
+
+
+class RuntimeCache:
+    """The compiled kernels of one engine, if its flavour compiles any and there is a tuning store."""
+
+    def __init__(self, engine: Any, flavour: Flavour, gpu: Gpu | None, store: TuningStore | None) -> None:
+        """Load the stored kernels for a kind of GPU; without a store or GPU each context compiles its own."""
+        self._engine, self._store, self._name = engine, store, f"{flavour.title} {flavour.version}"
+        self._parts: Mapping[str, object] = {}
+        self._kernels: Any = None
+        self._settings: Any = None
+        self._recalled: bytes | None = None
+        self._has_run = False
+        if store is not None and gpu is not None:
+            self._parts = tuning_key_parts(flavour, gpu)
+            self._recalled = store.recall(RUNTIME_CACHE, self._parts)
+            self._attach()
+
+    def _attach(self) -> None:
+        execution = self._engine.create_runtime_config()
+        kernels = execution.create_runtime_cache()
+        if self._recalled is not None and not kernels.deserialize(self._recalled):
+            log.info("the stored kernels do not fit this machine any more, and are compiled again")
+            self._recalled = None
+        if execution.set_runtime_cache(kernels):
+            self._kernels, self._settings = kernels, execution
+
+    def context(self) -> Any:
+        """Return a new execution context, None if there is no memory for one."""
+        engine = self._engine
+        return (
+            engine.create_execution_context()
+            if self._settings is None
+            else engine.create_execution_context(self._settings)
+        )
+
+    def has_run(self) -> None:
+        """Store what the first call compiled; later ones mostly compile nothing."""
+        if not self._has_run:
+            self._has_run = True
+            self.keep()
+
+    def keep(self) -> None:
+        """Store the compiled kernels, merged with those of other processes. Failures are only logged."""
+        if self._store is None or self._kernels is None:
+            return
+        try:
+            content = bytes(self._kernels.serialize())
+            if content and content != self._recalled:
+                self._store.merge(RUNTIME_CACHE, self._parts, self._combine, name=self._name, saves_s=_COMPILE_S)
+        except Exception:  # runs at exit too, when a GPU may be gone
+            log.debug("compiled kernels could not be stored", exc_info=True)
+
+    def _combine(self, stored: bytes | None) -> bytes | None:
+        """Return as many kernels as can be combined.
+
+        No API call combines two caches. The documentation (1.7) does not say whether loading one adds to the current
+        one, so the longest of the candidates is stored: nothing is lost but time.
+        """
+        content = bytes(self._kernels.serialize())
+        if stored is not None and stored != self._recalled and self._kernels.deserialize(stored):
+            content = max(content, bytes(self._kernels.serialize()), stored, key=len)
+        self._recalled = content
+        return None if content == stored else content

@@ -1,0 +1,168 @@
+"""Paths: the user's cache and configuration directories, atomic writes, and stat fingerprints of files.
+
+No path falls back to the working directory: without a home directory, as in a container for an unlisted user, ``~`` is
+not expanded and would name a directory there, which another user may control.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path, user_config_path
+
+from trtcache.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def cache_folder(name: str) -> Path:
+    """Return the cache directory ``name``, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    try:
+        path = user_cache_path(name, appauthor=False)
+    except RuntimeError:  # no home directory: platformdirs 4.14 raises, older versions return a path with ~
+        path = Path()
+    return path if path.is_absolute() else Path("/.cache") / name
+
+
+def config_folder(name: str) -> Path:
+    """Return the configuration directory ``name``, in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    try:
+        path = user_config_path(name, appauthor=False)
+    except RuntimeError:
+        path = Path()
+    return path if path.is_absolute() else Path("/.config") / name
+
+
+def absolute(path: str | os.PathLike[str], where: str) -> Path:
+    """Expand ``~`` and return an absolute path.
+
+    Raises:
+        SettingsError: it is not a valid path; the message names ``where``.
+    """
+    try:
+        expanded = Path(path).expanduser().absolute()
+        is_path = b"\0" not in os.fsencode(expanded)
+    except (OSError, RuntimeError, ValueError) as error:  # no working directory, no home, unencodable characters
+        raise SettingsError(where, f"{str(path)!r} is not a valid path: {error}") from error
+    if not is_path:
+        raise SettingsError(where, f"{str(path)!r} is not a valid path: it contains a null byte")
+    return expanded
+
+
+def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path, ...]:
+    """Return directories as absolute paths; ``where`` is the name of the setting.
+
+    Raises:
+        SettingsError: it is a single path, or an element is not a path.
+    """
+    if isinstance(found, (str, os.PathLike)):
+        raise SettingsError(where, f"expected a list of directories, got {found!r}")
+    paths = tuple(found)
+    if wrong := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
+        raise SettingsError(where, f"expected directories, got {wrong[0]!r}")
+    return tuple(absolute(path, where) for path in paths)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure.
+
+    Raises:
+        OSError: ``path`` is not a regular file, the temporary file cannot be renamed, or the disk is full.
+    """
+    require_file(path)
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with room_for(path, f"free space in {path.absolute().parent}, or use a file on another disk"):
+            yield temporary
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def require_file(path: Path) -> None:
+    """Reject the path of a directory, device, pipe or socket: a rename would replace ``/dev/null``.
+
+    Raises:
+        OSError: ``path`` is not a regular file, or its directory does not exist or cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not path.absolute().parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its directory does not exist; create it first", str(path)) from None
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory; use a file in it", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a device, pipe or socket, which a file would replace", str(path))
+
+
+@contextmanager
+def room_for(path: Path, remedy: str) -> Iterator[None]:
+    """Add the file and a remedy to the error of a full disk; the error of a write to an open file names neither.
+
+    Raises:
+        OSError: the disk or the quota is full; other errors are not changed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OSError(error.errno, f"{os.strerror(error.errno)}; {remedy}", str(path)) from error
+
+
+SETTLED_NS = 2_000_000_000
+"""Worst timestamp granularity of a file system: two writes within it may have the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatFingerprint:
+    """Device and inode, size, and the times of the last write and the last inode change.
+
+    A program can set a write time to any value, but not a change time.
+    """
+
+    device: int
+    inode: int
+    size_bytes: int
+    written_ns: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> StatFingerprint:
+        """Return the fingerprint of an open file.
+
+        Raises:
+            OSError: ``fstat`` failed.
+        """
+        status = os.fstat(descriptor)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    @classmethod
+    def read(cls, written: list[int]) -> StatFingerprint:
+        """Parse the list of numbers written by ``document``.
+
+        Raises:
+            TypeError: it has another length.
+        """
+        return cls(*map(int, written))
+
+    def document(self) -> list[int]:
+        """Return the fingerprint as a list of numbers."""
+        return list(astuple(self))
+
+    def is_settled(self, read_ns: int) -> bool:
+        """Return whether any write after ``read_ns`` changes the fingerprint: the last one is sufficiently older."""
+        return max(self.written_ns, self.changed_ns) + SETTLED_NS < read_ns
