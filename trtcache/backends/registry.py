@@ -29,11 +29,7 @@ _AUTOMATIC = ("aot_inductor",)
 
 @cache
 def backend_table() -> Mapping[str, str]:
-    """Return every backend's ``module:attribute`` by name.
-
-    Raises:
-        BackendUnavailableError: two distributions provide a backend of one name; the message names both.
-    """
+    """Return every backend's ``module:attribute`` by name."""
     return _merge(_OURS, entry_points(group="trtcache.backends"))
 
 

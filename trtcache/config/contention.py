@@ -36,11 +36,7 @@ class ContentionPolicy:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> ContentionPolicy:
-        """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``.
-
-        Raises:
-            SettingsError: a variable has an invalid value.
-        """
+        """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``."""
         text = environ.get("TRTCACHE_BUSY_TIMEOUT", "").strip()
         policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
         parsed = cls(policy, _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None, _rank(environ))
@@ -49,11 +45,7 @@ class ContentionPolicy:
         return parsed
 
     def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
-        """Return this policy with the given arguments in place of its own values; None keeps a value.
-
-        Raises:
-            SettingsError: ``on_busy`` is not a policy, or ``timeout_s`` not a number of seconds.
-        """
+        """Return this policy with the given arguments in place of its own values; None keeps a value."""
         policy = self if on_busy is None else replace(self, policy=_policy(on_busy, "on_busy"))
         return policy if timeout_s is None else replace(policy, timeout_s=_seconds(timeout_s, "busy_timeout_s"))
 

@@ -159,11 +159,7 @@ _MAX_BYTES = 1 << 20
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
-    """Return the path of the settings file: ``TRTCACHE_CONFIG``, or in the user's configuration directory.
-
-    Raises:
-        SettingsError: ``TRTCACHE_CONFIG`` is not a valid path.
-    """
+    """Return the path of the settings file: ``TRTCACHE_CONFIG``, or in the user's configuration directory."""
     named = environ.get("TRTCACHE_CONFIG")
     return absolute(named, "TRTCACHE_CONFIG") if named else config_folder("trtcache") / NAME
 
@@ -234,11 +230,7 @@ def _read(path: Path) -> str | None:
 
 
 def make_folders(folder: Path) -> None:
-    """Create a directory for settings or keys, and its missing parents, for this user alone.
-
-    Raises:
-        OSError: a directory cannot be created.
-    """
+    """Create a directory for settings or keys, and its missing parents, for this user alone."""
     for missing in reversed([folder, *folder.parents]):  # mkdir(parents=True) uses the umask for parents
         if not missing.exists():
             missing.mkdir(mode=0o700, exist_ok=True)

@@ -75,11 +75,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure.
-
-    Raises:
-        OSError: ``path`` is not a regular file, the temporary file cannot be renamed, or the disk is full.
-    """
+    """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure."""
     require_file(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
@@ -142,21 +138,13 @@ class StatFingerprint:
 
     @classmethod
     def of(cls, descriptor: int) -> StatFingerprint:
-        """Return the fingerprint of an open file.
-
-        Raises:
-            OSError: ``fstat`` failed.
-        """
+        """Return the fingerprint of an open file."""
         status = os.fstat(descriptor)
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     @classmethod
     def read(cls, written: list[int]) -> StatFingerprint:
-        """Parse the list of numbers written by ``document``.
-
-        Raises:
-            TypeError: it has another length.
-        """
+        """Parse the list of numbers written by ``document``."""
         return cls(*map(int, written))
 
     def document(self) -> list[int]:

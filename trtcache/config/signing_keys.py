@@ -85,11 +85,7 @@ def check_key_name(name: str, where: str) -> str:
 
 
 def parse_keys(text: str, where: str) -> tuple[PublicKey, ...]:
-    """Parse public keys separated by commas or whitespace.
-
-    Raises:
-        SettingsError: a key is invalid.
-    """
+    """Parse public keys separated by commas or whitespace."""
     return tuple(PublicKey.parse(part, where) for part in _BETWEEN.split(text) if part)
 
 
@@ -132,11 +128,7 @@ def ed25519() -> ModuleType:
 
 
 def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Verify a signature of ``message`` with a public key.
-
-    Raises:
-        SettingsError: ``cryptography`` is not installed.
-    """
+    """Verify a signature of ``message`` with a public key."""
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -155,11 +147,7 @@ class SecretKey:
 
     @classmethod
     def generate(cls, name: str) -> SecretKey:
-        """Generate a key.
-
-        Raises:
-            SettingsError: the name is invalid.
-        """
+        """Generate a key."""
         return cls(check_key_name(name, "key"), os.urandom(_SEED_BYTES))
 
     @classmethod
@@ -194,12 +182,7 @@ class SecretKey:
         return cls(check_key_name(name, "signing-key"), seed)
 
     def write(self, path: Path) -> None:
-        """Write the key to a new file that only this user can read.
-
-        Raises:
-            FileExistsError: the path exists.
-            OSError: the file cannot be created.
-        """
+        """Write the key to a new file that only this user can read."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             os.fchmod(fd, 0o600)
@@ -209,19 +192,11 @@ class SecretKey:
 
     @property
     def public(self) -> PublicKey:
-        """The public key that verifies this key's signatures.
-
-        Raises:
-            SettingsError: ``cryptography`` is not installed.
-        """
+        """The public key that verifies this key's signatures."""
         return PublicKey(self.name, self._private().public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """Sign a message.
-
-        Raises:
-            SettingsError: ``cryptography`` is not installed.
-        """
+        """Sign a message."""
         signature: bytes = self._private().sign(message)
         return signature
 

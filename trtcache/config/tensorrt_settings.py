@@ -77,11 +77,7 @@ class TensorRTSettings:
 
     @classmethod
     def of(cls, given: object) -> TensorRTSettings:
-        """Return settings from settings or from a mapping of field names.
-
-        Raises:
-            SettingsError: a name is not a field (with the nearest one), or a value is invalid.
-        """
+        """Return settings from settings or from a mapping of field names."""
         return dataclass_from(cls, given, "settings.tensorrt")
 
     @property

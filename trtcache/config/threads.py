@@ -50,11 +50,7 @@ class Threads:
 
     @classmethod
     def of(cls, given: object) -> Threads:
-        """Return thread counts from a ``Threads`` or a mapping of field names.
-
-        Raises:
-            SettingsError: a name is unknown (with the nearest one), or a value is not a positive integer.
-        """
+        """Return thread counts from a ``Threads`` or a mapping of field names."""
         return dataclass_from(cls, given, SETTINGS)
 
     def over(self, other: Threads) -> Threads:
@@ -91,9 +87,6 @@ def threads(*, intra: int | None = None, inter: int | None = None) -> Iterator[T
     """Set thread counts for this thread while the block runs, over ``settings.threads`` and the environment.
 
     Threads started in the block begin with ``intra`` too; other threads are not affected.
-
-    Raises:
-        SettingsError: a value is not a positive integer.
     """
     import torch
 

@@ -109,12 +109,7 @@ def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole
 
 
 def add(store: DiskStore, digest: str) -> None:
-    """Insert the index row of a new entry.
-
-    Raises:
-        StoreError: the entry is gone or damaged, or the index cannot be written.
-        OSError: it cannot be read.
-    """
+    """Insert the index row of a new entry."""
     from trtcache.store.index import write_rows
 
     record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
@@ -127,12 +122,7 @@ def refold(store: DiskStore, records: Iterable[Record]) -> None:
 
 
 def rebuild(store: DiskStore) -> list[Record]:
-    """Rebuild the index from the headers of all files, and return the records.
-
-    Raises:
-        IndexUnavailableError: the index cannot be created.
-        OSError: the directory cannot be read.
-    """
+    """Rebuild the index from the headers of all files, and return the records."""
     from trtcache.store.index import rebuild_index
 
     pins = store.pins()
@@ -142,11 +132,7 @@ def rebuild(store: DiskStore) -> list[Record]:
 
 
 def counters(store: DiskStore) -> Counters:
-    """Return all counters of the store, and fold new event-log lines into the index if it is writable.
-
-    Raises:
-        OSError: a log cannot be read.
-    """
+    """Return all counters of the store, and fold new event-log lines into the index if it is writable."""
     from trtcache.store.events import tails
 
     logs, sums = store.events.logs(), store.events.sums()
@@ -162,11 +148,7 @@ def counters(store: DiskStore) -> Counters:
 
 
 def counters_since(store: DiskStore, since_ns: int) -> Counters:
-    """Count the events since a time, from the logs alone.
-
-    Raises:
-        OSError: a log cannot be read.
-    """
+    """Count the events since a time, from the logs alone."""
     from trtcache.store.events import since
 
     return since(store.events.logs(), store.events.sums(), since_ns)

@@ -156,11 +156,7 @@ class DiskStore(StoredEntries, Store):
 
     @staticmethod
     def _check_collision(file: ArtifactFile) -> Miss:
-        """Distinguish an entry of another key document from one whose document is damaged.
-
-        Raises:
-            CorruptBlobError: the document does not have the digest of the file name.
-        """
+        """Distinguish an entry of another key document from one whose document is damaged."""
         check_document(file.header, str(file.path))
         _logger.warning("%s was built for another key document with the same digest; it is not used", file.path)
         return Miss(COLLISION)
@@ -212,12 +208,7 @@ class DiskStore(StoredEntries, Store):
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
-        """Yield the path to publish the entry of a key digest at; its directory exists.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
-            OSError: the directory cannot be created, or the disk is full, also inside the block.
-        """
+        """Yield the path to publish the entry of a key digest at; its directory exists."""
         self._require_writable("store an entry")
         remedy = "free space with 'trtcache prune' or 'trtcache clean', or use another cache directory"
         with room_for(self.path(digest), remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
@@ -237,12 +228,7 @@ class DiskStore(StoredEntries, Store):
         return file
 
     def remove(self, digest: str) -> int:
-        """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row first.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
-            OSError: it cannot be deleted.
-        """
+        """Delete an entry and return the bytes freed, 0 if there was none. Delete its index row first."""
         self._require_writable("remove an entry")
         try:
             with self._folders.inside("entries", digest[:2]) as folder:
@@ -251,12 +237,7 @@ class DiskStore(StoredEntries, Store):
             return 0
 
     def quarantine(self, digest: str, reason: str) -> None:
-        """Move an entry to the quarantine directory and count it. Does nothing if the entry is gone.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
-            OSError: it cannot be moved.
-        """
+        """Move an entry to the quarantine directory and count it. Does nothing if the entry is gone."""
         self._require_writable("quarantine an entry")
         word = re.sub(r"[^a-z0-9-]", "-", reason.lower())[:32]
         inside = self._folders.inside
@@ -275,24 +256,14 @@ class DiskStore(StoredEntries, Store):
                 self.quarantine(digest, error.reason)
 
     def pin(self, digest: str) -> None:
-        """Pin an entry. A pin is a file, so it survives the loss of the index.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
-            OSError: the file cannot be created.
-        """
+        """Pin an entry. A pin is a file, so it survives the loss of the index."""
         self._require_writable("pin an entry")
         with self._folders.inside("pins", make=True) as pins:
             make_permanent(pins / digest)
             sync_directory(pins)
 
     def unpin(self, digest: str) -> None:
-        """Remove a pin, if there is one.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
-            OSError: the file cannot be removed.
-        """
+        """Remove a pin, if there is one."""
         self._require_writable("unpin an entry")
         with suppress(FileNotFoundError), self._folders.inside("pins") as pins:
             (pins / digest).unlink(missing_ok=True)
@@ -345,12 +316,7 @@ class DiskStore(StoredEntries, Store):
 
     @contextmanager
     def housekeeping(self) -> Iterator[None]:
-        """Hold the lock for pruning the store.
-
-        Raises:
-            LockTimeoutError: another process is pruning.
-            OSError: its directory cannot be created, or the file system has no locks.
-        """
+        """Hold the lock for pruning the store."""
         with self._folders.inside("locks", make=True) as folder, hold(folder / "prune.lock", timeout_s=0):
             yield
 
@@ -358,9 +324,6 @@ class DiskStore(StoredEntries, Store):
         """Delete abandoned temporary files and old quarantined files; return the bytes freed.
 
         Temporary files younger than ``temporary_s`` seconds are kept, as their writers may be alive.
-
-        Raises:
-            ReadOnlyError: the store cannot be written.
         """
         self._require_writable("sweep")
         now_ns = self.clock_ns()

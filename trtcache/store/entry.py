@@ -57,11 +57,7 @@ def check_parts(parts: object) -> None:
 
 
 def check_name(name: object) -> None:
-    """Validate a name: None or any Unicode text.
-
-    Raises:
-        CanonicalizationError: it is neither.
-    """
+    """Validate a name: None or any Unicode text."""
     if name is not None:
         _check_text(name, "name")
 
@@ -133,12 +129,7 @@ class Entry:
         return bytes(content) if isinstance(content, bytearray) else content
 
     def write(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Write a member to a file, atomically.
-
-        Raises:
-            KeyError: there is no member of this name.
-            OSError: the file cannot be written.
-        """
+        """Write a member to a file, atomically."""
         with atomic_write(Path(path)) as temporary, temporary.open("xb") as file:
             file.write(self.read(name))
 

@@ -141,11 +141,7 @@ class EventLog:
         return sorted(self.directory.glob("*.jsonl"))
 
     def sums(self) -> list[LogTotals]:
-        """Return the sums of removed logs. List the logs first, or a log may be missing from both.
-
-        Raises:
-            OSError: the sums cannot be read.
-        """
+        """Return the sums of removed logs. List the logs first, or a log may be missing from both."""
         return read_sums(self.directory)
 
     def read(self) -> Iterator[Event]:
@@ -158,9 +154,6 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     """Return the events of a log after a byte offset, and the offset to continue from.
 
     An incomplete last line and data beyond the read limit are left for the next call; malformed lines are skipped.
-
-    Raises:
-        OSError: the log cannot be read.
     """
     if not stat.S_ISREG(path.lstat().st_mode):
         return [], offset  # a directory or a pipe
@@ -204,9 +197,6 @@ def numbers(directory: Path, host: str) -> list[int]:
     """Return the numbers of a host's logs in a directory in ascending order, up to the first gap.
 
     A member of a shared store could otherwise create the log with the highest number, after which none could follow.
-
-    Raises:
-        OSError: the directory cannot be read.
     """
     names = os.listdir(directory)  # noqa: PTH208  # only the names are needed
     found = (match for name in names if (match := _LOG.fullmatch(name)))
@@ -237,9 +227,6 @@ def tails(
 
     A log shorter than its offset was replaced and is counted from the start. Returns None if a log was partly counted
     and only its sum is left: then everything has to be counted again.
-
-    Raises:
-        OSError: a log cannot be read.
     """
     counters: Counters = {}
     reached: dict[str, int] = {}
@@ -267,11 +254,7 @@ def _tail(log: Path, offset_bytes: int) -> tuple[list[Event], int]:
 
 
 def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Counters:
-    """Count the events since a time; of a log of which only sums are left, the whole first day is counted.
-
-    Raises:
-        OSError: a log cannot be read.
-    """
+    """Count the events since a time; of a log of which only sums are left, the whole first day is counted."""
     counters: Counters = {}
     gone, first = set[str](), day_of(since_ns)
     for summed in sums:
@@ -360,11 +343,7 @@ def _append(fd: int, log: Path) -> None:
 
 
 def read_sums(directory: Path) -> list[LogTotals]:
-    """Return the sums of all hosts.
-
-    Raises:
-        OSError: they cannot be read.
-    """
+    """Return the sums of all hosts."""
     return [totals for path in sorted(directory.glob(f"*{SUFFIX}")) for totals in _read_sums(path)]
 
 

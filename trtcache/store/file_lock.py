@@ -28,12 +28,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @contextmanager
 def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait).
-
-    Raises:
-        LockTimeoutError: another process or thread held it.
-        OSError: the lock file cannot be created, or the file system has no locks.
-    """
+    """Hold the lock file at ``path``, waiting up to ``timeout_s`` seconds for it (0: do not wait)."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if file_mode(path.parent) != 0o600:
         make_permanent(path)  # with its final mode at once, or another member could fail to open it
@@ -105,11 +100,7 @@ def objection(directory: Path, notes: Path, *, lock: Callable[[int, int], None] 
 
 
 def try_locks(directory: Path, *, lock: Callable[[int, int], None] = fcntl.flock) -> str | None:
-    """Lock one file through two descriptors; return what went wrong, or None if the second lock was refused.
-
-    Raises:
-        OSError: no file can be created there.
-    """
+    """Lock one file through two descriptors; return what went wrong, or None if the second lock was refused."""
     path = directory / f"{TEMPORARY}{os.urandom(8).hex()}"
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with ExitStack() as stack:

@@ -59,11 +59,7 @@ class TemporaryFile:
         return self
 
     def close(self) -> None:
-        """Close the file once: a second close could hit a descriptor that another thread has opened since.
-
-        Raises:
-            OSError: the kernel could not write; a network file system may report a full disk only here.
-        """
+        """Close the file once: a second close could hit a descriptor that another thread has opened since."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -113,11 +109,7 @@ def publish_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
 
 def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of ``data`` at ``offset``, repeating short writes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write all of ``data`` at ``offset``, repeating short writes."""
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, offset)
@@ -125,11 +117,7 @@ def write_at(fd: int, data: bytes | memoryview, offset: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush a directory's entries to the disk.
-
-    Raises:
-        OSError: the flush failed.
-    """
+    """Flush a directory's entries to the disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -138,11 +126,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_permanent(path: Path) -> None:
-    """Create an empty file with its final mode, atomically; an existing file is kept.
-
-    Raises:
-        OSError: the file cannot be created.
-    """
+    """Create an empty file with its final mode, atomically; an existing file is kept."""
     if file_mode(path.parent) == 0o600:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
     elif not os.path.lexists(path):
@@ -167,11 +151,7 @@ def sweep(directory: str | os.PathLike[str], prefix: str, before_ns: int) -> int
 
 
 def delete(path: Path) -> int:
-    """Delete a file, or a directory in its place; return its size, 0 if it does not exist.
-
-    Raises:
-        OSError: it cannot be deleted.
-    """
+    """Delete a file, or a directory in its place; return its size, 0 if it does not exist."""
     try:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode):
@@ -201,9 +181,6 @@ class Folders:
 
         ``make`` creates missing directories, and flushes each name even if it existed: another process may have created
         it a moment ago, before it is durable.
-
-        Raises:
-            OSError: a directory is missing, is a link or a file, or cannot be created.
         """
         if not self.shared:
             yield self._plain(names, make=make)

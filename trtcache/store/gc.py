@@ -72,9 +72,6 @@ def remove(store: DiskStore, evictions: Collection[Eviction]) -> int:
 
     An index that cannot be written does not stop the removal: on a full disk the files are the space to free, and the
     next listing drops rows without files.
-
-    Raises:
-        OSError: a file cannot be removed.
     """
     if not evictions:
         return 0
@@ -182,10 +179,6 @@ def prune_after_put(
 
     Below the limit this costs one scan of the directory and does not import SQLAlchemy. ``keep`` lists new entries,
     which would otherwise be rebuilt at once. Only one process prunes at a time: the others return 0.
-
-    Raises:
-        OSError: a file cannot be removed.
-        StoreError: the entries cannot be listed.
     """
     sizes_bytes = [stored.file_bytes for stored in store.scan()]
     large = max_size_bytes is not None and sum(sizes_bytes) > max_size_bytes

@@ -92,11 +92,7 @@ class Index:
     @classmethod
     @contextmanager
     def open(cls, root: Path) -> Iterator[Index]:
-        """Open the index of the store at ``root``, creating or migrating it first if necessary.
-
-        Raises:
-            IndexUnavailableError: it can neither be read nor created, because of a lock, the disk or permissions.
-        """
+        """Open the index of the store at ``root``, creating or migrating it first if necessary."""
         path = root / INDEX_NAME
         with _translate_errors(path):
             _prepare(root, path)
@@ -107,12 +103,7 @@ class Index:
             index.engine.dispose()
 
     def apply(self, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
-        """Insert or replace the rows of ``put`` and delete those of ``drop``.
-
-        Raises:
-            CorruptBlobError: the index is damaged.
-            IndexUnavailableError: it is locked or cannot be written.
-        """
+        """Insert or replace the rows of ``put`` and delete those of ``drop``."""
         rows = [{column: getattr(record, column) for column in COLUMNS} for record in put]
         gone = [{"gone": digest} for digest in drop]
         with self._writing() as connection:
@@ -128,10 +119,6 @@ class Index:
 
         ``tails`` receives the offset up to which each log was counted, and returns the later counts and the new
         offsets, or None if everything has to be counted again.
-
-        Raises:
-            CorruptBlobError: the index is damaged.
-            IndexUnavailableError: it is locked or cannot be written.
         """
         with self._writing() as connection:
             rows = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
@@ -206,11 +193,7 @@ def engine_for(path: Path) -> Engine:
 
 
 def rebuild_index(root: Path, records: Iterable[Record]) -> None:
-    """Quarantine the index and create a new one with the rows of ``records``; counters return with the next fold.
-
-    Raises:
-        IndexUnavailableError: it cannot be created.
-    """
+    """Quarantine the index and create a new one with the rows of ``records``; counters return with the next fold."""
     with _translate_errors(root / INDEX_NAME), _index_lock(root):
         _quarantine(root, "rebuild")
     with Index.open(root) as index:
@@ -218,21 +201,13 @@ def rebuild_index(root: Path, records: Iterable[Record]) -> None:
 
 
 def write_rows(root: Path, *, put: Iterable[Record] = (), drop: Iterable[str] = ()) -> None:
-    """Write rows into the index at ``root``, rebuilding it once if it turns out to be damaged.
-
-    Raises:
-        IndexUnavailableError: it cannot be written.
-    """
+    """Write rows into the index at ``root``, rebuilding it once if it turns out to be damaged."""
     put, drop = list(put), list(drop)
     on_index(root, lambda index: index.apply(put=put, drop=drop))
 
 
 def on_index(root: Path, work: Callable[[Index], T]) -> T:
-    """Run ``work`` on the index at ``root``; if that is damaged, quarantine it and run on a new one.
-
-    Raises:
-        IndexUnavailableError: it cannot be used.
-    """
+    """Run ``work`` on the index at ``root``; if that is damaged, quarantine it and run on a new one."""
     try:
         with Index.open(root) as index:
             return work(index)

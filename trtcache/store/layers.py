@@ -57,12 +57,7 @@ class Layers:
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
-        """Open the lower stores for an open upper one.
-
-        Raises:
-            StoreError: a store that was ``named`` cannot be used.
-            SettingsError: ``cryptography`` is required and not installed.
-        """
+        """Open the lower stores for an open upper one."""
         stores: dict[str, Store] = {upper.location: upper} if upper else {}
         for root in config.lower:
             store = _open_lower(root, config, named=named)

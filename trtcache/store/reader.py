@@ -84,12 +84,7 @@ class ArtifactFile:
             return
 
     def load(self, *, mapped: bool) -> dict[str, Buffer]:
-        """Verify all other bytes of the file and return the verified bytes of all members.
-
-        Raises:
-            CorruptBlobError: a byte is wrong.
-            OSError: the file cannot be read.
-        """
+        """Verify all other bytes of the file and return the verified bytes of all members."""
         self._check_gaps()
         return {member.name: self.read(member, mapped=mapped) for member in self.header.members}
 
@@ -122,12 +117,7 @@ class ArtifactFile:
         return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
 
     def verify(self) -> None:
-        """Verify every byte of the file and the decompressed members, holding one compressed member at a time.
-
-        Raises:
-            CorruptBlobError: a byte is wrong.
-            OSError: the file cannot be read.
-        """
+        """Verify every byte of the file and the decompressed members, holding one compressed member at a time."""
         self._check_written()
         self.verify_stored()
         for member in self.header.members:
@@ -150,12 +140,7 @@ class ArtifactFile:
                 raise self._corrupt("member", f"the digest of member {member.name!r} does not match")
 
     def copy_to(self, fd: int) -> None:
-        """Copy the file's bytes to the beginning of another file.
-
-        Raises:
-            CorruptBlobError: it is shorter than before, or nearly all of it is a hole.
-            OSError: it cannot be read, or the other cannot be written.
-        """
+        """Copy the file's bytes to the beginning of another file."""
         self._check_written()
         for offset in range(0, self.stat.st_size, _CHUNK_BYTES):
             write_at(fd, self._read(offset, min(_CHUNK_BYTES, self.stat.st_size - offset)), offset)

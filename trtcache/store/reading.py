@@ -145,39 +145,17 @@ class StoredEntries:
         return scan(self.root)
 
     def header(self, digest: str) -> EntryHeader:
-        """Return an entry's authenticated header; its members are not read.
-
-        Raises:
-            UnknownKeyError: there is no entry with this digest.
-            CorruptBlobError: the header is damaged, or belongs to another entry.
-            FormatVersionError: the file has a newer format.
-            OSError: the file cannot be read.
-        """
+        """Return an entry's authenticated header; its members are not read."""
         return self._inspect(digest, verify=False)
 
     def verdict(self, digest: str) -> Verdict:
-        """Verify an entry's signatures and return who signed it.
-
-        Raises:
-            UnknownKeyError: there is no entry with this digest.
-            CorruptBlobError: the header is damaged, or belongs to another entry.
-            FormatVersionError: the file has a newer format.
-            OSError: the file cannot be read.
-            SettingsError: ``cryptography`` is not installed.
-        """
+        """Verify an entry's signatures and return who signed it."""
         verdicts: list[Verdict] = []
         self._inspect(digest, verify=False, admit=lambda *front: verdicts.append(self.admission.verdict(*front)))
         return verdicts[0]
 
     def check(self, digest: str) -> EntryHeader:
-        """Verify every byte of an entry's file, its decompressed members, and its key.
-
-        Raises:
-            UnknownKeyError: there is no entry with this digest.
-            CorruptBlobError: the verification failed.
-            FormatVersionError: the file has a newer format.
-            OSError: the file cannot be read.
-        """
+        """Verify every byte of an entry's file, its decompressed members, and its key."""
         return self._inspect(digest, verify=True)
 
     def _inspect(self, digest: str, *, verify: bool, admit: Admit | None = None) -> EntryHeader:
@@ -202,10 +180,5 @@ class StoredEntries:
         return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
 
     def resolve(self, prefix: str) -> str:
-        """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
-
-        Raises:
-            UnknownKeyError: no key starts with it.
-            AmbiguousKeyError: several keys do.
-        """
+        """Return the full digest of the one entry whose key starts with ``prefix`` (or ``b3:`` and that)."""
         return resolve(self.root, prefix)

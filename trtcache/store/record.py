@@ -138,12 +138,7 @@ FIELDS = {
 
 
 def parse_filters(texts: Iterable[str], *, now_ns: int) -> Predicate:
-    """Return a predicate that requires every condition of every text; without texts it is always true.
-
-    Raises:
-        SettingsError: a condition is malformed, or its field, operator or value is invalid; the message lists the valid
-            ones.
-    """
+    """Return a predicate that requires every condition of every text; without texts it is always true."""
     conditions = [_condition(part, now_ns) for text in texts for part in text.split(",")]
     return lambda record: all(condition(record) for condition in conditions)
 

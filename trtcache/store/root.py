@@ -78,12 +78,7 @@ def is_store(root: Path) -> bool:
 
 
 def make_root(root: Path, *, parents_mode: int = 0o700) -> None:
-    """Create a missing directory for this user alone, and its missing parents with ``parents_mode``.
-
-    Raises:
-        UnsafeStoreError: another user owns a link on the path.
-        OSError: a directory cannot be created.
-    """
+    """Create a missing directory for this user alone, and its missing parents with ``parents_mode``."""
     if root.exists():
         return
     check_way(root)
@@ -177,11 +172,7 @@ _MAX_BYTES = 4096
 
 
 def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
-    """Return the marker's bytes and its file status, or None if there is no marker.
-
-    Raises:
-        OSError: it is a link or cannot be read.
-    """
+    """Return the marker's bytes and its file status, or None if there is no marker."""
     try:
         fd = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -192,11 +183,7 @@ def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
 
 
 def write_marker(root: Path, *, shared: bool = False) -> None:
-    """Write the marker. The marker of a shared store is readable by all and writable by its owner only.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the marker. The marker of a shared store is readable by all and writable by its owner only."""
     if shared:
         publish_bytes(root / MARKER, b'{"format": %d, "shared": true}\n' % STORE_FORMAT, mode=0o644)
     else:
@@ -252,12 +239,7 @@ def check_safety(root: Path, way: Path) -> bool:
 
 
 def check_way(way: Path) -> None:
-    """Check that no other user controls the path of a directory, which need not exist yet.
-
-    Raises:
-        UnsafeStoreError: another user owns a link on it, or can replace one.
-        OSError: it cannot be read.
-    """
+    """Check that no other user controls the path of a directory, which need not exist yet."""
     _check_links(way, _trusted_owners(), None)
 
 

@@ -56,11 +56,7 @@ def statement(version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
 
 
 def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT) -> bytes:
-    """Sign a header and return the block of one signature.
-
-    Raises:
-        SettingsError: ``cryptography`` is not installed.
-    """
+    """Sign a header and return the block of one signature."""
     signature = key.sign(statement(version, header, context))
     return b"%b:%b\n" % (key.public.raw.hex().encode(), signature.hex().encode())
 
@@ -87,11 +83,7 @@ def judge(
     now_ns: int,
     context: bytes = _CONTEXT,
 ) -> Verdict:
-    """Verify a block of signatures against the trusted ``keys``. One valid signature is sufficient.
-
-    Raises:
-        SettingsError: ``cryptography`` is not installed.
-    """
+    """Verify a block of signatures against the trusted ``keys``. One valid signature is sufficient."""
     if not block:
         return Verdict("unsigned")
     try:
@@ -131,9 +123,6 @@ class Admission:
         """Build the rules for a store from the user's trust settings.
 
         Signatures are required where ``trust`` requires them, or by default in a shared store.
-
-        Raises:
-            SettingsError: the signing key cannot be read, or ``cryptography`` is required and not installed.
         """
         required = shared if trust.required is None else trust.required
         signing = writable and trust.signing_key is not None

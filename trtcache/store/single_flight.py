@@ -63,13 +63,7 @@ def turn(
     on_wait: OnWait | None = None,
     notice_every_s: float = NOTICE_EVERY_S,
 ) -> Iterator[Turn]:
-    """Hold the build lock of a key, and write status files of the builder and the waiters.
-
-    Raises:
-        LockTimeoutError: another process held it for ``timeout_s`` seconds.
-        OSError: its directory cannot be created, or the file system has no locks.
-        Exception: any exception of ``on_wait``.
-    """
+    """Hold the build lock of a key, and write status files of the builder and the waiters."""
     notes = BuildNotes(folders)
     with ExitStack() as stack:
         with ExitStack() as meanwhile:
@@ -273,11 +267,7 @@ class BuildNotes:
                     os.close(fd)
 
     def running_builds(self) -> list[RunningBuild]:
-        """List the builds in progress, longest first.
-
-        Raises:
-            OSError: the locks cannot be read.
-        """
+        """List the builds in progress, longest first."""
         waiters: dict[str, list[BuildProcess]] = {}
         for name in self._names(_WAITING):
             if who := self._live_process(name):

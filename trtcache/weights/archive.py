@@ -34,11 +34,7 @@ def aligned_member(name: str, size_bytes: int, target: zipfile.ZipFile) -> zipfi
 
 
 def damage(path: Path) -> str:
-    """Return what is damaged in an archive, empty if nothing is; the file is read once.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return what is damaged in an archive, empty if nothing is; the file is read once."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             members = archive.infolist()

@@ -49,11 +49,7 @@ class Fingerprints:
         self._known: WeakKeyDictionary[torch.UntypedStorage, dict[_Place, _CachedDigest]] = WeakKeyDictionary()
 
     def of(self, tensors: Iterable[torch.Tensor]) -> list[Digest]:
-        """Return the fingerprint of each tensor.
-
-        Raises:
-            CanonicalizationError: a tensor has no readable elements (sparse, quantized, fake, a subclass).
-        """
+        """Return the fingerprint of each tensor."""
         wanted = list(tensors)
         known = [self._recall(tensor) for tensor in wanted]
         fresh = iter(fingerprints([tensor for tensor, digest in zip(wanted, known, strict=True) if digest is None]))
@@ -77,11 +73,7 @@ class Fingerprints:
 
 
 def fingerprints(tensors: Sequence[torch.Tensor]) -> list[Digest]:
-    """Return the fingerprint of each tensor, without caching.
-
-    Raises:
-        CanonicalizationError: a tensor has no readable elements.
-    """
+    """Return the fingerprint of each tensor, without caching."""
     parts = [_flat(tensor) for tensor in tensors]
     small = [place for place, part in enumerate(parts) if part.device.type == "cpu" and len(part) < _ALONE_FROM_BYTES]
     digests: dict[int, Digest] = {}

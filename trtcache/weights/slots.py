@@ -264,9 +264,6 @@ def check(
         device: device of the engine.
         keep: whether transient slots that ``state`` does not name keep their current values.
         anywhere: whether weights may be on another device, as those read from a file are.
-
-    Raises:
-        RefitError: as ``fit``.
     """
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}

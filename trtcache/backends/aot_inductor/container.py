@@ -125,12 +125,7 @@ class Container:
     """A container with all its constants set. Belongs to the process that created it."""
 
     def __init__(self, library: PackageLibrary, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
-        """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it.
-
-        Raises:
-            IncompatibleEngineError: it needs constants that are not among the tensors.
-            RunError: torch cannot create it.
-        """
+        """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it."""
         self._library, self._tensors = library, tensors
         self._handle = ctypes.c_void_p()
         library.call(_CREATE, ctypes.byref(self._handle), ctypes.c_size_t(calls), b"cpu", None)
@@ -143,11 +138,7 @@ class Container:
         self._share(handles)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package without the GIL.
-
-        Raises:
-            RunError: the package failed.
-        """
+        """Run the package without the GIL."""
         if not self._has_run:
             # In its first call a container folds constants under a lock: other calls would wait inside.
             with self._first:

@@ -46,11 +46,7 @@ _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Create a new private folder for the block.
-
-    Raises:
-        OSError: it cannot be created.
-    """
+    """Create a new private folder for the block."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         claimed = claim(folder)
@@ -153,11 +149,7 @@ class Package:
 
     @cached_property
     def library(self) -> PackageLibrary:
-        """The package's shared library, for parallel calls.
-
-        Raises:
-            IncompatibleEngineError: the package runs only in torch's loader.
-        """
+        """The package's shared library, for parallel calls."""
         from trtcache.backends.aot_inductor.container import PackageLibrary  # few modules run parallel calls
 
         return PackageLibrary(self._content)
@@ -229,11 +221,7 @@ def _memory_file(content: bytes | memoryview) -> Iterator[str]:
 
 
 def open_loader(path: str, device: torch.device) -> Any:
-    """Return torch's loader of a package file, through the private API or else the public one.
-
-    Raises:
-        RuntimeError: torch cannot load the package.
-    """
+    """Return torch's loader of a package file, through the private API or else the public one."""
     device_index = device.index if device.type == "cuda" else -1
     try:
         return torch._C._aoti.AOTIModelPackageLoader(path, "model", False, 1, device_index)
@@ -285,11 +273,7 @@ class PackageEngine:
         return ParallelEngine(self._package, self._constants, self._shared, calls)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package.
-
-        Raises:
-            GuardError: Inductor's assumptions about sizes do not hold.
-        """
+        """Run the package."""
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
         if self._enters:
@@ -321,12 +305,7 @@ class ParallelEngine:
         weights: Mapping[str, torch.Tensor],
         calls: int,
     ) -> None:
-        """Load the package's library and share ``constants`` and ``weights`` with it.
-
-        Raises:
-            IncompatibleEngineError: the package runs only in torch's loader, or it needs other constants.
-            RunError: torch cannot create a container.
-        """
+        """Load the package's library and share ``constants`` and ``weights`` with it."""
         from trtcache.backends.aot_inductor.container import Container, ProcessContainer
 
         self._package, self._constants, self._calls = package, constants, calls
@@ -345,12 +324,7 @@ class ParallelEngine:
         return ParallelEngine(self._package, self._constants, self._weights, calls)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the package.
-
-        Raises:
-            GuardError: Inductor's assumptions about sizes do not hold.
-            RunError: the package failed.
-        """
+        """Run the package."""
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
         return self._here().run(inputs)

@@ -101,11 +101,7 @@ class TensorRTBackend(Backend):
         return bool(settings.tensorrt.strip) or not self.flavour.builds_without_gpu if wanted is None else wanted
 
     def build(self, program: LoweredProgram, settings: Settings, target: Target, folder: Path) -> Artifact:
-        """Build a plan.
-
-        Raises:
-            NoDeviceError: the plan is refittable, and there is no GPU to build it on.
-        """
+        """Build a plan."""
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
@@ -130,10 +126,6 @@ class TensorRTBackend(Backend):
             settings: the caller's settings.
             target: the target of the plan.
             folder: the folder for the plan.
-
-        Raises:
-            NoDeviceError: the plan is refittable, and there is no GPU to build it on.
-            BuildError: the parser or the builder failed.
         """
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_onnx_plan  # a hit does not need it
@@ -171,11 +163,7 @@ class TensorRTBackend(Backend):
         constants: Mapping[str, torch.Tensor],  # noqa: ARG002  # a plan contains them
         weights: Mapping[str, torch.Tensor],
     ) -> Engine:
-        """Return a live engine on a GPU, or elsewhere a plan that can be stored.
-
-        Raises:
-            IncompatibleEngineError: it has another version, is damaged, or does not match its other members.
-        """
+        """Return a live engine on a GPU, or elsewhere a plan that can be stored."""
         facts = PlanFacts.read(bytes(read(MEMBER)))
         return load_plan(self.flavour, read(ENGINE), facts, device=device, weights=weights)
 

@@ -38,15 +38,7 @@ if TYPE_CHECKING:
 def build_plan(
     flavour: Flavour, program: LoweredProgram, settings: Settings, target: Target, folder: Path, *, refit: bool
 ) -> tuple[Path, dict[str, Json]]:
-    """Build a plan in ``folder``; return its file and the facts to store beside it.
-
-    Raises:
-        ProfileError: a dynamic size has no upper bound.
-        UnsupportedOperatorError: TensorRT does not know an operator, or one computes float64 or complex numbers.
-        BuildError: torch.onnx, the parser or the builder failed, the network's inputs or outputs differ from the
-            program's, or a refittable plan cannot refit a weight whose values are not in its key.
-        KeyboardInterrupt: Ctrl-C cancelled the build.
-    """
+    """Build a plan in ``folder``; return its file and the facts to store beside it."""
     require_known(program, flavour.name)
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
@@ -79,11 +71,6 @@ def build_onnx_plan(
         target: the target of the plan.
         folder: the folder for the file.
         refit: whether the plan is refittable.
-
-    Raises:
-        UnsupportedOperatorError: TensorRT does not know an operator.
-        BuildError: see ``build_plan``.
-        KeyboardInterrupt: Ctrl-C cancelled the build.
     """
     trt = flavour.load()
     logger, router = get_logger(trt)
@@ -329,11 +316,7 @@ class Range:
 
 
 def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
-    """Return the range of each dynamic input; the example's sizes are the optimum.
-
-    Raises:
-        ProfileError: a size has no upper bound.
-    """
+    """Return the range of each dynamic input; the example's sizes are the optimum."""
     found = []
     for node in program.graph_module.graph.find_nodes(op="placeholder"):
         if "input" not in node.meta:

@@ -142,9 +142,6 @@ def require_matching_ports(
         interface: the program's interface.
         arguments: names of the inputs in the order of a call.
         kind: the backend's name, for messages.
-
-    Raises:
-        BuildError: an input or output has another dtype, rank or size than in the program.
     """
     definition, dtypes = network.definition, dtypes_of(trt)
     taken = {port.name: port for port in map(definition.get_input, range(definition.num_inputs))}

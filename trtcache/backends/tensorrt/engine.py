@@ -50,9 +50,6 @@ def load_plan(
         device: the model's device.
         weights: the weights to set.
         machine: the machine to compare with; by default this one.
-
-    Raises:
-        IncompatibleEngineError: it has another version, is damaged, or does not match the facts.
     """
     machine = machine or Machine.here(flavour)
     require_fit(facts, machine)
@@ -82,13 +79,7 @@ class LoadedPlan:
         weights: Mapping[str, torch.Tensor],
         store: TuningStore | None = None,
     ) -> None:
-        """Load a plan, and set weights if it is refittable; kernels compiled at its first call go to ``store``.
-
-        Raises:
-            IncompatibleEngineError: TensorRT cannot load it, or it does not match the facts.
-            NoDeviceError: TensorRT-RTX reports that this machine cannot run it.
-            RefitError: TensorRT rejects a weight.
-        """
+        """Load a plan, and set weights if it is refittable; kernels compiled at its first call go to ``store``."""
         # These import TensorRT, which a plan that is only stored does not need.
         from trtcache.backends.tensorrt.runner import CudaDevice, Runner, deserialize
 
@@ -125,11 +116,7 @@ class LoadedPlan:
         return self
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Run the plan on the caller's stream.
-
-        Raises:
-            RunError: TensorRT rejects the call.
-        """
+        """Run the plan on the caller's stream."""
         outputs = self._runner.run(inputs)
         self._compiled.has_run()
         return outputs

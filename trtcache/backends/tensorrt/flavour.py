@@ -50,20 +50,12 @@ class Flavour:
 
     @property
     def version(self) -> str:
-        """The exact installed version.
-
-        Raises:
-            BackendUnavailableError: it is not installed.
-        """
+        """The exact installed version."""
         return self._distribution[1]
 
     @property
     def cuda(self) -> int | None:
-        """The major version of CUDA that it was built for, None if its package's name does not have it.
-
-        Raises:
-            BackendUnavailableError: it is not installed.
-        """
+        """The major version of CUDA that it was built for, None if its package's name does not have it."""
         found = re.search(r"_cu(\d+)_", self._distribution[0])
         return int(found[1]) if found else None
 

@@ -71,10 +71,6 @@ def to_onnx(program: LoweredProgram, weights: Mapping[str, torch.Tensor], kind: 
         program: the program.
         weights: its engine weights by name, from ``trtcache.weights.slots.fit``.
         kind: the backend's name, for messages.
-
-    Raises:
-        UnsupportedOperatorError: torch cannot export an operator.
-        BuildError: torch cannot export the program.
     """
     proto = _export(program, kind)
     _weights_to_initializers(proto, weights)
@@ -183,9 +179,6 @@ def weights_as_inputs(program: LoweredProgram, kind: str) -> ExportedProgram:
     Args:
         program: a lowered program.
         kind: the backend's name, for messages.
-
-    Raises:
-        BuildError: calls modify a weight, which a plan cannot; the message names the weight.
     """
     writer = _Writer(program)
     writer.write_inputs()

@@ -205,11 +205,7 @@ class Runner:
         weakref.finalize(self, _end, self._threads)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Enqueue a call on the caller's stream and return its outputs.
-
-        Raises:
-            RunError: TensorRT rejects the call.
-        """
+        """Enqueue a call on the caller's stream and return its outputs."""
         with self._place.activate():
             stream = self._place.stream()
             thread = self._thread(stream)
