@@ -79,8 +79,8 @@ BUGS = (
     Bug(
         "the lock file is unlinked",
         "trtcache/store/file_lock.py",
-        "        lock.release()\n",
-        "        lock.release()\n        path.unlink(missing_ok=True)\n",
+        "            opened.discard(fd)\n",
+        "            opened.discard(fd)\n            path.unlink(missing_ok=True)\n",
         ("tests/store/test_mutex.py", "tests/crash/test_single_flight.py"),
     ),
     Bug(

@@ -1,17 +1,19 @@
 """Torch-free cache API: cache the output of any build function, and build each entry once.
 
 ``get_or_build`` is for callers with build functions of their own; ``trtcache.compile`` uses ``fetch`` and ``peek`` with
-its own keys. Store failures are not raised: a damaged entry is a
-miss with a reason, and a build that could not be stored is still returned. Build failures are always raised.
+its own keys. Store failures are not raised: a damaged entry is a miss with a reason, and a build that could not be
+stored is still returned. Build failures are always raised.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trtcache.config.contention import ContentionPolicy
@@ -19,15 +21,23 @@ from trtcache.config.environment import LOG_VARIABLE, Config, start_logging
 from trtcache.config.paths import absolute, absolutes
 from trtcache.config.units import parse_size
 from trtcache.digests import CacheKey
-from trtcache.errors import BuildError, BuildForbiddenError, BusyError, LockTimeoutError, SettingsError, StoreError
+from trtcache.errors import (
+    BuildError,
+    BuildForbiddenError,
+    BusyError,
+    CanonicalizationError,
+    LockTimeoutError,
+    SettingsError,
+    StoreError,
+)
 from trtcache.store.contract import Miss
 from trtcache.store.disk import COLLISION, DiskStore
-from trtcache.store.entry import Entry, PendingBuild, check_kind, check_name, check_parts, check_provenance
+from trtcache.store.entry import Entry, check_kind, check_labels, run_build
 from trtcache.store.layers import BELOW, Layers
 from trtcache.store.single_flight import hold_build_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from trtcache.store.format import Built
@@ -108,7 +118,8 @@ class Cache:
             CanonicalizationError: a part has no stable encoding, or ``kind`` is not 1 to 64 of ``a-z0-9._-``.
         """
         check_kind(kind)
-        check_parts(parts)
+        if not isinstance(parts, Mapping):  # names and values are checked when they are encoded
+            raise CanonicalizationError("parts", f"expected a mapping of names to values, got {type(parts).__name__}")
         return CacheKey.of(kind, parts)
 
     def get(self, key: CacheKey) -> Entry | None:
@@ -140,7 +151,7 @@ class Cache:
         """
         store = self.store
         if store is not None and store.takes:
-            entry = replace(PendingBuild(key, lambda: built, name, {}).run("kept"), build_s=build_s)
+            entry = replace(run_build(key, lambda: built, reason="kept", name=name), build_s=build_s)
             if self._put(store, entry) is not entry:
                 self._tend(store, key.digest)
 
@@ -226,29 +237,26 @@ class Cache:
             Exception: any exception of ``build``.
         """
         check_kind(key.kind)
-        check_name(name)
-        check_provenance({} if provenance is None else provenance)
+        check_labels(name, provenance)
         result = self._look(key)
         if isinstance(result, Entry):
             return result
         store, reason = self.store, result.reason
-        pending = PendingBuild(key, build, name, provenance or {})
+        run = partial(run_build, key, build, name=name, provenance=provenance)
         if self.config.forbid_build:
             self._count_miss(key, reason)
             cause = {"recache": "TRTCACHE_RECACHE=1", "disabled": "TRTCACHE_DISABLE=1"}.get(reason)
             lack = f"{cause} requires a build of" if cause else "no entry for"
             raise BuildForbiddenError(key.kind, key.digest, str(self.config.root), lack=lack)
         if store is None or not store.writable:
-            return pending.run("readonly" if store else reason)
-        if not store.takes:
+            return run(reason="readonly" if store else reason)
+        if not store.takes or reason == COLLISION:
+            # It will not be stored, so no other process has to wait: an existing entry of another document is kept.
             self._count_miss(key, reason)
-            return pending.run(reason)  # it will not be stored, so no other process has to wait
-        if reason == COLLISION:
-            self._count_miss(key, COLLISION)
-            return pending.run(COLLISION)  # the existing entry, of another document, is kept
+            return run(reason=reason)
         with self._alone(store, key, name=name, busy=self.busy) as alone:
             again = self._look(key)  # another process may have built it during the wait
-            entry = again if isinstance(again, Entry) else self._build(store, pending, reason, alone=alone)
+            entry = again if isinstance(again, Entry) else self._build(store, key, run, reason, alone=alone)
         if entry.outcome == "built" and entry.path is not None:
             self._tend(store, key.digest)
         return entry
@@ -265,7 +273,8 @@ class Cache:
             self.store.events.append("miss", reason="uncacheable", kind=kind)
         if self.config.forbid_build:
             raise BuildForbiddenError(kind, "", str(self.config.root), f"uncacheable: {why}")
-        return PendingBuild(CacheKey.of(kind, {"uncacheable": why}), build, name, {}).run(f"uncacheable: {why}")
+        reason = f"uncacheable: {why}"
+        return run_build(CacheKey.of(kind, {"uncacheable": why}), build, reason=reason, name=name)
 
     def reject(self, entry: Entry, reason: str) -> None:
         """Quarantine an intact entry that cannot be used, such as one that failed to load; count it.
@@ -305,7 +314,12 @@ class Cache:
 
     @contextmanager
     def _alone(
-        self, store: DiskStore, key: CacheKey, *, name: str | None = None, busy: ContentionPolicy | None = None
+        self,
+        store: DiskStore,
+        key: CacheKey,
+        *,
+        name: str | None = None,
+        busy: ContentionPolicy = ContentionPolicy(),  # noqa: B008  # immutable
     ) -> Iterator[bool]:
         """Hold the key's build lock and yield True; if it cannot be acquired, yield False and continue without.
 
@@ -319,32 +333,28 @@ class Cache:
             stack.callback(_BUILDING.reset, _BUILDING.set(building | {path}))
             alone = False
             try:
-                stack.enter_context(hold_build_lock(store, key, name=name or "", busy=busy or ContentionPolicy()))
+                stack.enter_context(hold_build_lock(store, key, name=name or "", busy=busy))
                 alone = True
             except LockTimeoutError as error:
-                self._go_without(store, key, busy or ContentionPolicy(), error.waited_s)
+                who = store.notes.builder(key.digest)
+                if busy.policy == "eager":
+                    self._count_miss(key, "busy")
+                    raise BusyError(key.kind, key.digest, str(who or ""), error.waited_s) from error
+                _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
             except OSError as error:
                 _logger.warning("building %s without its lock: %s", key.digest[:16], error)
             if alone:
                 store.look_again(key.digest)
             yield alone
 
-    def _go_without(self, store: DiskStore, key: CacheKey, busy: ContentionPolicy, waited_s: float) -> None:
-        """Log that this process builds too, or raise a BusyError."""
-        who = store.notes.builder(key.digest)
-        if busy.policy == "eager":
-            self._count_miss(key, "busy")
-            raise BusyError(key.kind, key.digest, str(who or ""), waited_s)
-        _logger.warning("building %s although %s builds it", key.digest[:16], who or "another process")
-
-    def _build(self, store: DiskStore, pending: PendingBuild, reason: str, *, alone: bool) -> Entry:
-        self._count_miss(pending.key, reason)
-        built = pending.run(reason)
-        if not alone and isinstance(there := store.get(pending.key), Entry) and not self.config.recache:
+    def _build(self, store: DiskStore, key: CacheKey, run: Callable[..., Entry], reason: str, *, alone: bool) -> Entry:
+        self._count_miss(key, reason)
+        built = run(reason=reason)
+        if not alone and isinstance(there := store.get(key), Entry) and not self.config.recache:
             return replace(there, outcome="built", reason=reason, build_s=built.build_s)  # another process was faster
         entry = self._put(store, built)
         if entry.path is not None:
-            store.events.append("put", kind=entry.kind, key=pending.key.digest)
+            store.events.append("put", kind=entry.kind, key=key.digest)
         return entry
 
     def _put(self, store: DiskStore, entry: Entry) -> Entry:

@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 
 import trtcache_migrations
 from trtcache.errors import CorruptBlobError, IndexUnavailableError
-from trtcache.store.index import Base, EntryRow, Index, engine_for, rebuild_index, write_rows
+from trtcache.store.index import ENTRIES, METADATA, Index, engine_for, rebuild_index, write_rows
 from trtcache.store.record import Record
 from trtcache.store.rows import COLUMNS, INDEX_NAME, VERSIONS, IndexState, index_state, read_rows
 
@@ -67,13 +67,13 @@ def test_rows_are_replaced_and_dropped(root: Path) -> None:
 
 def test_the_plain_reader_and_the_mapped_table_have_the_same_columns() -> None:
     """The listing's select cannot drift from the schema."""
-    assert tuple(EntryRow.__table__.columns.keys()) == COLUMNS
+    assert tuple(ENTRIES.columns.keys()) == COLUMNS
 
 
 def test_migrations_make_exactly_the_mapped_schema(root: Path) -> None:
     """Alembic finds no difference between a migrated index and the mapping."""
     with engine_for(root / INDEX_NAME).connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
 
 
 def test_the_known_versions_are_the_migrations() -> None:

@@ -7,31 +7,22 @@ without a file is removed, and the row of a replaced file is rewritten. Losing t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, StoreError, UnknownKeyError
+from trtcache.store.events import read_sums, since, tails
 from trtcache.store.record import Record
 from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.events import Counters
     from trtcache.store.reading import EntryStat
-    from trtcache.store.rows import Row
 
 _LOG = logging.getLogger("trtcache.store")
 _FILE_BYTES, _INODE = COLUMNS.index("file_bytes"), COLUMNS.index("inode")
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogDiff:
-    """Differences between files and rows: files to read, and digests of rows without a file."""
-
-    unread: tuple[EntryStat, ...]
-    fileless: tuple[str, ...]
 
 
 def load_records(store: DiskStore) -> list[Record]:
@@ -47,31 +38,25 @@ def load_records(store: DiskStore) -> list[Record]:
     pins = store.pins()
     files = {stored.digest: stored for stored in store.scan()}
     rows = read_rows(store.index_root / INDEX_NAME)
-    diff = compare(files, rows or {})
-    gone = set(diff.fileless) | {stored.digest for stored in diff.unread}
-    records = [_record_from_row(row, files[digest], pins) for digest, row in (rows or {}).items() if digest not in gone]
-    read = _read(store, diff.unread, pins)
-    if store.writable and (rows is None or read or diff.fileless):
-        _mend(store, read, diff.fileless, whole=rows is None)
+    known = rows or {}
+    unread = [
+        stored  # size and inode identify the file that a row describes
+        for digest, stored in files.items()
+        if (row := known.get(digest)) is None or row[_INODE] != stored.inode or row[_FILE_BYTES] != stored.file_bytes
+    ]
+    fileless = [digest for digest in known if digest not in files]
+    gone = {*fileless, *(stored.digest for stored in unread)}
+    records = [
+        Record(*row[:6], files[digest].used_ns, *row[7:], pinned=digest in pins)
+        for digest, row in known.items()
+        if digest not in gone
+    ]
+    read = _read(store, unread, pins)
+    if store.writable and (rows is None or read or fileless):
+        _mend(store, read, fileless, whole=rows is None)
     records += read
     records.sort(key=lambda record: (-record.used_ns, record.digest))
     return records
-
-
-def compare(files: Mapping[str, EntryStat], rows: Mapping[str, Row]) -> CatalogDiff:
-    """Compare files with rows. Size and inode identify the file that a row describes."""
-    unread = tuple(
-        stored
-        for digest, stored in files.items()
-        if (row := rows.get(digest)) is None or row[_INODE] != stored.inode or row[_FILE_BYTES] != stored.file_bytes
-    )
-    return CatalogDiff(unread, tuple(digest for digest in rows if digest not in files))
-
-
-def _record_from_row(row: Row, stored: EntryStat, pins: frozenset[str]) -> Record:
-    digest, kind, name, file_bytes, size_bytes, created_ns, _used_ns, build_s, members, inode = row
-    used_ns, pinned = stored.used_ns, digest in pins
-    return Record(digest, kind, name, file_bytes, size_bytes, created_ns, used_ns, build_s, members, inode, pinned)
 
 
 def _read(store: DiskStore, unread: Iterable[EntryStat], pins: frozenset[str]) -> list[Record]:
@@ -101,9 +86,7 @@ def _mend(store: DiskStore, put: Iterable[Record], drop: Iterable[str], *, whole
     try:
         write_rows(store.index_root, put=put, drop=drop)
         if whole and read_rows(store.index_root / INDEX_NAME) is None:
-            rebuild_index(
-                store.index_root, put
-            )  # it is writable but still not readable, such as a row with a wrong type
+            rebuild_index(store.index_root, put)  # it is still not readable, such as for a row with a wrong type
     except StoreError as error:
         _LOG.warning("%s", error)
 
@@ -133,9 +116,8 @@ def rebuild(store: DiskStore) -> list[Record]:
 
 def counters(store: DiskStore) -> Counters:
     """Return all counters of the store, and fold new event-log lines into the index if it is writable."""
-    from trtcache.store.events import tails
-
-    logs, sums = store.events.logs(), store.events.sums()
+    logs = store.events.logs()  # before the sums: a log could otherwise be missing from both
+    sums = read_sums(store.events.directory)
     if store.writable:
         from trtcache.store.index import on_index
 
@@ -149,6 +131,5 @@ def counters(store: DiskStore) -> Counters:
 
 def counters_since(store: DiskStore, since_ns: int) -> Counters:
     """Count the events since a time, from the logs alone."""
-    from trtcache.store.events import since
-
-    return since(store.events.logs(), store.events.sums(), since_ns)
+    logs = store.events.logs()
+    return since(logs, read_sums(store.events.directory), since_ns)

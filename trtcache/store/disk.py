@@ -26,7 +26,6 @@ from trtcache.errors import (
     UntrustedWriterError,
 )
 from trtcache.store.contract import Miss, Store
-from trtcache.store.copying import copy_up
 from trtcache.store.entry import StoredContents, entry_of
 from trtcache.store.events import EventLog
 from trtcache.store.file_lock import hold, objection
@@ -40,10 +39,11 @@ from trtcache.store.single_flight import NOTES, NOTICE_EVERY_S, BuildNotes, Buil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from trtcache.digests import CacheKey
     from trtcache.store.entry import Entry
-    from trtcache.store.format import Content
+    from trtcache.store.format import Admit, Content, EntryHeader
     from trtcache.store.single_flight import OnWait, Turn
 
 _logger = logging.getLogger("trtcache.store")
@@ -132,7 +132,10 @@ class DiskStore(StoredEntries, Store):
         try:
             file = self._open(key.digest, self.admission.admit(str(self.path(key.digest))))
             if file.header.key.document != key.document:
-                return self._check_collision(file)
+                # An entry of another key document with the same digest, unless its document is damaged, which raises.
+                check_document(file.header, str(file.path))
+                _logger.warning("%s was built for another key document with the same digest; it is not used", file.path)
+                return Miss(COLLISION)
             contents = file.load(mapped=self.private)
         except FileNotFoundError:
             return Miss("absent")
@@ -153,13 +156,6 @@ class DiskStore(StoredEntries, Store):
         file.close()  # a mapping keeps its own reference to the file
         load_s = time.perf_counter() - began_s
         return entry_of(file.header, contents, path=file.path, outcome="hit", load_s=load_s)
-
-    @staticmethod
-    def _check_collision(file: ArtifactFile) -> Miss:
-        """Distinguish an entry of another key document from one whose document is damaged."""
-        check_document(file.header, str(file.path))
-        _logger.warning("%s was built for another key document with the same digest; it is not used", file.path)
-        return Miss(COLLISION)
 
     def put(
         self,
@@ -189,22 +185,55 @@ class DiskStore(StoredEntries, Store):
             raise UntrustedWriterError(str(self.root), objection)
         began_s = time.perf_counter()
         draft = Draft(key, kind, name, self.clock_ns(), build_s, dict(provenance or {}), contents)
-        path = self.path(key.digest)
+        from trtcache.store.writer import write_artifact  # a hit does not need it
+
         with self.place(key.digest) as place:
-            file = self._publish(draft, place)
+            file = self._publish(place, lambda fd: write_artifact(fd, draft, self.admission.key))
         stored = StoredContents(file, contents, mapped=self.private)
         load_s = time.perf_counter() - began_s
-        return entry_of(file.header, stored, path=path, outcome="built", load_s=load_s)
+        return entry_of(file.header, stored, path=self.path(key.digest), outcome="built", load_s=load_s)
 
     def copy_to(self, entry: Entry, target: DiskStore) -> Path | None:
-        """Copy the file of an entry to another store, byte for byte and with its signatures.
+        """Copy the file of an entry to another store, byte for byte and with its signatures; an existing one is kept.
 
         Entries of a group without signatures are not copied: the target would vouch for them.
+
+        Raises:
+            OSError: the entry cannot be read or written.
+            CorruptBlobError: it is damaged, or has been replaced by the entry of another key.
+            FormatVersionError: it has a newer format.
+            UntrustedEntryError: its signatures are not trusted in the source or in the target.
+            ReadOnlyError: ``target`` is not writable.
         """
         if self.shared and not self.admission.required:
             _logger.info("%s stays in %s: entries of a group without signatures are not copied", entry.path, self.root)
             return None
-        return copy_up(entry.key, self, target)
+        path, original = target.path(entry.key.digest), self.path(entry.key.digest)
+        if path.exists():
+            return path
+        file = ArtifactFile(original, shared=self.shared, admit=self.admission.admit(str(original)))
+        try:
+            if file.header.key != entry.key:
+                raise CorruptBlobError(str(original), "key", "it is the entry of another key")
+            target.receive(file)
+        finally:
+            file.close()
+        return path
+
+    def receive(self, file: ArtifactFile) -> None:
+        """Copy an open artifact file of another store into this one; the caller adds the index row.
+
+        Runs in constant memory: the stored bytes and the signatures that this store requires are verified before the
+        copy is renamed into place, the decompressed content when a member is used.
+        """
+        digest = file.header.key.digest
+
+        def write(fd: int) -> EntryHeader:
+            file.copy_to(fd)
+            return file.header
+
+        with self.place(digest) as place:
+            self._publish(place, write, self.admission.admit(str(self.path(digest)))).close()
 
     @contextmanager
     def place(self, digest: str) -> Iterator[Path]:
@@ -214,13 +243,11 @@ class DiskStore(StoredEntries, Store):
         with room_for(self.path(digest), remedy), self._folders.inside("entries", digest[:2], make=True) as folder:
             yield folder / self.path(digest).name
 
-    def _publish(self, draft: Draft, path: Path) -> ArtifactFile:
-        from trtcache.store.writer import write_artifact  # a hit does not need it
-
+    def _publish(self, path: Path, write: Callable[[int], EntryHeader], admit: Admit | None = None) -> ArtifactFile:
         with TemporaryFile(path.parent) as temporary:
-            header = write_artifact(temporary.fd, draft, self.admission.key)
+            header = write(temporary.fd)
             os.fsync(temporary.fd)
-            file = ArtifactFile(temporary.path, shared=self.shared)
+            file = ArtifactFile(temporary.path, shared=self.shared, admit=admit)
             if file.header != header:
                 raise CorruptBlobError(str(temporary.path), "header", "it does not read back as written")
             file.verify_stored()
@@ -269,7 +296,6 @@ class DiskStore(StoredEntries, Store):
             (pins / digest).unlink(missing_ok=True)
             sync_directory(pins)
 
-    @contextmanager
     def flight(
         self,
         digest: str,
@@ -278,7 +304,7 @@ class DiskStore(StoredEntries, Store):
         timeout_s: float | None = None,
         on_wait: OnWait | None = None,
         notice_every_s: float = NOTICE_EVERY_S,
-    ) -> Iterator[Turn]:
+    ) -> AbstractContextManager[Turn]:
         """Hold the build lock of a key, in a permanent file, and note ``who`` next to it.
 
         Raises:
@@ -286,16 +312,8 @@ class DiskStore(StoredEntries, Store):
             OSError: its directory cannot be created, or the file system has no locks.
             Exception: any exception of ``on_wait``, which is called while this waits.
         """
-        lock = turn(
-            self._folders,
-            digest,
-            who or BuildProcess.here(),
-            timeout_s=timeout_s,
-            on_wait=on_wait,
-            notice_every_s=notice_every_s,
-        )
-        with lock as won:
-            yield won
+        who = who or BuildProcess.here()
+        return turn(self._folders, digest, who, timeout_s=timeout_s, on_wait=on_wait, notice_every_s=notice_every_s)
 
     @property
     def notes(self) -> BuildNotes:
@@ -328,28 +346,17 @@ class DiskStore(StoredEntries, Store):
         self._require_writable("sweep")
         now_ns = self.clock_ns()
         temporary_ns, quarantine_ns = now_ns - int(temporary_s * 1e9), now_ns - int(quarantine_s * 1e9)
-        freed_bytes = self._sweep_directory((), TEMPORARY, temporary_ns) + self._sweep_directory(
-            ("quarantine",), "", quarantine_ns
-        )
-        for name in NOTES:
-            freed_bytes += self._sweep_directory(("locks", name), "", quarantine_ns)
-        for names in self._temporary_directories():
-            freed_bytes += self._sweep_directory(names, TEMPORARY, temporary_ns)
-        return freed_bytes
-
-    def _temporary_directories(self) -> Iterator[tuple[str, ...]]:
-        """Yield the directories in which writers create temporary files."""
-        for name in folders(self.root):
-            yield "entries", name
+        stale: list[tuple[tuple[str, ...], str, int]] = [((), TEMPORARY, temporary_ns)]
+        stale += [(names, "", quarantine_ns) for names in (("quarantine",), *(("locks", name) for name in NOTES))]
+        stale += [(("entries", name), TEMPORARY, temporary_ns) for name in folders(self.root)]
         if self.shared:  # permanent files of a shared store are created under a temporary name
-            yield from (("events",), ("pins",), ("locks",))
-            for name in folders(self.root, "locks"):
-                yield "locks", name
-
-    def _sweep_directory(self, names: tuple[str, ...], prefix: str, before_ns: int) -> int:
-        with suppress(OSError), self._folders.inside(*names) as folder:
-            return sweep(folder, prefix, before_ns)
-        return 0
+            stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks")]
+            stale += [(("locks", name), TEMPORARY, temporary_ns) for name in folders(self.root, "locks")]
+        freed_bytes = 0
+        for names, prefix, before_ns in stale:
+            with suppress(OSError), self._folders.inside(*names) as folder:
+                freed_bytes += sweep(folder, prefix, before_ns)
+        return freed_bytes
 
     def _require_writable(self, action: str) -> None:
         if not self.writable:

@@ -46,42 +46,25 @@ def check_kind(kind: object) -> None:
         raise CanonicalizationError("kind", f"{kind!r:.100} is not {rule}")
 
 
-def check_parts(parts: object) -> None:
-    """Validate that the parts are a mapping; names and values are checked when they are encoded.
+def check_labels(name: object, provenance: object) -> None:
+    """Validate a name, None or any Unicode text, and the provenance, None or a mapping of text to text.
 
     Raises:
-        CanonicalizationError: it is not a mapping.
+        CanonicalizationError: one has another type.
     """
-    if not isinstance(parts, Mapping):
-        raise CanonicalizationError("parts", f"expected a mapping of names to values, got {type(parts).__name__}")
-
-
-def check_name(name: object) -> None:
-    """Validate a name: None or any Unicode text."""
-    if name is not None:
-        _check_text(name, "name")
-
-
-def check_provenance(provenance: object) -> None:
-    """Validate that the provenance maps text to text.
-
-    Raises:
-        CanonicalizationError: it, a name or a value has another type.
-    """
-    if not isinstance(provenance, Mapping):
-        raise CanonicalizationError("provenance", f"expected a mapping of text, got {type(provenance).__name__}")
-    for name, text in provenance.items():
-        _check_text(name, "a name in provenance")
-        _check_text(text, f"provenance[{name!r}]")
-
-
-def _check_text(text: object, where: str) -> None:
-    if not isinstance(text, str):
-        raise CanonicalizationError(where, f"expected text, got {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
+    texts: list[tuple[str, object]] = [] if name is None else [("name", name)]
+    if provenance is not None:
+        if not isinstance(provenance, Mapping):
+            raise CanonicalizationError("provenance", f"expected a mapping of text, got {type(provenance).__name__}")
+        for label, text in provenance.items():
+            texts += [("a name in provenance", label), (f"provenance[{label!r}]", text)]
+    for where, text in texts:
+        if not isinstance(text, str):
+            raise CanonicalizationError(where, f"expected text, got {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
 
 
 Outcome: TypeAlias = Literal["hit", "built"]
@@ -172,59 +155,31 @@ def entry_of(
     load_s: float = 0.0,
 ) -> Entry:
     """Return the entry described by a file's header."""
-    return Entry(
-        key=header.key,
-        kind=header.kind,
-        name=header.name,
-        build_s=header.build_s,
-        created_ns=header.created_ns,
-        provenance=header.provenance,
-        outcome=outcome,
-        reason=reason,
-        path=path,
-        load_s=load_s,
-        contents=contents,
-    )
+    labels = (header.key, header.kind, header.name, header.build_s, header.created_ns, header.provenance)
+    return Entry(*labels, outcome, reason, path, load_s, contents)
 
 
-class PendingBuild:
-    """A build that runs on a cache miss: its key, build function, name and provenance."""
-
-    def __init__(
-        self, key: CacheKey, build: Callable[[], Built], name: str | None, provenance: Mapping[str, str]
-    ) -> None:
-        self.key = key
-        self._build = build
-        self._name = name
-        self._provenance = provenance
-
-    def run(self, reason: str) -> Entry:
-        """Build, and return the entry with its contents in memory and in the build function's files."""
-        began_s = time.perf_counter()
-        contents: dict[str, Content] = contents_of(self._build(), self.key.kind)
-        return Entry(
-            key=self.key,
-            kind=self.key.kind,
-            name=self._name,
-            build_s=time.perf_counter() - began_s,
-            created_ns=time.time_ns(),
-            provenance={**_circumstances(), **self._provenance},
-            outcome="built",
-            reason=reason,
-            path=None,
-            load_s=0.0,
-            contents=contents,
-        )
-
-
-def _circumstances() -> dict[str, str]:
+def run_build(
+    key: CacheKey,
+    build: Callable[[], Built],
+    *,
+    reason: str,
+    name: str | None = None,
+    provenance: Mapping[str, str] | None = None,
+) -> Entry:
+    """Build on a cache miss; return the entry with its contents in memory and in the build function's files."""
     import platform  # a hit needs neither import
 
     from trtcache.config.environment import installed_version
 
-    return {
+    began_s = time.perf_counter()
+    contents = contents_of(build(), key.kind)
+    build_s = time.perf_counter() - began_s
+    machine = {
         "host": platform.node(),
         "platform": f"{platform.system()}-{platform.machine()}",
         "python": platform.python_version(),
         "trtcache": installed_version(),
     }
+    labels = (key, key.kind, name, build_s, time.time_ns(), {**machine, **(provenance or {})})
+    return Entry(*labels, "built", reason, None, 0.0, contents)

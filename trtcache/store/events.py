@@ -16,8 +16,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count as count_from
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trtcache.store.files import is_plain, make_permanent
@@ -32,6 +31,7 @@ _LONGEST_READ_BYTES = 16384  # three texts of 512 characters, each written in si
 _MAX_TEXT = 512
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]|^\.")
 _LOG = re.compile(r"([^+]*)(?:\+([1-9][0-9]{0,8}))?\.jsonl")
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 LIMIT_BYTES: Final = 4 << 20
 """Size of a full log, about 40,000 events."""
 
@@ -90,23 +90,36 @@ class EventLog:
         """Append one event. A write error is ignored."""
         if not self._writable:
             return
-        line = _encode(Event(self._clock_ns(), event, reason, kind, key, saved_s, waited_s))
+        document: dict[str, Any] = {"t": self._clock_ns(), "event": event}
+        document |= {
+            name: text[:_MAX_TEXT] for name, text in (("reason", reason), ("kind", kind), ("key", key)) if text
+        }
+        document |= {
+            name: round(time_s, 6) for name, time_s in (("saved_s", saved_s), ("waited_s", waited_s)) if time_s
+        }
+        line = json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
         try:
-            self._write(line)
+            try:
+                with self._folders.inside("events") as directory:
+                    self._append_in(directory, line)
+            except FileNotFoundError:
+                with self._folders.inside("events", make=True) as directory:
+                    self._append_in(directory, line)
         except OSError:
             return
 
-    def _write(self, line: bytes) -> None:
-        try:
-            with self._folders.inside("events") as directory:
-                self._append_in(directory, line)
-        except FileNotFoundError:
-            with self._folders.inside("events", make=True) as directory:
-                self._append_in(directory, line)
-
     def _append_in(self, directory: Path, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | _FLAGS
         for _ in range(2):
-            fd = self._open_in(directory)
+            fd = -1
+            if self._number is not None:
+                with suppress(FileNotFoundError):
+                    fd = os.open(directory / log_name(self._host, self._number), flags)
+            if fd < 0:
+                self._number = max(numbers(directory, self._host), default=0)
+                path = directory / log_name(self._host, self._number)
+                make_permanent(path)
+                fd = os.open(path, flags)
             try:
                 ours = is_plain(os.fstat(fd))  # a hard link could redirect the line into another user's file
                 if ours and os.write(fd, line) < len(line):
@@ -114,35 +127,17 @@ class EventLog:
                 full = not ours or os.fstat(fd).st_size >= self._limit_bytes
             finally:
                 os.close(fd)
-            if full:
-                self._next(directory)
+            if full:  # switch to the next log for all processes, and reduce the oldest logs to sums
+                newest = max(numbers(directory, self._host), default=0)
+                self._number = newest if self._number is None or newest > self._number else newest + 1
+                make_permanent(directory / log_name(self._host, self._number))
+                retire(directory, self._host)
             if ours:
                 return
-
-    def _open_in(self, directory: Path) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        if self._number is not None:
-            with suppress(FileNotFoundError):
-                return os.open(directory / log_name(self._host, self._number), flags)
-        self._number = max(numbers(directory, self._host), default=0)
-        path = directory / log_name(self._host, self._number)
-        make_permanent(path)
-        return os.open(path, flags)
-
-    def _next(self, directory: Path) -> None:
-        """Switch to the next log for all processes, and reduce the oldest logs to sums."""
-        found = max(numbers(directory, self._host), default=0)
-        self._number = found if self._number is None or found > self._number else found + 1
-        make_permanent(directory / log_name(self._host, self._number))
-        retire(directory, self._host)
 
     def logs(self) -> list[Path]:
         """List the logs of all hosts, sorted by name."""
         return sorted(self.directory.glob("*.jsonl"))
-
-    def sums(self) -> list[LogTotals]:
-        """Return the sums of removed logs. List the logs first, or a log may be missing from both."""
-        return read_sums(self.directory)
 
     def read(self) -> Iterator[Event]:
         """Yield all events, log by log."""
@@ -157,35 +152,21 @@ def read_from(path: Path, offset: int) -> tuple[list[Event], int]:
     """
     if not stat.S_ISREG(path.lstat().st_mode):
         return [], offset  # a directory or a pipe
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = os.open(path, os.O_RDONLY | _FLAGS)
     with os.fdopen(fd, "rb") as file:
         file.seek(offset)
         raw = file.read(MOST_BYTES)
     whole = raw[: raw.rfind(b"\n") + 1]
-    events = (_decode(line) for line in whole.splitlines() if len(line) <= _LONGEST_READ_BYTES)
-    return [event for event in events if event is not None], offset + len(whole)
-
-
-def _encode(event: Event) -> bytes:
-    document: dict[str, Any] = {"t": event.t_ns, "event": event.event}
-    for name in ("reason", "kind", "key"):
-        text = getattr(event, name)
-        if text:
-            document[name] = text[:_MAX_TEXT]
-    for name in ("saved_s", "waited_s"):
-        if seconds := getattr(event, name):
-            document[name] = round(seconds, 6)
-    return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _decode(line: bytes) -> Event | None:
-    try:
-        document = json.loads(line)
-        event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
-        saved_s, waited_s = (float(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
-        return Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s)
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return None
+    events = []
+    for line in whole.splitlines():
+        if len(line) > _LONGEST_READ_BYTES:
+            continue
+        with suppress(ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            document = json.loads(line)
+            event, reason, kind, key = (str(document.get(name, "")) for name in ("event", "reason", "kind", "key"))
+            saved_s, waited_s = (float(document.get(name, 0.0)) for name in ("saved_s", "waited_s"))
+            events.append(Event(int(document["t"]), event, reason, kind, key, saved_s, waited_s))
+    return events, offset + len(whole)
 
 
 def log_name(host: str, number: int) -> str:
@@ -201,7 +182,7 @@ def numbers(directory: Path, host: str) -> list[int]:
     names = os.listdir(directory)  # noqa: PTH208  # only the names are needed
     found = (match for name in names if (match := _LOG.fullmatch(name)))
     there = {int(match[2] or 0) for match in found if match[1] == host}
-    return [*takewhile(there.__contains__, count_from(min(there, default=0)))]
+    return [*takewhile(there.__contains__, count(min(there, default=0)))]
 
 
 Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
@@ -214,10 +195,6 @@ class EventCount:
 
     count: int = 0
     sum_s: float = 0.0
-
-    def plus(self, sum_s: float, count: int = 1) -> EventCount:
-        """Return the count increased by ``count`` events of ``sum_s`` seconds."""
-        return EventCount(self.count + count, self.sum_s + sum_s)
 
 
 def tails(
@@ -236,11 +213,12 @@ def tails(
             return None
         reached[summed.log] = summed.size_bytes
         if not offset_bytes:
-            add(summed.counters, counters)
+            for key, total in summed.counters.items():
+                _add(counters, key, total.count, total.sum_s)
     for log in logs:
         if log.name not in reached:
             events, reached[log.name] = _tail(log, offsets.get(log.name, 0))
-            count(events, counters)
+            _count(events, counters)
     return counters, reached
 
 
@@ -259,24 +237,23 @@ def since(logs: Iterable[Path], sums: Iterable[LogTotals], since_ns: int) -> Cou
     gone, first = set[str](), day_of(since_ns)
     for summed in sums:
         gone.add(summed.log)
-        add({key: total for key, total in summed.counters.items() if key[0] >= first}, counters)
+        for key, total in summed.counters.items():
+            if key[0] >= first:
+                _add(counters, key, total.count, total.sum_s)
     for log in logs:
         if log.name not in gone:
-            count((event for event in _tail(log, 0)[0] if event.t_ns >= since_ns), counters)
+            _count((event for event in _tail(log, 0)[0] if event.t_ns >= since_ns), counters)
     return counters
 
 
-def count(events: Iterable[Event], counters: Counters) -> None:
-    """Add events to ``counters``."""
+def _count(events: Iterable[Event], counters: Counters) -> None:
     for event in events:
-        key = (day_of(event.t_ns), event.event, event.reason, event.kind)
-        counters[key] = counters.get(key, EventCount()).plus(event.saved_s + event.waited_s)
+        _add(counters, (day_of(event.t_ns), event.event, event.reason, event.kind), 1, event.saved_s + event.waited_s)
 
 
-def add(more: Counters, counters: Counters) -> None:
-    """Add counters to other counters."""
-    for key, total in more.items():
-        counters[key] = counters.get(key, EventCount()).plus(total.sum_s, total.count)
+def _add(counters: Counters, key: tuple[str, str, str, str], count: int, sum_s: float) -> None:
+    total = counters.get(key, EventCount())
+    counters[key] = EventCount(total.count + count, total.sum_s + sum_s)
 
 
 def day_of(t_ns: int) -> str:
@@ -290,8 +267,6 @@ def day_of(t_ns: int) -> str:
 SUFFIX = ".sums"
 KEPT = 4
 """Number of logs that a host keeps, including the current one."""
-
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,24 +297,19 @@ def retire(directory: Path, host: str, *, kept: int = KEPT) -> None:
         known = {totals.log for totals in _read_sums(path)}
         for log in (directory / log_name(host, number) for number in excess):
             if log.name not in known:
-                _append(fd, log)
+                events, size_bytes = read_from(log, 0)
+                counters: Counters = {}
+                _count(events, counters)
+                rows = [[*key, total.count, round(total.sum_s, 6)] for key, total in counters.items()]
+                document = {"log": log.name, "bytes": size_bytes, "counts": rows}
+                # It starts with a newline, so that a torn line before it stays a separate line.
+                line = b"\n" + json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
+                if os.write(fd, line) != len(line):
+                    raise OSError(f"{log.name} could not be summed")
+                os.fsync(fd)
             log.unlink(missing_ok=True)
     finally:
         os.close(fd)
-
-
-def _append(fd: int, log: Path) -> None:
-    events, size_bytes = read_from(log, 0)
-    counters: Counters = {}
-    count(events, counters)
-    rows = [[*key, total.count, round(total.sum_s, 6)] for key, total in counters.items()]
-    document = {"log": log.name, "bytes": size_bytes, "counts": rows}
-    line = (
-        b"\n" + json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
-    )  # a torn line before it stays a separate line
-    if os.write(fd, line) != len(line):
-        raise OSError(f"{log.name} could not be summed")
-    os.fsync(fd)
 
 
 def read_sums(directory: Path) -> list[LogTotals]:
@@ -351,16 +321,14 @@ def _read_sums(path: Path) -> list[LogTotals]:
     if not stat.S_ISREG(path.lstat().st_mode):
         return []
     with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
-        decoded = [_decode_sums(line) for line in file.read(MOST_BYTES).splitlines()]
-    return list({totals.log: totals for totals in decoded if totals is not None}.values())
-
-
-def _decode_sums(line: bytes) -> LogTotals | None:
-    try:
-        document: Any = json.loads(line)
-        counters: Counters = {}
-        for day, event, reason, kind, number, sum_s in document["counts"]:
-            counters[str(day), str(event), str(reason), str(kind)] = EventCount(int(number), float(sum_s))
-        return LogTotals(str(document["log"]), int(document["bytes"]), counters)
-    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
-        return None
+        lines = file.read(MOST_BYTES).splitlines()
+    found = {}
+    for line in lines:
+        with suppress(ArithmeticError, KeyError, RecursionError, TypeError, ValueError):  # a torn line
+            document: Any = json.loads(line)
+            counters: Counters = {}
+            for day, event, reason, kind, count_, sum_s in document["counts"]:
+                counters[str(day), str(event), str(reason), str(kind)] = EventCount(int(count_), float(sum_s))
+            name = str(document["log"])
+            found[name] = LogTotals(name, int(document["bytes"]), counters)
+    return list(found.values())

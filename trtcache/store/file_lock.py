@@ -32,47 +32,33 @@ def hold(path: Path, *, timeout_s: float) -> Iterator[None]:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if file_mode(path.parent) != 0o600:
         make_permanent(path)  # with its final mode at once, or another member could fail to open it
-    lock = _Lock(path)
+    fd, opened = os.open(path, _FLAGS, 0o600), _open_descriptors()
+    opened.add(fd)
+    end_s = time.monotonic() + timeout_s
     try:
-        lock.acquire(path, timeout_s)
-        yield
-    finally:
-        lock.release()
-
-
-class _Lock:
-    """An open lock file, closed in forked children, which would otherwise hold the lock too."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, _FLAGS, 0o600)
-        _open_descriptors().add(self._fd)
-
-    def acquire(self, path: Path, timeout_s: float) -> None:
-        end_s = time.monotonic() + timeout_s
         while True:
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError as error:
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     raise LockTimeoutError(str(path), timeout_s) from error
                 time.sleep(min(_POLL_S, left_s))
-            else:
-                return
-
-    def release(self) -> None:
-        if self._fd in _open_descriptors():  # not in a forked child, where the descriptor may belong to another file
-            _open_descriptors().discard(self._fd)
+        yield
+    finally:
+        if fd in opened:  # not in a forked child, where the descriptor may belong to another file
+            opened.discard(fd)
             # A restarted server may have lost the lock and return EIO; the protected work is done.
             with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # also releases it for a child that has not closed it yet
+                fcntl.flock(fd, fcntl.LOCK_UN)  # also releases it for a child that has not closed it yet
             with suppress(OSError):
-                os.close(self._fd)
+                os.close(fd)
 
 
 @cache
 def _open_descriptors() -> set[int]:
-    """Return the descriptors of this process's lock files, which a forked child closes."""
+    """Return the descriptors of this process's lock files, which a forked child closes: it would hold the locks too."""
     opened: set[int] = set()
 
     def close_all() -> None:

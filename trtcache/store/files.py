@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TEMPORARY: Final = ".tmp-"
 
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def file_mode(directory: Path | int) -> int:
     """Return the mode for files in a directory: 0600, with the group bits of a setgid directory.
@@ -31,12 +33,6 @@ def file_mode(directory: Path | int) -> int:
     """
     mode = os.stat(directory).st_mode  # noqa: PTH116  # accepts a descriptor
     return 0o600 | (mode & 0o060 if mode & stat.S_ISGID else 0)
-
-
-def directory_mode(directory: Path | int) -> int:
-    """Return the mode for directories in a directory: 0700, or the mode of a setgid directory itself."""
-    mode = os.stat(directory).st_mode  # noqa: PTH116  # accepts a descriptor
-    return 0o2700 | (mode & 0o070) if mode & stat.S_ISGID else 0o700
 
 
 class TemporaryFile:
@@ -165,9 +161,6 @@ def delete(path: Path) -> int:
     return found.st_size
 
 
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 @dataclass(frozen=True, slots=True)
 class Folders:
     """The directories below one root."""
@@ -183,66 +176,50 @@ class Folders:
         it a moment ago, before it is durable.
         """
         if not self.shared:
-            yield self._plain(names, make=make)
+            path = self.root
+            for name in names:
+                parent, path = path, path / name
+                if make:
+                    with suppress(FileExistsError):
+                        path.mkdir(mode=0o700)
+                    sync_directory(parent)
+            yield path
             return
         with ExitStack() as stack:
             fd = os.open(self.root, _FLAGS)
             stack.callback(os.close, fd)
             for name in names:
-                fd = self._enter(fd, name, make=make)
+                if make:
+                    self._make(fd, name)
+                    os.fsync(fd)
+                fd = os.open(name, _FLAGS, dir_fd=fd)
                 stack.callback(os.close, fd)
             yield Path(f"/proc/self/fd/{fd}")
 
-    def _plain(self, names: tuple[str, ...], *, make: bool) -> Path:
-        path = self.root
-        for name in names:
-            parent, path = path, path / name
-            if make:
-                with suppress(FileExistsError):
-                    path.mkdir(mode=0o700)
-                sync_directory(parent)
-        return path
-
-    def _enter(self, parent: int, name: str, *, make: bool) -> int:
-        if make:
-            with suppress(FileExistsError):
-                self._make(parent, name)
-            os.fsync(parent)
-        return os.open(name, _FLAGS, dir_fd=parent)
-
     def _make(self, parent: int, name: str) -> None:
-        """Create a directory with its final mode, atomically and independent of the umask."""
-        if _is_there(parent, name):
-            raise FileExistsError(name)
+        """Create a directory, unless it exists, with its final mode, atomically and independent of the umask."""
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=parent, follow_symlinks=False)
+            return
         root = os.open(self.root, _FLAGS)
         temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
         try:
             os.mkdir(temporary, 0o700, dir_fd=root)
             fd = os.open(temporary, _FLAGS, dir_fd=root)
             try:
-                os.fchmod(fd, directory_mode(root))
+                mode = os.fstat(root).st_mode
+                os.fchmod(fd, 0o2700 | (mode & 0o070) if mode & stat.S_ISGID else 0o700)
             finally:
                 os.close(fd)
-            _rename(root, temporary, parent, name)
+            try:
+                os.rename(temporary, name, src_dir_fd=root, dst_dir_fd=parent)
+            except OSError:
+                with suppress(
+                    FileNotFoundError
+                ):  # NFS repeats a request whose reply was lost, and then finds no source
+                    os.rmdir(temporary, dir_fd=root)
+                # If several processes do this at once, one of them wins.
+                if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                    raise
         finally:
             os.close(root)
-
-
-def _is_there(parent: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _rename(source: int, temporary: str, parent: int, name: str) -> None:
-    """Rename a new directory into place; if several processes do so at once, one of them wins."""
-    try:
-        os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=parent)
-    except OSError as error:
-        with suppress(FileNotFoundError):  # NFS repeats a request whose reply was lost, and then finds no source
-            os.rmdir(temporary, dir_fd=source)
-        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            raise FileExistsError(name) from error
-        raise

@@ -126,26 +126,22 @@ def contents_of(built: object, kind: str) -> dict[str, Content]:
     members = built if isinstance(built, Mapping) else {DEFAULT_MEMBER: built}
     if not 0 < len(members) <= MAX_MEMBERS:
         raise BuildError(kind, f"it returned {len(members)} members; an artifact has 1 to {MAX_MEMBERS}")
-    return {_member_name(name, kind): _content(name, content, kind) for name, content in members.items()}
-
-
-def _member_name(name: object, kind: str) -> str:
-    if isinstance(name, str) and _MEMBER_NAME.fullmatch(name):
-        return name
-    raise BuildError(kind, f"it returned a member named {name!r}; names match {_MEMBER_NAME.pattern}")
-
-
-def _content(name: str, content: object, kind: str) -> Content:
-    if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
-        return content.cast("B")
-    if isinstance(content, (bytes, bytearray, memoryview)):
-        return bytes(content)  # copies a mutable buffer; bytes stay the same object
-    if not isinstance(content, Path):
-        actual = type(content).__name__
-        raise BuildError(kind, f"member {name!r} is of type {actual}; return bytes or the pathlib.Path of a file")
-    if not content.is_file():
-        raise BuildError(kind, f"member {name!r} is the path {content}, which does not exist")
-    return content
+    contents: dict[str, Content] = {}
+    for name, content in members.items():
+        if not isinstance(name, str) or not _MEMBER_NAME.fullmatch(name):
+            raise BuildError(kind, f"it returned a member named {name!r}; names match {_MEMBER_NAME.pattern}")
+        if isinstance(content, memoryview) and content.readonly and content.c_contiguous:
+            contents[name] = content.cast("B")
+        elif isinstance(content, (bytes, bytearray, memoryview)):
+            contents[name] = bytes(content)  # copies a mutable buffer; bytes stay the same object
+        elif not isinstance(content, Path):
+            actual = type(content).__name__
+            raise BuildError(kind, f"member {name!r} is of type {actual}; return bytes or the pathlib.Path of a file")
+        elif not content.is_file():
+            raise BuildError(kind, f"member {name!r} is the path {content}, which does not exist")
+        else:
+            contents[name] = content
+    return contents
 
 
 def align(offset: int) -> int:
@@ -191,16 +187,8 @@ def reserved_bytes(draft: Draft) -> int:
 
 def header_of(draft: Draft, members: tuple[Member, ...], file_bytes: int) -> EntryHeader:
     """Return the header of ``draft`` with its written ``members``."""
-    return EntryHeader(
-        key=draft.key,
-        kind=draft.kind,
-        name=draft.name,
-        created_ns=draft.created_ns,
-        build_s=draft.build_s,
-        provenance=draft.provenance,
-        members=members,
-        file_bytes=file_bytes,
-    )
+    start = (draft.key, draft.kind, draft.name, draft.created_ns, draft.build_s, draft.provenance)
+    return EntryHeader(*start, members, file_bytes)
 
 
 def encode_front(header: EntryHeader, header_bytes: int, sign: Sign | None = None) -> bytes:
@@ -325,7 +313,11 @@ def _check_layout(header: EntryHeader, members_from: int) -> None:
         raise ValueError(f"{len(names)} members with {len(set(names))} names")
     end = members_from
     for member in header.members:
-        _check_member(member)
+        if member.codec == "stored":
+            if (member.stored_bytes, member.stored_digest) != (member.size_bytes, member.digest):
+                raise ValueError(f"member {member.name!r} is stored uncompressed, but sizes or digests differ")
+        elif member.codec != "zstd" or member.size_bytes > member.stored_bytes * MAX_RATIO:
+            raise ValueError(f"member {member.name!r}: codec {member.codec!r}, {member.size_bytes} bytes")
         if member.offset != align(end):
             raise ValueError(f"member {member.name!r} at {member.offset}, not at {align(end)}")
         end = member.end
@@ -333,14 +325,6 @@ def _check_layout(header: EntryHeader, members_from: int) -> None:
         raise ValueError(f"{header.size_bytes} bytes of content")
     if end != header.file_bytes:
         raise ValueError(f"members end at {end} in a file of {header.file_bytes} bytes")
-
-
-def _check_member(member: Member) -> None:
-    if member.codec == "stored":
-        if (member.stored_bytes, member.stored_digest) != (member.size_bytes, member.digest):
-            raise ValueError(f"member {member.name!r} is stored uncompressed, but sizes or digests differ")
-    elif member.codec != "zstd" or member.size_bytes > member.stored_bytes * MAX_RATIO:
-        raise ValueError(f"member {member.name!r}: codec {member.codec!r}, {member.size_bytes} bytes")
 
 
 def gaps(header: EntryHeader, prelude: Prelude) -> list[tuple[int, int]]:

@@ -131,45 +131,32 @@ def plan_prune(
     limits = (max_size_bytes, max_entries, older_than_s, unused_for_s, useless)
     if where is not None and all(limit is None for limit in limits):
         return _plan(everything, [Eviction(record, "filter") for record in candidates])
-    evict = [Eviction(record, useless[record.digest]) for record in candidates if useless and record.digest in useless]
-    rest = [record for record in candidates if not useless or record.digest not in useless]
-    evict += _expired_entries(rest, now_ns, older_than_s, unused_for_s)
-    gone_bytes = sum(eviction.record.file_bytes for eviction in evict)
-    excess_bytes, excess = 0, 0
-    if max_size_bytes is not None:
-        excess_bytes = sum(record.file_bytes for record in everything) - gone_bytes - max_size_bytes
-    if max_entries is not None:
-        excess = len(everything) - len(evict) - max_entries
+    useless = useless or {}
+    evict = [Eviction(record, useless[record.digest]) for record in candidates if record.digest in useless]
+    for record in candidates:
+        if record.digest in useless:
+            continue
+        if older_than_s is not None and now_ns - record.created_ns > older_than_s * 1e9:
+            evict.append(Eviction(record, "older-than"))
+        elif unused_for_s is not None and now_ns - record.used_ns > unused_for_s * 1e9:
+            evict.append(Eviction(record, "unused-for"))
+    # The rest is evicted down to the limits, the least worth first.
     gone = {eviction.record.digest for eviction in evict}
-    rest = [record for record in rest if record.digest not in gone]
-    return _plan(everything, [*evict, *_least_worth(rest, now_ns, excess_bytes, excess)])
+    kept_bytes = sum(record.file_bytes for record in everything if record.digest not in gone)
+    excess_bytes = 0 if max_size_bytes is None else kept_bytes - max_size_bytes
+    excess = 0 if max_entries is None else len(everything) - len(evict) - max_entries
+    rest = [record for record in candidates if record.digest not in gone]
+    for record in sorted(rest, key=lambda entry: (worth(entry, now_ns=now_ns), entry.used_ns, entry.digest)):
+        if excess_bytes <= 0 and excess <= 0:
+            break
+        evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
+        excess_bytes, excess = excess_bytes - record.file_bytes, excess - 1
+    return _plan(everything, evict)
 
 
 def _plan(everything: tuple[Record, ...], evict: list[Eviction]) -> PrunePlan:
     gone = {eviction.record.digest for eviction in evict}
     return PrunePlan(tuple(evict), tuple(record for record in everything if record.digest not in gone))
-
-
-def _expired_entries(
-    candidates: list[Record], now_ns: int, older_than_s: float | None, unused_for_s: float | None
-) -> list[Eviction]:
-    evict = []
-    for record in candidates:
-        if older_than_s is not None and now_ns - record.created_ns > older_than_s * 1e9:
-            evict.append(Eviction(record, "older-than"))
-        elif unused_for_s is not None and now_ns - record.used_ns > unused_for_s * 1e9:
-            evict.append(Eviction(record, "unused-for"))
-    return evict
-
-
-def _least_worth(candidates: list[Record], now_ns: int, excess_bytes: int, excess: int) -> list[Eviction]:
-    evict: list[Eviction] = []
-    for record in sorted(candidates, key=lambda entry: (worth(entry, now_ns=now_ns), entry.used_ns, entry.digest)):
-        if excess_bytes <= 0 and excess <= len(evict):
-            break
-        evict.append(Eviction(record, "max-size" if excess_bytes > 0 else "max-entries"))
-        excess_bytes -= record.file_bytes
-    return evict
 
 
 def prune_after_put(

@@ -12,15 +12,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import URL, Float, Text, bindparam, create_engine, delete, event, select
+from sqlalchemy import (
+    URL,
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    select,
+)
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.pool import NullPool
 
 from trtcache.errors import CorruptBlobError, IndexUnavailableError, LockTimeoutError
+from trtcache.store.events import EventCount
 from trtcache.store.file_lock import hold
-from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, IndexState, index_state, is_damage
+from trtcache.store.rows import COLUMNS, INDEX_NAME, PRAGMAS, SCHEMA, IndexState, index_state, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,54 +45,35 @@ if TYPE_CHECKING:
     from trtcache.store.record import Record
 
 
-class Base(DeclarativeBase):
-    """Declarative base of the index's tables."""
-
-
-class EntryRow(Base):
-    """One artifact file: its header and directory metadata."""
-
-    __tablename__ = "entries"
-
-    digest: Mapped[str] = mapped_column(Text, primary_key=True)
-    kind: Mapped[str] = mapped_column(Text)
-    name: Mapped[str | None] = mapped_column(Text)
-    file_bytes: Mapped[int]
-    size_bytes: Mapped[int]
-    created_ns: Mapped[int]
-    used_ns: Mapped[int]
-    build_s: Mapped[float] = mapped_column(Float)
-    members: Mapped[int]
-    inode: Mapped[int]
-
-
-class EventLogRow(Base):
-    """Offset up to which one host's event log has been counted."""
-
-    __tablename__ = "event_logs"
-
-    log: Mapped[str] = mapped_column(Text, primary_key=True)
-    offset_bytes: Mapped[int]
-
-
-class CounterRow(Base):
-    """Number of events on one day (UTC), and the seconds they saved."""
-
-    __tablename__ = "counters"
-
-    day: Mapped[str] = mapped_column(Text, primary_key=True)
-    event: Mapped[str] = mapped_column(Text, primary_key=True)
-    reason: Mapped[str] = mapped_column(Text, primary_key=True)
-    kind: Mapped[str] = mapped_column(Text, primary_key=True)
-    count: Mapped[int]
-    saved_s: Mapped[float] = mapped_column(Float)
-
-
 T = TypeVar("T")
 
 _LOCK_WAIT_S = 30.0
-_ENTRY_TABLE = EntryRow.__table__
-_VALUES = COLUMNS[1:]
+_SQL_TYPES: dict[type, Any] = {str: Text, int: Integer, float: Float}
+
+METADATA = MetaData()
+ENTRIES = Table(
+    "entries",
+    METADATA,
+    *(
+        Column(name, _SQL_TYPES[type_], primary_key=name == "digest", nullable=name == "name")
+        for name, type_ in SCHEMA.items()
+    ),
+)
+"""One artifact file: its header and directory metadata."""
+
+EVENT_LOGS = Table(
+    "event_logs", METADATA, Column("log", Text, primary_key=True), Column("offset_bytes", Integer, nullable=False)
+)
+"""Offset up to which one host's event log has been counted."""
+
+COUNTERS = Table(
+    "counters",
+    METADATA,
+    *(Column(name, Text, primary_key=True) for name in ("day", "event", "reason", "kind")),
+    Column("count", Integer, nullable=False),
+    Column("saved_s", Float, nullable=False),
+)
+"""Number of events on one day (UTC), and the seconds they saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,17 @@ class Index:
         """Open the index of the store at ``root``, creating or migrating it first if necessary."""
         path = root / INDEX_NAME
         with _translate_errors(path):
-            _prepare(root, path)
+            if _state(path) is not IndexState.CURRENT:
+                with _index_lock(root):
+                    state = _state(path)  # another process may have prepared it meanwhile
+                    if state is IndexState.FOREIGN:
+                        _quarantine(root, "foreign")
+                    if state is not IndexState.CURRENT:
+                        from trtcache_migrations import upgrade
+
+                        path.touch(mode=0o600)
+                        with _transaction(path) as connection:
+                            upgrade(connection)
         index = cls(path, engine_for(path))
         try:
             yield index
@@ -108,11 +112,8 @@ class Index:
         gone = [{"gone": digest} for digest in drop]
         with self._writing() as connection:
             if gone:
-                connection.execute(delete(EntryRow).where(EntryRow.digest == bindparam("gone")), gone)
-            if rows:
-                statement = insert(EntryRow)
-                replaced = {column: statement.excluded[column] for column in _VALUES}
-                connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=replaced), rows)
+                connection.execute(delete(ENTRIES).where(ENTRIES.c.digest == bindparam("gone")), gone)
+            _upsert(connection, ENTRIES, rows)
 
     def fold(self, tails: Callable[[Mapping[str, int]], tuple[Counters, dict[str, int]] | None]) -> Counters:
         """Add new event-log counts to the counters in one transaction, and return all counters.
@@ -121,16 +122,21 @@ class Index:
         offsets, or None if everything has to be counted again.
         """
         with self._writing() as connection:
-            rows = connection.execute(select(EventLogRow.log, EventLogRow.offset_bytes))
-            counted = tails({row.log: row.offset_bytes for row in rows})
+            offsets = {row.log: row.offset_bytes for row in connection.execute(select(EVENT_LOGS))}
+            counted = tails(offsets)
             if counted is None:
-                for table in (CounterRow, EventLogRow):
+                for table in (COUNTERS, EVENT_LOGS):
                     connection.execute(delete(table))
                 counted = tails({})
             if counted is not None:
-                _add_counters(connection, counted[0])
-                _set_offsets(connection, counted[1])
-            return _counters(connection)
+                gained, reached = counted
+                rows = [(*key, total.count, total.sum_s) for key, total in gained.items()]
+                _upsert(
+                    connection, COUNTERS, [dict(zip(COUNTERS.c.keys(), row, strict=True)) for row in rows], add=True
+                )
+                _upsert(connection, EVENT_LOGS, [{"log": log, "offset_bytes": end} for log, end in reached.items()])
+            totals = connection.execute(select(COUNTERS))
+            return {(day, what, why, kind): EventCount(count, sum_s) for day, what, why, kind, count, sum_s in totals}
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -138,37 +144,13 @@ class Index:
             yield connection
 
 
-def _add_counters(connection: Connection, gained: Counters) -> None:
-    rows = [
-        {"day": day, "event": what, "reason": reason, "kind": kind, "count": total.count, "saved_s": total.sum_s}
-        for (day, what, reason, kind), total in gained.items()
-    ]
-    if not rows:
-        return
-    statement = insert(CounterRow)
-    summed = {
-        "count": CounterRow.count + statement.excluded.count,
-        "saved_s": CounterRow.saved_s + statement.excluded.saved_s,
-    }
-    names = ["day", "event", "reason", "kind"]
-    connection.execute(statement.on_conflict_do_update(index_elements=names, set_=summed), rows)
-
-
-def _set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
-    rows = [{"log": log, "offset_bytes": offset_bytes} for log, offset_bytes in offsets.items()]
-    if not rows:
-        return
-    statement = insert(EventLogRow)
-    moved = {"offset_bytes": statement.excluded.offset_bytes}
-    connection.execute(statement.on_conflict_do_update(index_elements=["log"], set_=moved), rows)
-
-
-def _counters(connection: Connection) -> Counters:
-    from trtcache.store.events import EventCount
-
-    row = CounterRow
-    found = connection.execute(select(row.day, row.event, row.reason, row.kind, row.count, row.saved_s))
-    return {(day, what, reason, kind): EventCount(count, sum_s) for day, what, reason, kind, count, sum_s in found}
+def _upsert(connection: Connection, table: Table, rows: list[dict[str, Any]], *, add: bool = False) -> None:
+    """Insert rows; one with an existing primary key replaces the other values, or is added to them with ``add``."""
+    if rows:
+        statement = insert(table)
+        new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        values = {name: table.c[name] + value for name, value in new.items()} if add else new
+        connection.execute(statement.on_conflict_do_update(index_elements=[*table.primary_key], set_=values), rows)
 
 
 def engine_for(path: Path) -> Engine:
@@ -217,43 +199,22 @@ def on_index(root: Path, work: Callable[[Index], T]) -> T:
         return work(index)
 
 
-def _prepare(root: Path, path: Path) -> None:
-    if _state(path) is IndexState.CURRENT:
-        return
-    with _index_lock(root):
-        state = _state(path)
-        if state is IndexState.FOREIGN:
-            _quarantine(root, "foreign")
-        if state is not IndexState.CURRENT:
-            _migrate(path)
-
-
 def _state(path: Path) -> IndexState:
     try:
         return index_state(path)
     except sqlite3.OperationalError:
-        _recover(path)
+        # Let SQLite roll back the journal of a killed writer, which a read-only connection cannot do.
+        with _transaction(path) as connection:
+            connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
         return index_state(path)
 
 
-def _recover(path: Path) -> None:
-    """Let SQLite roll back the journal of a killed writer, which a read-only connection cannot do."""
+@contextmanager
+def _transaction(path: Path) -> Iterator[Connection]:
     engine = engine_for(path)
     try:
         with engine.begin() as connection:
-            connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
-    finally:
-        engine.dispose()
-
-
-def _migrate(path: Path) -> None:
-    from trtcache_migrations import upgrade
-
-    path.touch(mode=0o600)
-    engine = engine_for(path)
-    try:
-        with engine.begin() as connection:
-            upgrade(connection)
+            yield connection
     finally:
         engine.dispose()
 

@@ -18,7 +18,6 @@ from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from trtcache.config.environment import Config
     from trtcache.digests import CacheKey
@@ -53,16 +52,31 @@ class Layers:
         """
         if config.disable:
             return cls()
-        return replace(cls.below(_open_upper(config, named=named), config, named=named_below), tend=tend)
+        upper: DiskStore | None = None
+        try:
+            upper = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
+        except StoreError as error:
+            if named:
+                raise
+            _logger.warning("%s; building without a cache", error)
+        if upper is not None and upper.writable and not upper.keeps:
+            _logger.warning("%s", UntrustedWriterError(str(upper.root), upper.admission.objection() or ""))
+        return replace(cls.below(upper, config, named=named_below), tend=tend)
 
     @classmethod
     def below(cls, upper: DiskStore | None, config: Config, *, named: bool = False) -> Layers:
         """Open the lower stores for an open upper one."""
         stores: dict[str, Store] = {upper.location: upper} if upper else {}
         for root in config.lower:
-            store = _open_lower(root, config, named=named)
-            if store is not None:
+            try:
+                if not root.is_dir():
+                    raise NotAStoreError(str(root), "the directory of this lower layer does not exist")
+                store = DiskStore.open(root, readonly=True, trust=config.trust)
                 stores.setdefault(store.location, store)
+            except (OSError, StoreError) as error:
+                if named:
+                    raise
+                _logger.warning("%s; continuing without this layer", error)
         return cls(upper, tuple(store for store in stores.values() if store is not upper), config.copy_up)
 
     @property
@@ -130,28 +144,3 @@ class Layers:
         if self.tend is not None:
             self.tend(upper, entry.key.digest)
         return replace(entry, path=path)
-
-
-def _open_upper(config: Config, *, named: bool) -> DiskStore | None:
-    try:
-        store = DiskStore.open(config.root, readonly=config.readonly, trust=config.trust)
-    except StoreError as error:
-        if named:
-            raise
-        _logger.warning("%s; building without a cache", error)
-        return None
-    if store.writable and not store.keeps:
-        _logger.warning("%s", UntrustedWriterError(str(store.root), store.admission.objection() or ""))
-    return store
-
-
-def _open_lower(root: Path, config: Config, *, named: bool) -> DiskStore | None:
-    try:
-        if not root.is_dir():
-            raise NotAStoreError(str(root), "the directory of this lower layer does not exist")
-        return DiskStore.open(root, readonly=True, trust=config.trust)
-    except (OSError, StoreError) as error:
-        if named:
-            raise
-        _logger.warning("%s; continuing without this layer", error)
-        return None

@@ -63,11 +63,17 @@ class ArtifactFile:
             UntrustedEntryError: ``admit`` rejects it.
         """
         self.path = path
-        self._fd = _open(path)
+        try:
+            # O_NONBLOCK: opening a FIFO in the file's place must not wait for its writer.
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                raise self._corrupt("file", "it is not a regular file") from error
+            raise
         self.close = weakref.finalize(self, _close, self._fd)
         try:
             self.stat = os.fstat(self._fd)
-            _check_stat(self.stat, str(path), shared=shared)
+            self._check_stat(shared=shared)
             raw = bytes(self._read(0, min(PRELUDE_BYTES, self.stat.st_size)))
             self.prelude = parse_prelude(raw, self.stat.st_size, str(path))
             rest = self._read(PRELUDE_BYTES, self.prelude.members_from - PRELUDE_BYTES)
@@ -75,6 +81,15 @@ class ArtifactFile:
         except BaseException:
             self.close()
             raise
+
+    def _check_stat(self, *, shared: bool) -> None:
+        if not stat.S_ISREG(self.stat.st_mode):
+            raise self._corrupt("file", "it is not a regular file")
+        if self.stat.st_nlink > 1:
+            raise self._corrupt("file", "it has another hard link, through which it can be modified")
+        owned = shared or self.stat.st_uid in (os.geteuid(), 0)
+        if not owned or self.stat.st_mode & (0o002 if shared else 0o022):
+            raise self._corrupt("file", "another user could have written it")
 
     def touch(self) -> None:
         """Set the file's times to now, to record its use; errors are ignored."""
@@ -98,23 +113,25 @@ class ArtifactFile:
             CorruptBlobError: a byte is wrong.
             OSError: the file cannot be read, or there is not enough memory for it.
         """
+        large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
         try:
-            return self._read_verified(member, mapped=mapped)
+            if mapped and large:
+                start = member.offset - member.offset % mmap.ALLOCATIONGRANULARITY
+                mapping = mmap.mmap(self._fd, member.end - start, prot=mmap.PROT_READ, offset=start)
+                data = memoryview(mapping)[member.offset - start :]
+            else:
+                data = self._read(member.offset, member.stored_bytes)
+            self._check_digest(data, member, member.stored_digest)
+            if member.codec == "stored":
+                return data if large else bytes(data)
+            try:
+                plain = decompress(data, member.size_bytes)
+            except ValueError as error:
+                raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
+            self._check_digest(plain, member, member.digest)
+            return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
         except MemoryError as error:
             raise self._too_large() from error
-
-    def _read_verified(self, member: Member, *, mapped: bool) -> Buffer:
-        large = member.codec == "stored" and member.stored_bytes >= MAP_FROM_BYTES
-        data = self._map(member) if mapped and large else self._read(member.offset, member.stored_bytes)
-        self._check_digest(data, member, member.stored_digest)
-        if member.codec == "stored":
-            return data if large else bytes(data)
-        try:
-            plain = decompress(data, member.size_bytes)
-        except ValueError as error:
-            raise self._corrupt("member", f"member {member.name!r} does not decompress: {error}") from error
-        self._check_digest(plain, member, member.digest)
-        return plain if member.size_bytes >= MAP_FROM_BYTES else bytes(plain)
 
     def verify(self) -> None:
         """Verify every byte of the file and the decompressed members, holding one compressed member at a time."""
@@ -170,11 +187,6 @@ class ArtifactFile:
         if f"b3:{hash_bytes(data).hex()}" != digest:
             raise self._corrupt("member", f"the digest of member {member.name!r} does not match")
 
-    def _map(self, member: Member) -> memoryview:
-        start = member.offset - member.offset % mmap.ALLOCATIONGRANULARITY
-        mapping = mmap.mmap(self._fd, member.end - start, prot=mmap.PROT_READ, offset=start)
-        return memoryview(mapping)[member.offset - start :]
-
     def _read(self, offset: int, size: int) -> memoryview:
         try:
             buffer = memoryview(bytearray(size))
@@ -195,27 +207,7 @@ class ArtifactFile:
         return CorruptBlobError(str(self.path), reason, why)
 
 
-def _open(path: Path) -> int:
-    try:
-        # O_NONBLOCK: opening a FIFO in the file's place must not wait for its writer.
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in _NOT_A_FILE:
-            raise CorruptBlobError(str(path), "file", "it is not a regular file") from error
-        raise
-
-
 def _close(fd: int) -> None:
     """Close a file that was read. Errors of a network file system at this point do not affect verified bytes."""
     with suppress(OSError):
         os.close(fd)
-
-
-def _check_stat(status: os.stat_result, path: str, *, shared: bool) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise CorruptBlobError(path, "file", "it is not a regular file")
-    if status.st_nlink > 1:
-        raise CorruptBlobError(path, "file", "it has another hard link, through which it can be modified")
-    owned = shared or status.st_uid in (os.geteuid(), 0)
-    if not owned or status.st_mode & (0o002 if shared else 0o022):
-        raise CorruptBlobError(path, "file", "another user could have written it")

@@ -53,53 +53,6 @@ def folders(root: Path, of: str = "entries") -> list[str]:
         return []
 
 
-def stored_in(root: Path, folder: str) -> Iterator[EntryStat]:
-    """Yield the metadata of each entry in one of those directories, unordered.
-
-    An unreadable directory, which another member of a shared store can create, only causes a warning.
-    """
-    try:
-        items = list(os.scandir(root / "entries" / folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except PermissionError as error:
-        _LOG.warning("%s", error)
-        return
-    for item in items:
-        match = _ENTRY_NAME.fullmatch(item.name)
-        if match is None:
-            continue
-        with suppress(FileNotFoundError):
-            status = item.stat(follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):
-                yield EntryStat(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def scan(root: Path) -> Iterator[EntryStat]:
-    """Yield the metadata of each entry, unordered."""
-    for folder in folders(root):
-        yield from stored_in(root, folder)
-
-
-def resolve(root: Path, prefix: str) -> str:
-    """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
-
-    Raises:
-        UnknownKeyError: no key starts with it.
-        AmbiguousKeyError: several keys do.
-    """
-    wanted = prefix.lower().removeprefix("b3:")
-    if not _HEX.fullmatch(wanted):
-        raise UnknownKeyError(prefix)
-    near = scan(root) if len(wanted) < 2 else stored_in(root, wanted[:2])
-    matches = sorted(stat.digest for stat in near if stat.digest.startswith(wanted))
-    if not matches:
-        raise UnknownKeyError(prefix)
-    if len(matches) > 1:
-        raise AmbiguousKeyError(wanted, tuple(matches))
-    return matches[0]
-
-
 class StoredEntries:
     """The entries below ``root``, read-only. In a ``shared`` store, any member of the group may have written them."""
 
@@ -142,7 +95,25 @@ class StoredEntries:
 
     def scan(self) -> Iterator[EntryStat]:
         """Yield the directory metadata of each entry, unordered, without opening any file."""
-        return scan(self.root)
+        for folder in folders(self.root):
+            yield from self._scan_folder(folder)
+
+    def _scan_folder(self, folder: str) -> Iterator[EntryStat]:
+        try:
+            items = list(os.scandir(self.root / "entries" / folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except PermissionError as error:  # another member of a shared store can create an unreadable directory
+            _LOG.warning("%s", error)
+            return
+        for item in items:
+            match = _ENTRY_NAME.fullmatch(item.name)
+            if match is None:
+                continue
+            with suppress(FileNotFoundError):
+                status = item.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield EntryStat(match[1], status.st_size, status.st_mtime_ns, status.st_ino)
 
     def header(self, digest: str) -> EntryHeader:
         """Return an entry's authenticated header; its members are not read."""
@@ -180,5 +151,19 @@ class StoredEntries:
         return frozenset(name for name in names if len(name) == 64 and _HEX.fullmatch(name))
 
     def resolve(self, prefix: str) -> str:
-        """Return the full digest of the one entry whose key starts with ``prefix`` (or ``b3:`` and that)."""
-        return resolve(self.root, prefix)
+        """Return the full digest of the one entry whose key starts with ``prefix`` (optionally ``b3:`` and the prefix).
+
+        Raises:
+            UnknownKeyError: no key starts with it.
+            AmbiguousKeyError: several keys do.
+        """
+        wanted = prefix.lower().removeprefix("b3:")
+        if not _HEX.fullmatch(wanted):
+            raise UnknownKeyError(prefix)
+        near = self.scan() if len(wanted) < 2 else self._scan_folder(wanted[:2])
+        matches = sorted(entry.digest for entry in near if entry.digest.startswith(wanted))
+        if not matches:
+            raise UnknownKeyError(prefix)
+        if len(matches) > 1:
+            raise AmbiguousKeyError(wanted, tuple(matches))
+        return matches[0]

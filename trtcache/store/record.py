@@ -7,7 +7,6 @@ substring match, not a regular expression.
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from dataclasses import dataclass
@@ -47,34 +46,13 @@ class Record:
     @classmethod
     def of(cls, header: EntryHeader, stored: EntryStat, *, pinned: bool) -> Record:
         """Build the record of the file ``stored`` whose header is ``header``."""
-        return cls(
-            digest=stored.digest,
-            kind=header.kind,
-            name=header.name,
-            file_bytes=stored.file_bytes,
-            size_bytes=header.size_bytes,
-            created_ns=header.created_ns,
-            used_ns=stored.used_ns,
-            build_s=float(header.build_s),
-            members=len(header.members),
-            inode=stored.inode,
-            pinned=pinned,
-        )
+        begin = (stored.digest, header.kind, header.name, stored.file_bytes, header.size_bytes, header.created_ns)
+        return cls(*begin, stored.used_ns, float(header.build_s), len(header.members), stored.inode, pinned)
 
     def as_json(self) -> dict[str, str | int | float | bool | None]:
         """Return the fields for ``--json`` output; their names are stable."""
-        return {
-            "key": self.digest,
-            "kind": self.kind,
-            "name": self.name,
-            "file_bytes": self.file_bytes,
-            "size_bytes": self.size_bytes,
-            "created_ns": self.created_ns,
-            "used_ns": self.used_ns,
-            "build_s": self.build_s,
-            "members": self.members,
-            "pinned": self.pinned,
-        }
+        names = ("kind", "name", "file_bytes", "size_bytes", "created_ns", "used_ns", "build_s", "members", "pinned")
+        return {"key": self.digest} | {name: getattr(self, name) for name in names}
 
 
 Predicate: TypeAlias = "Callable[[Record], bool]"
@@ -106,10 +84,6 @@ class _Field:
     operators: dict[str, Callable[[Any, Any], bool]]
 
 
-def _text(text: str, _name: str) -> str:
-    return text
-
-
 def _flag(text: str, name: str) -> bool:
     value = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
     if value is None:
@@ -126,10 +100,10 @@ def _count(text: str, name: str) -> int:
 FIELDS = {
     "age": _Field(lambda record, now_ns: (now_ns - record.created_ns) / 1e9, parse_duration, _ORDERED),
     "build": _Field(lambda record, _: record.build_s, parse_duration, _ORDERED),
-    "key": _Field(lambda record, _: record.digest, _text, _TEXTUAL),
-    "kind": _Field(lambda record, _: record.kind, _text, _TEXTUAL),
+    "key": _Field(lambda record, _: record.digest, lambda text, _: text, _TEXTUAL),
+    "kind": _Field(lambda record, _: record.kind, lambda text, _: text, _TEXTUAL),
     "members": _Field(lambda record, _: record.members, _count, _ORDERED),
-    "name": _Field(lambda record, _: record.name or "", _text, _TEXTUAL),
+    "name": _Field(lambda record, _: record.name or "", lambda text, _: text, _TEXTUAL),
     "pinned": _Field(lambda record, _: record.pinned, _flag, _EQUAL),
     "size": _Field(lambda record, _: record.file_bytes, parse_size, _ORDERED),
     "unused": _Field(lambda record, now_ns: (now_ns - record.used_ns) / 1e9, parse_duration, _ORDERED),
@@ -157,6 +131,8 @@ def _condition(text: str, now_ns: int) -> Predicate:
     name, sign, value = match.groups()
     field = FIELDS.get(name)
     if field is None:
+        import difflib  # 2 ms, needed for misspelt names only
+
         close = difflib.get_close_matches(name, FIELDS, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise SettingsError("filter", f"there is no field {name!r}{hint}; {known}")

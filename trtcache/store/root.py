@@ -23,11 +23,17 @@ from trtcache.errors import FormatVersionError, NotAStoreError, SettingsError, U
 from trtcache.store.files import TEMPORARY, Folders, publish_bytes, sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
+MARKER: Final = "trtcache-store.json"
+STORE_FORMAT: Final = 1
 TAG: Final = "CACHEDIR.TAG"
 
+_MAX_BYTES = 4096
+_MOST_LINKS = 40  # the kernel's limit
+_LAST_ID = (1 << 32) - 2  # the next ID means "unchanged" to chown
+_FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
+_SHARE = "or let its owner create a shared one: trtcache init --shared --group GROUP"
 _TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This is the cache of trtcache: everything in it can be built again.
 # For what cache directory tags are, see https://bford.info/cachedir/
@@ -96,7 +102,11 @@ def _check_marker(root: Path, *, writable: bool) -> None:
     if MARKER in names:
         found = read_marker(root)  # another process has created the store meanwhile
     if found is not None:
-        _check_format(root, found[0])
+        version = found[0].get("format")
+        if type(version) is not int or version <= 0:
+            raise NotAStoreError(str(root), f"its {MARKER} is damaged; remove that file if the directory is a cache")
+        if version > STORE_FORMAT:
+            raise FormatVersionError(str(root), version, STORE_FORMAT)
         return
     # Not a store yet. Only an empty directory may become one.
     for name in names:
@@ -104,14 +114,6 @@ def _check_marker(root: Path, *, writable: bool) -> None:
             raise NotAStoreError(str(root), f"it has no {MARKER} and contains {name!r}; use an empty directory")
     if writable:
         write_marker(root)
-
-
-def _check_format(root: Path, raw: bytes) -> None:
-    found = format_of(raw)
-    if found is None:
-        raise NotAStoreError(str(root), f"its {MARKER} is damaged; remove that file if the directory is a cache")
-    if found > STORE_FORMAT:
-        raise FormatVersionError(str(root), found, STORE_FORMAT)
 
 
 def is_private(root: Path) -> bool:
@@ -165,52 +167,26 @@ def private_index_root(root: Path) -> Path:
     return path
 
 
-MARKER: Final = "trtcache-store.json"
-STORE_FORMAT: Final = 1
-
-_MAX_BYTES = 4096
-
-
-def read_marker(root: Path) -> tuple[bytes, os.stat_result] | None:
-    """Return the marker's bytes and its file status, or None if there is no marker."""
+def read_marker(root: Path) -> tuple[dict[str, Any], os.stat_result] | None:
+    """Return the marker's fields, empty if it is damaged, and its file status; None if there is no marker."""
     try:
         fd = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(file.fileno())
-        return (file.read(_MAX_BYTES) if stat.S_ISREG(status.st_mode) else b""), status
+        status = os.fstat(fd)
+        raw = file.read(_MAX_BYTES) if stat.S_ISREG(status.st_mode) else b""
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        document = None
+    return (document if isinstance(document, dict) else {}), status
 
 
 def write_marker(root: Path, *, shared: bool = False) -> None:
     """Write the marker. The marker of a shared store is readable by all and writable by its owner only."""
-    if shared:
-        publish_bytes(root / MARKER, b'{"format": %d, "shared": true}\n' % STORE_FORMAT, mode=0o644)
-    else:
-        publish_bytes(root / MARKER, b'{"format": %d}\n' % STORE_FORMAT)
-
-
-def format_of(raw: bytes) -> int | None:
-    """Return the format version in a marker, or None if it is damaged."""
-    version = _fields(raw).get("format")
-    return version if type(version) is int and version > 0 else None
-
-
-def declares_shared(raw: bytes) -> bool:
-    """Return whether a marker declares its store shared."""
-    return _fields(raw).get("shared") is True
-
-
-def _fields(raw: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-_MOST_LINKS = 40  # the kernel's limit
-_SHARE = "or let its owner create a shared one: trtcache init --shared --group GROUP"
+    text = b'{"format": %d, "shared": true}\n' if shared else b'{"format": %d}\n'
+    publish_bytes(root / MARKER, text % STORE_FORMAT, mode=0o644 if shared else None)
 
 
 def check_safety(root: Path, way: Path) -> bool:
@@ -226,11 +202,24 @@ def check_safety(root: Path, way: Path) -> bool:
     found = root.stat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotAStoreError(str(root), "it is not a directory")
-    shared = _is_declared_shared(root, found)
-    if shared:
-        _check_shared(root, found)
-    else:
-        _check_private(root, found)
+    marker = read_marker(root)
+    shared = marker is not None and marker[0].get("shared") is True
+    if marker is not None and shared:
+        # Only the owner of the directory declares it shared, not a member who can write to it.
+        status = marker[1]
+        if status.st_uid not in (found.st_uid, 0) or status.st_mode & 0o022 or status.st_nlink > 1:
+            why = "it is declared shared, but a user other than its owner could have written that"
+            raise UnsafeStoreError(str(root), f"{why}; its owner can run: trtcache init --shared --group GROUP {root}")
+        if found.st_mode & 0o002:
+            raise UnsafeStoreError(str(root), f"users outside its group may write to it; run: chmod o-w {root}")
+        if not found.st_mode & stat.S_ISGID:
+            raise UnsafeStoreError(str(root), f"it was declared shared but is no longer setgid; run: chmod g+s {root}")
+    elif found.st_uid not in (os.geteuid(), 0):
+        why = f"it belongs to user {found.st_uid}; use a directory of your own, {_SHARE}"
+        raise UnsafeStoreError(str(root), why)
+    elif found.st_mode & 0o022:
+        why = f"other users may write to it; run: chmod go-w {root}"
+        raise UnsafeStoreError(str(root), f"{why}, {_SHARE} NEW_DIRECTORY")
     group = found.st_gid if shared else None
     owners = _trusted_owners() | ({found.st_uid} if shared else set())
     _check_above(root, owners, group)
@@ -241,34 +230,6 @@ def check_safety(root: Path, way: Path) -> bool:
 def check_way(way: Path) -> None:
     """Check that no other user controls the path of a directory, which need not exist yet."""
     _check_links(way, _trusted_owners(), None)
-
-
-def _is_declared_shared(root: Path, found: os.stat_result) -> bool:
-    """Return whether the owner of the directory declared it shared; a member who can write to it cannot."""
-    marker = read_marker(root)
-    if marker is None or not declares_shared(marker[0]):
-        return False
-    status = marker[1]
-    if status.st_uid not in (found.st_uid, 0) or status.st_mode & 0o022 or status.st_nlink > 1:
-        why = "it is declared shared, but a user other than its owner could have written that"
-        raise UnsafeStoreError(str(root), f"{why}; its owner can run: trtcache init --shared --group GROUP {root}")
-    return True
-
-
-def _check_private(root: Path, found: os.stat_result) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
-        why = f"it belongs to user {found.st_uid}; use a directory of your own, {_SHARE}"
-        raise UnsafeStoreError(str(root), why)
-    if found.st_mode & 0o022:
-        why = f"other users may write to it; run: chmod go-w {root}"
-        raise UnsafeStoreError(str(root), f"{why}, {_SHARE} NEW_DIRECTORY")
-
-
-def _check_shared(root: Path, found: os.stat_result) -> None:
-    if found.st_mode & 0o002:
-        raise UnsafeStoreError(str(root), f"users outside its group may write to it; run: chmod o-w {root}")
-    if not found.st_mode & stat.S_ISGID:
-        raise UnsafeStoreError(str(root), f"it was declared shared but is no longer setgid; run: chmod g+s {root}")
 
 
 def _trusted_owners() -> AbstractSet[int]:
@@ -305,36 +266,25 @@ def _check_above(root: Path, owners: AbstractSet[int], group: int | None) -> Non
 
 def _check_links(way: Path, owners: AbstractSet[int], group: int | None) -> None:
     """Reject a path with a link that another user controls."""
-    for link in _links(way):
-        owner = link.lstat().st_uid
-        if owner not in owners:
-            raise UnsafeStoreError(
-                str(way), f"{link} on its path is a link owned by user {owner}; use {link.resolve()} instead"
-            )
-        _check_above(link, owners, group)
-
-
-def _links(way: Path) -> Iterator[Path]:
-    """Yield the symbolic links on the path, each by a path without links in its directories."""
+    # Each link is looked at by a path without links in its directories.
     here, names, count = Path("/"), list(way.absolute().parts[:0:-1]), 0
     while names:
         name = names.pop()
-        path = here.parent if name == ".." else here / name
-        if not path.is_symlink():
-            here = path
+        link = here.parent if name == ".." else here / name
+        if not link.is_symlink():
+            here = link
             continue
         count += 1
         if count > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(way))
-        yield path
-        target = path.readlink()
+        owner = link.lstat().st_uid
+        if owner not in owners:
+            why = f"{link} on its path is a link owned by user {owner}; use {link.resolve()} instead"
+            raise UnsafeStoreError(str(way), why)
+        _check_above(link, owners, group)
+        target = link.readlink()
         here = Path("/") if target.is_absolute() else here
         names.extend(part for part in reversed(target.parts) if part != "/")
-
-
-_FOLDERS = ("entries", "pins", "locks", "quarantine", "events")
-_MODE = 0o2770
-_LAST_ID = (1 << 32) - 2  # the next ID means "unchanged" to chown
 
 
 def group_id(group: str) -> int:
@@ -369,36 +319,27 @@ def share(root: Path, gid: int) -> None:
         way, root = root, root.resolve()
         check_way(way)
         marker, found = read_marker(root), root.stat()
-        _check_content(root, marker[0] if marker else None)
+        if marker is None:
+            for path in root.iterdir():
+                if path.name != TAG and not path.name.startswith(TEMPORARY):
+                    raise NotAStoreError(str(root), f"it contains {path.name!r}; use a new directory")
+        elif marker[0].get("shared") is not True:
+            raise NotAStoreError(str(root), "it is already a private store; use a new directory for the shared one")
         if found.st_uid not in (os.geteuid(), 0):
-            raise UnsafeStoreError(
-                str(root), f"it belongs to user {found.st_uid}, who is the only one who can share it"
-            )
-        _give(root, gid)
+            why = f"it belongs to user {found.st_uid}, who is the only one who can share it"
+            raise UnsafeStoreError(str(root), why)
+        try:
+            os.chown(root, -1, gid)
+        except PermissionError as error:
+            why = f"you are not in group {gid}, so you cannot give it a directory; ask a member, or root"
+            raise NotAStoreError(str(root), why) from error
+        # The group gets write permission when the marker is there.
+        root.chmod(0o2700)
+        write_marker(root, shared=True)
+        root.chmod(0o2770)
+        for name in _FOLDERS:
+            with Folders(root, shared=True).inside(name, make=True):
+                pass
     except OSError as error:
         raise NotAStoreError(str(root), f"it cannot become a shared store ({error.strerror})") from error
     check_safety(root, way)
-
-
-def _check_content(root: Path, marker: bytes | None) -> None:
-    if marker is not None and not declares_shared(marker):
-        raise NotAStoreError(str(root), "it is already a private store; use a new directory for the shared one")
-    if marker is None:
-        for path in root.iterdir():
-            if path.name != TAG and not path.name.startswith(TEMPORARY):
-                raise NotAStoreError(str(root), f"it contains {path.name!r}; use a new directory")
-
-
-def _give(root: Path, gid: int) -> None:
-    """Change the directory's group, and grant it write permission: the marker is there before."""
-    try:
-        os.chown(root, -1, gid)
-    except PermissionError as error:
-        why = f"you are not in group {gid}, so you cannot give it a directory; ask a member, or root"
-        raise NotAStoreError(str(root), why) from error
-    root.chmod(0o2700)
-    write_marker(root, shared=True)
-    root.chmod(_MODE)
-    for name in _FOLDERS:
-        with Folders(root, shared=True).inside(name, make=True):
-            pass

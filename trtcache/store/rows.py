@@ -1,8 +1,8 @@
 """Read the index with the standard library alone: its state, and its rows for a listing.
 
 Importing SQLAlchemy takes 0.2 to 0.35 s and alembic as much again (measured, 2 cores), more than half of the budget for
-``trtcache ls``. So reads use this module and writes ``index.py``. A test compares :data:`COLUMNS` with the mapped
-table. Rows are hints: any inconsistency causes a rebuild of the index.
+``trtcache ls``. So reads use this module and writes ``index.py``. Rows are hints: any inconsistency causes a rebuild of
+the index.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ VERSIONS = ("0001",)
 Row: TypeAlias = "tuple[str, str, str | None, int, int, int, int, float, int, int]"
 """One entry of the index: the values of :data:`COLUMNS`."""
 
-COLUMNS = (
-    "digest",
-    "kind",
-    "name",
-    "file_bytes",
-    "size_bytes",
-    "created_ns",
-    "used_ns",
-    "build_s",
-    "members",
-    "inode",
-)
-_TYPES = (str, str, str, int, int, int, int, float, int, int)
-_TYPES_UNNAMED = (str, str, type(None), int, int, int, int, float, int, int)
+SCHEMA: dict[str, type] = {
+    "digest": str,
+    "kind": str,
+    "name": str,
+    "file_bytes": int,
+    "size_bytes": int,
+    "created_ns": int,
+    "used_ns": int,
+    "build_s": float,
+    "members": int,
+    "inode": int,
+}
+"""Columns of the table of entries and the types of their values; ``name`` may be None."""
+
+COLUMNS = tuple(SCHEMA)
+_TYPES = tuple(SCHEMA.values())
+_TYPES_UNNAMED = (str, str, type(None), *_TYPES[3:])
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"  # noqa: S608  # constant names
 
 PRAGMAS = (
@@ -75,20 +78,16 @@ def index_state(path: Path) -> IndexState:
         return IndexState.FOREIGN
     try:
         with closing(_connect(path)) as connection:
-            return _state_of(connection)
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if not tables:
+                return IndexState.ABSENT
+            if "alembic_version" not in tables:
+                return IndexState.FOREIGN
+            versions = [version for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return IndexState.FOREIGN
         raise
-
-
-def _state_of(connection: sqlite3.Connection) -> IndexState:
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if not tables:
-        return IndexState.ABSENT
-    if "alembic_version" not in tables:
-        return IndexState.FOREIGN
-    versions = [version for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
     if versions == [VERSIONS[-1]]:
         return IndexState.CURRENT
     return IndexState.OLDER if len(versions) == 1 and versions[0] in VERSIONS else IndexState.FOREIGN

@@ -61,19 +61,6 @@ def sign(key: SecretKey, version: int, header: bytes, context: bytes = _CONTEXT)
     return b"%b:%b\n" % (key.public.raw.hex().encode(), signature.hex().encode())
 
 
-def parse(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Parse a block into public keys and signatures.
-
-    Raises:
-        ValueError: it breaks the grammar, or its keys are not unique and sorted.
-    """
-    lines = [_LINE.fullmatch(line) for line in block.splitlines(keepends=True)]
-    pairs = [(bytes.fromhex(line[1].decode()), bytes.fromhex(line[2].decode())) for line in lines if line]
-    if len(pairs) != len(lines) or any(first[0] >= second[0] for first, second in itertools.pairwise(pairs)):
-        raise ValueError("its signatures break the grammar")
-    return pairs
-
-
 def judge(
     block: bytes,
     version: int,
@@ -86,27 +73,23 @@ def judge(
     """Verify a block of signatures against the trusted ``keys``. One valid signature is sufficient."""
     if not block:
         return Verdict("unsigned")
-    try:
-        signatures = parse(block)
-    except ValueError:
+    lines = [_LINE.fullmatch(line) for line in block.splitlines(keepends=True)]
+    signatures = [(bytes.fromhex(line[1].decode()), bytes.fromhex(line[2].decode())) for line in lines if line]
+    unsorted = any(first[0] >= second[0] for first, second in itertools.pairwise(signatures))
+    if len(signatures) != len(lines) or unsorted:
         return Verdict("malformed")
-    known = list(keys)
-    verdicts = [_judge(signature, statement(version, header, context), known, now_ns) for signature in signatures]
-    return min(verdicts, key=lambda verdict: _ORDER.index(verdict.reason))
-
-
-_ORDER: Final = (None, "bad-signature", "expired-key", "unknown-key")
-
-
-def _judge(signature: tuple[bytes, bytes], message: bytes, known: list[PublicKey], now_ns: int) -> Verdict:
-    raw, value = signature
-    named = [key for key in known if key.raw == raw]
-    if not named:
-        return Verdict("unknown-key", raw.hex()[:16])
-    counting = [key for key in named if key.counts(now_ns)]
-    if not is_signed(raw, value, message):
-        return Verdict("bad-signature", named[0].name)
-    return Verdict(None, counting[0].name) if counting else Verdict("expired-key", named[0].name)
+    known, message, verdicts = list(keys), statement(version, header, context), []
+    for raw, signature in signatures:
+        named = [key for key in known if key.raw == raw]
+        counting = [key for key in named if key.counts(now_ns)]
+        if not named:
+            verdicts.append(Verdict("unknown-key", raw.hex()[:16]))
+        elif not is_signed(raw, signature, message):
+            verdicts.append(Verdict("bad-signature", named[0].name))
+        else:
+            verdicts.append(Verdict(None, counting[0].name) if counting else Verdict("expired-key", named[0].name))
+    order = (None, "bad-signature", "expired-key", "unknown-key")
+    return min(verdicts, key=lambda verdict: order.index(verdict.reason))
 
 
 @dataclass(frozen=True, slots=True)

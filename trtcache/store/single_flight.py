@@ -210,7 +210,8 @@ class BuildProcess:
         """Decode a status file, with its texts truncated and made printable; None if it is malformed."""
         try:
             document: Any = json.loads(raw)
-            texts = {name: _printable(document.get(name, "")) for name in ("host", "program", "kind", "name")}
+            texts = {name: str(document.get(name, ""))[:_MAX_TEXT] for name in ("host", "program", "kind", "name")}
+            texts = {name: "".join(c if c.isprintable() else "?" for c in text) for name, text in texts.items()}
             process = cls(pid=int(document["pid"]), since_ns=int(document["since_ns"]), **texts)
         except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             return None
@@ -270,25 +271,19 @@ class BuildNotes:
         """List the builds in progress, longest first."""
         waiters: dict[str, list[BuildProcess]] = {}
         for name in self._names(_WAITING):
-            if who := self._live_process(name):
-                waiters.setdefault(name.partition(".")[0], []).append(who)
+            with suppress(OSError), self._folders.inside("locks", _WAITING) as folder:
+                raw, held = _read(folder / name)
+                if held and (who := BuildProcess.decode(raw)):
+                    waiters.setdefault(name.partition(".")[0], []).append(who)
         found = []
         for digest in {*self._names(_BUILDING), *waiters}:
-            if self._is_locked(digest):
+            locked = False
+            with suppress(OSError), self._folders.inside("locks", digest[:2]) as folder:
+                locked = _read(folder / f"{digest}.lock")[1]
+            if locked:
                 waiting = sorted(waiters.get(digest, ()), key=lambda who: who.since_ns)
                 found.append(RunningBuild(digest, self.builder(digest), tuple(waiting)))
         return sorted(found, key=lambda flight: (flight.builder.since_ns if flight.builder else 0, flight.digest))
-
-    def _live_process(self, name: str) -> BuildProcess | None:
-        with suppress(OSError), self._folders.inside("locks", _WAITING) as folder:
-            raw, held = _read(folder / name)
-            return BuildProcess.decode(raw) if held else None
-        return None
-
-    def _is_locked(self, digest: str) -> bool:
-        with suppress(OSError), self._folders.inside("locks", digest[:2]) as folder:
-            return _read(folder / f"{digest}.lock")[1]
-        return False
 
     def _names(self, kind: str) -> list[str]:
         try:
@@ -339,7 +334,3 @@ def _read(path: Path) -> tuple[bytes, bool]:
         return os.read(fd, _MAX_BYTES), held
     finally:
         os.close(fd)
-
-
-def _printable(text: object) -> str:
-    return "".join(char if char.isprintable() else "?" for char in str(text)[:_MAX_TEXT])

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trtcache.errors import CorruptBlobError, FormatVersionError, StoreError, UntrustedEntryError
-from trtcache.store.copying import copy_file
 from trtcache.store.format import check_document
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
@@ -22,7 +21,8 @@ from trtcache.store.reader import ArtifactFile
 from trtcache.store.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from trtcache.store.disk import DiskStore
     from trtcache.store.format import Admit
@@ -111,20 +111,36 @@ class SyncPlan:
                     batch += [found] if isinstance(found, Record) else []
                     advance(item.record.file_bytes)
             finally:
-                self._write_rows(batch)
+                if batch:
+                    try:
+                        write_rows(self.target.index_root, put=batch)
+                    except StoreError as error:
+                        _LOG.warning("%s", error)
             keep = [record.digest for record in batch]
             freed_bytes += prune_after_put(self.target, max_size_bytes, max_entries, keep=keep) if batch else 0
             arrived += batch
-        pinned = self._pin_the_rest({record.digest for record in arrived if record.pinned})
+        # Pin what the target had before, too.
+        missing = sorted(self.pins - {item.record.digest for item in self.items} - self.target.pins())
+        for digest in missing:
+            self.target.pin(digest)
+        pinned = {*missing, *(record.digest for record in arrived if record.pinned)}
         if self.items:
             self.target.sweep()
-        return SyncResult(tuple(arrived), tuple(refused), pinned, freed_bytes)
+        return SyncResult(tuple(arrived), tuple(refused), tuple(sorted(pinned)), freed_bytes)
 
     def _transfer(self, item: TransferItem) -> Record | list[RejectedEntry]:
         digest, refused = item.record.digest, []
         for source in item.sources:
             try:
-                return self._copy(digest, source)
+                file = _open_entry(digest, source, self.target)
+                try:
+                    self.target.receive(file)
+                finally:
+                    file.close()
+                if digest in self.pins:
+                    self.target.pin(digest)
+                self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
+                return Record.of(file.header, self.target.stat(digest), pinned=digest in self.pins)
             except FileNotFoundError:
                 continue  # removed since the plan was made
             except (OSError, StoreError) as error:
@@ -132,32 +148,6 @@ class SyncPlan:
                     raise
                 refused.append(_rejection(digest, source, error))
         return refused
-
-    def _copy(self, digest: str, source: DiskStore) -> Record:
-        file = _open_entry(digest, source, self.target)
-        try:
-            with self.target.place(digest) as place:
-                copy_file(file, place, self.target)
-        finally:
-            file.close()
-        if digest in self.pins:
-            self.target.pin(digest)
-        self.target.events.append("copy", reason="sync", kind=file.header.kind, key=digest)
-        return Record.of(file.header, self.target.stat(digest), pinned=digest in self.pins)
-
-    def _write_rows(self, batch: Sequence[Record]) -> None:
-        if batch:
-            try:
-                write_rows(self.target.index_root, put=batch)
-            except StoreError as error:
-                _LOG.warning("%s", error)
-
-    def _pin_the_rest(self, pinned: set[str]) -> tuple[str, ...]:
-        missing = {item.record.digest for item in self.items} | self.target.pins()
-        for digest in sorted(self.pins - missing):
-            self.target.pin(digest)
-            pinned.add(digest)
-        return tuple(sorted(pinned))
 
 
 def plan_sync(
@@ -177,55 +167,42 @@ def plan_sync(
     for source in stores:
         for stored in source.scan():
             found.setdefault(stored.digest, []).append((source, stored))
-    planning = _Planning(target, where, {source.root: source.pins() for source in stores})
+    pinned = {source.root: source.pins() for source in stores}
+    items: list[TransferItem] = []
+    rejected: list[RejectedEntry] = []
+    to_pin, there = set[str](), 0
     for digest in sorted(found):
-        planning.add(digest, found[digest])
-    return planning.plan(pins=pins)
-
-
-class _Planning:
-    def __init__(self, target: DiskStore, where: Predicate | None, pins: dict[object, frozenset[str]]) -> None:
-        self._target, self._where, self._pins = target, where, pins
-        self._items: list[TransferItem] = []
-        self._rejected: list[RejectedEntry] = []
-        self._to_pin: set[str] = set()
-        self._there = 0
-
-    def add(self, digest: str, places: list[tuple[DiskStore, EntryStat]]) -> None:
-        """Decide about one key: it is present, it is copied from some of these stores, or none has an intact entry."""
-        is_there = _has(self._target, digest)
-        records: list[tuple[DiskStore, Record]] = []
-        refused: list[RejectedEntry] = []
-        for source, stored in places:
-            if is_there and self._where is None and digest not in self._pins[source.root]:
-                continue
-            try:
-                file = _open_entry(digest, source, self._target)
-                file.close()
-                records.append((source, Record.of(file.header, stored, pinned=digest in self._pins[source.root])))
-            except FileNotFoundError:
-                continue  # removed since the scan
-            except (OSError, StoreError) as error:
-                refused.append(_rejection(digest, source, error))
-        self._decide(digest, records, refused, is_there=is_there)
-
-    def _decide(
-        self, digest: str, records: list[tuple[DiskStore, Record]], refused: list[RejectedEntry], *, is_there: bool
-    ) -> None:
-        meant = [(source, record) for source, record in records if self._where is None or self._where(record)]
-        if any(record.pinned for _, record in meant):
-            self._to_pin.add(digest)
+        is_there, places = _has(target, digest), found[digest]
+        if is_there and where is None:  # then only pins matter
+            places = [(source, stored) for source, stored in places if digest in pinned[source.root]]
+        records, refused = _read_headers(digest, places, target, pinned)
+        meant = [(source, record) for source, record in records if where is None or where(record)]
+        if pins and any(record.pinned for _, record in meant):
+            to_pin.add(digest)
         if is_there:
-            self._there += bool(meant) or self._where is None
+            there += bool(meant) or where is None
         elif meant:
-            self._items.append(TransferItem(meant[0][1], tuple(source for source, _ in meant)))
+            items.append(TransferItem(meant[0][1], tuple(source for source, _ in meant)))
         elif not records:
-            self._rejected += refused
+            rejected += refused
+    return SyncPlan(target, tuple(items), there, tuple(rejected), frozenset(to_pin))
 
-    def plan(self, *, pins: bool) -> SyncPlan:
-        """Return the plan."""
-        to_pin = frozenset(self._to_pin) if pins else frozenset()
-        return SyncPlan(self._target, tuple(self._items), self._there, tuple(self._rejected), to_pin)
+
+def _read_headers(
+    digest: str, places: list[tuple[DiskStore, EntryStat]], target: DiskStore, pinned: Mapping[Path, frozenset[str]]
+) -> tuple[list[tuple[DiskStore, Record]], list[RejectedEntry]]:
+    records: list[tuple[DiskStore, Record]] = []
+    refused: list[RejectedEntry] = []
+    for source, stored in places:
+        try:
+            file = _open_entry(digest, source, target)
+            file.close()
+            records.append((source, Record.of(file.header, stored, pinned=digest in pinned[source.root])))
+        except FileNotFoundError:
+            continue  # removed since the scan
+        except (OSError, StoreError) as error:
+            refused.append(_rejection(digest, source, error))
+    return records, refused
 
 
 def _has(target: DiskStore, digest: str) -> bool:

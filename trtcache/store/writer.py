@@ -17,7 +17,6 @@ from trtcache.store.files import write_at
 from trtcache.store.format import (
     MAX_HEADER_BYTES,
     PRELUDE_BYTES,
-    Codec,
     Content,
     Draft,
     EntryHeader,
@@ -134,31 +133,21 @@ class _Output:
 
 def _write_member(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
     if pays_to_compress(source.sample(), source.size_bytes):
-        member = _write_compressed(fd, name, source, offset)
-        if pays(member.size_bytes, member.stored_bytes):
-            return member
+        out, hasher, frame = _Output(fd, offset), blake3(), compressor(source.size_bytes)
+        for chunk in source.chunks():
+            hasher.update(chunk)
+            out.write(frame.compress(chunk))
+        out.write(frame.flush())
+        if pays(source.size_bytes, out.size_bytes):
+            digest = f"b3:{hasher.hexdigest()}"
+            return Member(name, "zstd", offset, source.size_bytes, digest, out.size_bytes, out.digest)
         os.ftruncate(fd, offset)  # discard the compressed attempt
     out = _Output(fd, offset)
     for chunk in source.chunks():
         out.write(chunk)
-    return _member(name, "stored", out, out.size_bytes, out.digest)
+    return Member(name, "stored", offset, out.size_bytes, out.digest, out.size_bytes, out.digest)
 
 
 def pays_to_compress(sample: bytes, size_bytes: int) -> bool:
     """Return whether a member of this size with this ``sample`` should be compressed."""
     return bool(sample) and pays(size_bytes, compressed_size(sample) * size_bytes // len(sample))
-
-
-def _write_compressed(fd: int, name: str, source: _MemberContent, offset: int) -> Member:
-    out = _Output(fd, offset)
-    hasher = blake3()
-    frame = compressor(source.size_bytes)
-    for chunk in source.chunks():
-        hasher.update(chunk)
-        out.write(frame.compress(chunk))
-    out.write(frame.flush())
-    return _member(name, "zstd", out, source.size_bytes, f"b3:{hasher.hexdigest()}")
-
-
-def _member(name: str, codec: Codec, out: _Output, size_bytes: int, digest: str) -> Member:
-    return Member(name, codec, out.offset, size_bytes, digest, out.size_bytes, out.digest)
