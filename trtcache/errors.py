@@ -1,4 +1,4 @@
-"""All exceptions of trtcache: fields first, the message in ``__str__``, an exit code on the class.
+"""All exceptions of trtcache: fields first, then the message with their names in braces, an exit code on the class.
 
 A cache miss is not an error (it is ``None``), and corruption is a miss with a reason; store errors are raised only if
 the operation cannot continue.
@@ -20,6 +20,10 @@ class TrtcacheError(Exception):
     """Base class of all errors of this package. ``exit_code`` is the exit code of the command line."""
 
     exit_code: ClassVar[int] = 1
+    message: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.message.format_map(vars(self)) if self.message else super().__str__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), dict(self.__dict__))
@@ -31,9 +35,7 @@ class CanonicalizationError(TrtcacheError):
 
     where: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.why}"
+    message = "{where}: {why}"
 
 
 @dataclass(eq=False)
@@ -43,9 +45,7 @@ class SettingsError(TrtcacheError):
     name: str
     why: str
     exit_code: ClassVar[int] = 2
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.why}"
+    message = "{name}: {why}"
 
 
 @dataclass(eq=False)
@@ -104,9 +104,7 @@ class BackendUnavailableError(BackendError):
 
     backend: str
     why: str
-
-    def __str__(self) -> str:
-        return f"backend {self.backend!r}: {self.why}"
+    message = "backend {backend!r}: {why}"
 
 
 @dataclass(eq=False)
@@ -115,9 +113,7 @@ class BuildError(BackendError):
 
     kind: str
     why: str
-
-    def __str__(self) -> str:
-        return f"building {self.kind} failed: {self.why}"
+    message = "building {kind} failed: {why}"
 
 
 @dataclass(eq=False)
@@ -140,9 +136,10 @@ class UnsupportedOperatorError(BuildError):
 class FrozenWeightsError(BuildError):
     """An artifact that was requested to be refittable has weights that cannot be refitted."""
 
-    def __str__(self) -> str:
-        remedy = "build it for these weights only with settings={'tensorrt': {'refit': False}}"
-        return f"building {self.kind} failed: it is not refittable ({self.why}); {remedy}"
+    message = (
+        "building {kind} failed: it is not refittable ({why}); build it for these weights only with "
+        "settings={{'tensorrt': {{'refit': False}}}}"
+    )
 
 
 @dataclass(eq=False)
@@ -159,18 +156,16 @@ class ProfileError(BuildError):
 class BuildMemoryError(BuildError):
     """The builder ran out of memory."""
 
-    def __str__(self) -> str:
-        remedy = (
-            "use a machine or a GPU with more memory, or a lower limit: settings={'tensorrt': {'workspace': '1GB'}}"
-        )
-        return f"building {self.kind} ran out of memory: {self.why}; {remedy}"
+    message = (
+        "building {kind} ran out of memory: {why}; use a machine or a GPU with more memory, or a lower limit: "
+        "settings={{'tensorrt': {{'workspace': '1GB'}}}}"
+    )
 
 
 class BuildCancelledError(BuildError):
     """A watcher cancelled a build; nothing was stored."""
 
-    def __str__(self) -> str:
-        return f"the build of {self.kind} was cancelled {self.why}; nothing was stored"
+    message = "the build of {kind} was cancelled {why}; nothing was stored"
 
 
 @dataclass(eq=False)
@@ -200,9 +195,7 @@ class IncompatibleEngineError(BackendError):
 
     key: str
     why: str
-
-    def __str__(self) -> str:
-        return f"engine {self.key[:16]}: {self.why}"
+    message = "engine {key:.16}: {why}"
 
 
 @dataclass(eq=False)
@@ -212,9 +205,7 @@ class NoDeviceError(BackendError):
     backend: str
     target: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.backend} for {self.target}: {self.why}"
+    message = "{backend} for {target}: {why}"
 
 
 @dataclass(eq=False)
@@ -223,9 +214,7 @@ class RunError(BackendError):
 
     backend: str
     why: str
-
-    def __str__(self) -> str:
-        return f"running {self.backend}: {self.why}"
+    message = "running {backend}: {why}"
 
 
 @dataclass(eq=False)
@@ -257,16 +246,13 @@ class ExportError(TrtcacheError):
 
     model: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.model} cannot be exported: {self.why}"
+    message = "{model} cannot be exported: {why}"
 
 
 class OnnxFileError(ExportError):
     """A file is not an ONNX model, is damaged, or has external data that is not allowed."""
 
-    def __str__(self) -> str:
-        return f"{self.model}: {self.why}"
+    message = "{model}: {why}"
 
 
 @dataclass(eq=False)
@@ -275,12 +261,10 @@ class TrainingError(TrtcacheError):
 
     graph: str
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.graph} is called for training: {self.why}; for inference call it under torch.inference_mode() or "
-            f"torch.no_grad(), or set options={{'training': 'eager'}} to train it"
-        )
+    message = (
+        "{graph} is called for training: {why}; for inference call it under torch.inference_mode() or "
+        "torch.no_grad(), or set options={{'training': 'eager'}} to train it"
+    )
 
 
 @dataclass(eq=False)
@@ -335,9 +319,7 @@ class WeightsFileError(TrtcacheError):
 
     path: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: cannot read weights: {self.why}"
+    message = "{path}: cannot read weights: {why}"
 
 
 def _some(names: tuple[str, ...], most: int = 6) -> str:
@@ -351,9 +333,7 @@ class ProgramFileError(TrtcacheError):
 
     path: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
+    message = "{path}: {why}"
 
 
 class NotAProgramError(ProgramFileError):
@@ -364,9 +344,7 @@ class DamagedProgramError(ProgramFileError):
     """A program file is damaged."""
 
     exit_code: ClassVar[int] = 4
-
-    def __str__(self) -> str:
-        return f"{self.path}: damaged: {self.why}; export it again, or copy it again from its source"
+    message = "{path}: damaged: {why}; export it again, or copy it again from its source"
 
 
 class TruncatedProgramError(DamagedProgramError):
@@ -399,9 +377,7 @@ class ProgramVersionError(ProgramFileError):
 
     found: int = 0
     known: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}: format {self.found}, but this trtcache reads format {self.known}; upgrade trtcache"
+    message = "{path}: format {found}, but this trtcache reads format {known}; upgrade trtcache"
 
 
 @dataclass(eq=False)
@@ -413,13 +389,10 @@ class UntrustedProgramError(ProgramFileError):
 
     reason: str = "unsigned"
     exit_code: ClassVar[int] = 3
-
-    def __str__(self) -> str:
-        ways = (
-            "trust its signer's key (trtcache trust add, or TRTCACHE_TRUSTED_KEYS), or if you trust the origin of this "
-            "file: trtcache.load(..., trust='local-file')"
-        )
-        return f"{self.path}: {self.why} ({self.reason}), and an engine runs code; {ways}"
+    message = (
+        "{path}: {why} ({reason}), and an engine runs code; trust its signer's key (trtcache trust add, or "
+        "TRTCACHE_TRUSTED_KEYS), or if you trust the origin of this file: trtcache.load(..., trust='local-file')"
+    )
 
 
 @dataclass(eq=False)
@@ -452,9 +425,7 @@ class NotAStoreError(StoreError):
 
     root: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.root} is not a trtcache store: {self.why}"
+    message = "{root} is not a trtcache store: {why}"
 
 
 @dataclass(eq=False)
@@ -463,9 +434,7 @@ class UnsafeStoreError(StoreError):
 
     root: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.root} is not safe to load engines from: {self.why}"
+    message = "{root} is not safe to load engines from: {why}"
 
 
 @dataclass(eq=False)
@@ -479,9 +448,7 @@ class CorruptBlobError(StoreError):
     reason: str
     why: str
     exit_code: ClassVar[int] = 4
-
-    def __str__(self) -> str:
-        return f"{self.path}: damaged ({self.reason}): {self.why}"
+    message = "{path}: damaged ({reason}): {why}"
 
 
 @dataclass(eq=False)
@@ -508,12 +475,10 @@ class UntrustedWriterError(StoreError):
 
     root: str
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.root} requires signatures, and nothing is stored there: {self.why}; "
-            f"see 'trtcache trust', or set TRTCACHE_SIGNATURES=off to use entries of all users who can write there"
-        )
+    message = (
+        "{root} requires signatures, and nothing is stored there: {why}; see 'trtcache trust', or set "
+        "TRTCACHE_SIGNATURES=off to use entries of all users who can write there"
+    )
 
 
 @dataclass(eq=False)
@@ -523,10 +488,10 @@ class FormatVersionError(StoreError):
     path: str
     found: int
     known: int
-
-    def __str__(self) -> str:
-        remedy = "upgrade trtcache or name another cache directory"
-        return f"{self.path}: format {self.found}, but this trtcache reads format {self.known}; {remedy}"
+    message = (
+        "{path}: format {found}, but this trtcache reads format {known}; upgrade trtcache or name another cache "
+        "directory"
+    )
 
 
 @dataclass(eq=False)
@@ -535,12 +500,9 @@ class HeaderSizeError(StoreError):
 
     size_bytes: int
     limit_bytes: int
-
-    def __str__(self) -> str:
-        return (
-            f"the header has {self.size_bytes} bytes, and the format allows {self.limit_bytes}; "
-            f"use digests for large parts of the key"
-        )
+    message = (
+        "the header has {size_bytes} bytes, and the format allows {limit_bytes}; use digests for large parts of the key"
+    )
 
 
 @dataclass(eq=False)
@@ -549,9 +511,7 @@ class LockTimeoutError(StoreError):
 
     path: str
     waited_s: float
-
-    def __str__(self) -> str:
-        return f"{self.path}: another process has held this lock for {self.waited_s:.0f} s"
+    message = "{path}: another process has held this lock for {waited_s:.0f} s"
 
 
 @dataclass(eq=False)
@@ -577,9 +537,7 @@ class ReadOnlyError(StoreError):
 
     root: str
     action: str
-
-    def __str__(self) -> str:
-        return f"cannot {self.action}: {self.root} is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
+    message = "cannot {action}: {root} is read-only (because of TRTCACHE_READONLY=1 or its permissions)"
 
 
 @dataclass(eq=False)
@@ -588,9 +546,7 @@ class IndexUnavailableError(StoreError):
 
     path: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: the index cannot be used: {self.why}"
+    message = "{path}: the index cannot be used: {why}"
 
 
 @dataclass(eq=False)
@@ -599,9 +555,7 @@ class UnknownKeyError(StoreError):
 
     prefix: str
     exit_code: ClassVar[int] = 5
-
-    def __str__(self) -> str:
-        return f"no entry has a key that starts with {self.prefix!r}; 'trtcache ls --all' lists them"
+    message = "no entry has a key that starts with {prefix!r}; 'trtcache ls --all' lists them"
 
 
 @dataclass(eq=False)
