@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from trtcache.digests import canonical, json_bytes
 from trtcache.errors import SettingsError
-from trtcache.weights.slots import weight_map
+from trtcache.weights.slots import geometry, weight_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trtcache.lowering.interface import Interface
     from trtcache.settings import Settings
     from trtcache.target import Target
-    from trtcache.weights.slots import EngineWeight, Slot
+    from trtcache.weights.slots import Slot
 
 ENGINE, CONSTANTS, WEIGHT_MAP, INTERFACE, GRAPH = (
     "engine",
@@ -67,7 +67,7 @@ def interface_document(interface: Interface, constants: Mapping[str, torch.Tenso
         "values": [[one.leaf, canonical(one.value)] for one in interface.values],
         "results": [[one.kind, one.target, canonical(one.value), canonical(one.layout)] for one in interface.results],
         "slots": [slot.document() for slot in interface.slots],
-        "weights": [_weight(one) for one in interface.weights],
+        "weights": [geometry(weight) for weight in interface.weights],
         "constants": {name: [digest, devices[name]] for name, digest in zip(devices, interface.constants, strict=True)},
         "sizes": [list(bounds) for bounds in interface.ranges],
         "outputs": [one.document() for one in interface.outputs],
@@ -77,15 +77,6 @@ def interface_document(interface: Interface, constants: Mapping[str, torch.Tenso
     if interface.small_sizes is not None:
         document["small_sizes"] = interface.small_sizes.document()
     return document
-
-
-def _weight(weight: EngineWeight) -> Json:
-    return {
-        "dtype": weight.dtype,
-        "shape": list(weight.shape),
-        "stride": list(weight.stride),
-        "device": weight.device,
-    }
 
 
 @dataclass(frozen=True, slots=True)

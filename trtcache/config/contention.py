@@ -39,10 +39,12 @@ class ContentionPolicy:
         """Read ``TRTCACHE_ON_BUSY`` and ``TRTCACHE_BUSY_TIMEOUT``, and the rank set by ``torchrun``."""
         text = environ.get("TRTCACHE_BUSY_TIMEOUT", "").strip()
         policy = _policy(environ.get("TRTCACHE_ON_BUSY", "").strip().lower() or "wait", "TRTCACHE_ON_BUSY")
-        parsed = cls(policy, _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None, _rank(environ))
-        if parsed.rank and policy == "wait" and not text:
-            return replace(parsed, timeout_s=RANKS_WAIT_S)
-        return parsed
+        rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+        is_rank = rank.isdecimal() and world.isdecimal() and int(world) > 1
+        timeout_s = _seconds(text, "TRTCACHE_BUSY_TIMEOUT") if text else None
+        if is_rank and policy == "wait" and not text:
+            timeout_s = RANKS_WAIT_S
+        return cls(policy, timeout_s, f"rank {rank} of {world}" if is_rank else "")
 
     def override(self, on_busy: str | None, timeout_s: float | None) -> ContentionPolicy:
         """Return this policy with the given arguments in place of its own values; None keeps a value."""
@@ -69,8 +71,3 @@ def _seconds(given: object, name: str) -> float:
     if 0 <= seconds < math.inf:
         return seconds
     raise SettingsError(name, f"{given!r} is not a number of seconds, 0 or more")
-
-
-def _rank(environ: Mapping[str, str]) -> str:
-    rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
-    return f"rank {rank} of {world}" if rank.isdecimal() and world.isdecimal() and int(world) > 1 else ""

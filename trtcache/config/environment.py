@@ -81,19 +81,28 @@ class Config:
         """
         variables, environ = environ, environment(environ, VARIABLES)
         root, lower = _directories(variables, environ)
+        entries = environ.get("TRTCACHE_MAX_ENTRIES", "").strip() or "0"
+        if not entries.isdecimal():
+            raise SettingsError("TRTCACHE_MAX_ENTRIES", f"{entries!r} is not a number, 0 or more")
+        signing_key = environ.get("TRTCACHE_SIGNING_KEY")
+        trust = Trust(
+            required=parse_mode(environ.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
+            keys=parse_keys(environ.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
+            signing_key=absolute(signing_key, "TRTCACHE_SIGNING_KEY") if signing_key else None,
+        )
         size_bytes = parse_size(environ.get("TRTCACHE_MAX_SIZE") or DEFAULT_MAX_SIZE_BYTES, "TRTCACHE_MAX_SIZE")
         return cls(
             root=root,
             lower=lower,
             copy_up=_flag(environ, "TRTCACHE_COPY_UP"),
             max_size_bytes=size_bytes or None,
-            max_entries=_count(environ, "TRTCACHE_MAX_ENTRIES") or None,
+            max_entries=int(entries) or None,
             disable=_flag(environ, "TRTCACHE_DISABLE"),
             readonly=_flag(environ, "TRTCACHE_READONLY"),
             recache=_flag(environ, "TRTCACHE_RECACHE"),
             forbid_build=_flag(environ, "TRTCACHE_FORBID_BUILD"),
             log=environ.get("TRTCACHE_LOG", ""),
-            trust=_trust(environ),
+            trust=trust,
             busy=ContentionPolicy.of(environ),
             direct=parse_direct(environ.get("TRTCACHE_DIRECT") or DEFAULT_DIRECT, "TRTCACHE_DIRECT"),
         )
@@ -113,15 +122,6 @@ def _directories(environ: Mapping[str, str], settings: Mapping[str, str]) -> tup
     return root, tuple(absolute(part, "TRTCACHE_PATH") for part in lower if part)
 
 
-def _trust(environ: Mapping[str, str]) -> Trust:
-    signing_key = environ.get("TRTCACHE_SIGNING_KEY")
-    return Trust(
-        required=parse_mode(environ.get("TRTCACHE_SIGNATURES", ""), "TRTCACHE_SIGNATURES"),
-        keys=parse_keys(environ.get("TRTCACHE_TRUSTED_KEYS", ""), "TRTCACHE_TRUSTED_KEYS"),
-        signing_key=absolute(signing_key, "TRTCACHE_SIGNING_KEY") if signing_key else None,
-    )
-
-
 def default_root() -> Path:
     """Return the default cache directory: ``$XDG_CACHE_HOME/trtcache``."""
     return cache_folder("trtcache")
@@ -138,20 +138,11 @@ def parse_direct(text: object, name: str) -> str:
     return str(text)
 
 
-def _count(environ: Mapping[str, str], name: str, default: int = 0) -> int:
-    text = environ.get(name, "").strip() or str(default)
-    if not text.isdecimal():
-        raise SettingsError(name, f"{text!r} is not a number, 0 or more")
-    return int(text)
-
-
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     text = environ.get(name, "").strip().lower()
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise SettingsError(name, f"{environ[name]!r} is not 1 or 0")
+    if text not in _TRUE | _FALSE:
+        raise SettingsError(name, f"{environ[name]!r} is not 1 or 0")
+    return text in _TRUE
 
 
 NAME = "trtcache.toml"
@@ -183,7 +174,13 @@ def read_settings(path: Path, variables: Collection[str]) -> dict[str, str]:
     for name, value in _parse(text, path).items():
         if name not in names:
             raise SettingsError(f"{path}: {name}", did_you_mean(name, list(names)))
-        settings[names[name]] = _text(value, f"{path}: {name}")
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            settings[names[name]] = " ".join(value)
+        elif isinstance(value, (bool, str, int)):
+            settings[names[name]] = str(int(value) if isinstance(value, bool) else value)
+        else:
+            what = f"{value!r} is not a string, an integer, a boolean, or a list of strings"
+            raise SettingsError(f"{path}: {name}", what)
     return settings
 
 
@@ -198,15 +195,21 @@ def write_setting(path: Path, name: str, value: str | list[str]) -> None:
     before = _parse(text, path)
     shown = json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
-        shown = (
-            "[" + "".join(f"\n  {json.dumps(item, ensure_ascii=False)}," for item in value) + ("\n]" if value else "]")
-        )
+        items = "".join(f"\n  {json.dumps(item, ensure_ascii=False)}," for item in value)
+        shown = f"[{items}\n]" if value else "[]"
     line = re.compile(rf"^{re.escape(name)}[ \t]*=[ \t]*(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*')[ \t]*", re.MULTILINE)
     replaced, count = line.subn(lambda _: f"{name} = {shown}", text, count=1)
     changed = replaced if count else f"{name} = {shown}\n{text}"
     if _parse_toml(changed) != {**before, name: value}:
         raise SettingsError(f"{path}: {name}", f"its formatting is not supported; set it by hand: {name} = {shown}")
-    _write(path, changed)
+    make_folders(path.parent)
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(changed)
+        file.flush()
+        os.fsync(fd)
+    temporary.replace(path)
 
 
 def _read(path: Path) -> str | None:
@@ -236,17 +239,6 @@ def make_folders(folder: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
 
 
-def _write(path: Path, text: str) -> None:
-    make_folders(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(fd)
-    temporary.replace(path)
-
-
 def _parse(text: str, path: Path) -> dict[str, object]:
     settings = _parse_toml(text)
     if settings is None:
@@ -261,16 +253,6 @@ def _parse_toml(text: str) -> dict[str, object] | None:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
         return None
-
-
-def _text(value: object, where: str) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (str, int)):
-        return str(value)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return " ".join(value)
-    raise SettingsError(where, f"{value!r} is not a string, an integer, a boolean, or a list of strings")
 
 
 def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[str, str]:
@@ -291,12 +273,7 @@ LOG_VARIABLE = "TRTCACHE_LOG"
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
-    "keys": (
-        "trtcache.keys",
-        "trtcache.api",
-        "trtcache.compiler",
-        "trtcache.frontends.pt2",
-    ),
+    "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends.pt2"),
     "store": ("trtcache.store", "trtcache.cache"),
     "tensorrt": ("trtcache.tensorrt",),
     "cli": ("trtcache_cli",),
@@ -327,10 +304,7 @@ def start_logging(environ: Mapping[str, str]) -> None:
 
 def installed_version() -> str:
     """Return the installed version, or ``0+source`` for a source tree that is not installed."""
-    from importlib.metadata import (  # imports the parser of e-mails, which a hit does not need
-        PackageNotFoundError,
-        version,
-    )
+    from importlib.metadata import PackageNotFoundError, version  # 10 ms, which a hit does not need
 
     try:
         return version("trtcache")

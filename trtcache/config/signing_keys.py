@@ -49,7 +49,12 @@ class PublicKey:
         digits, _, day = rest.partition(":")
         if not _HEX.fullmatch(digits):
             raise SettingsError(where, f"{text!r} is not a public key: expected NAME:HEX with 64 hexadecimal digits")
-        return cls(check_key_name(name, where), bytes.fromhex(digits), _day(day, where) if day else None)
+        check_key_name(name, where)
+        try:
+            until = date.fromisoformat(day) if day else None
+        except ValueError as error:
+            raise SettingsError(where, f"{day!r} is not a date such as 2027-01-31") from error
+        return cls(name, bytes.fromhex(digits), until)
 
     def counts(self, now_ns: int) -> bool:
         """Return whether this key is valid at a time."""
@@ -99,13 +104,6 @@ def parse_mode(text: str, where: str) -> bool | None:
     if mode not in _MODES:
         raise SettingsError(where, f"{text!r} is not require or off")
     return _MODES[mode]
-
-
-def _day(text: str, where: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise SettingsError(where, f"{text!r} is not a date such as 2027-01-31") from error
 
 
 _SEED_BYTES = 32
@@ -164,13 +162,14 @@ class SecretKey:
                 "signing-key", f"{path}: {error.strerror}; create one: trtcache trust keygen"
             ) from error
         try:
-            _check_file(os.fstat(fd), path)
-            return cls._parse(os.read(fd, _MAX_FILE_BYTES), path)
+            status = os.fstat(fd)
+            raw = os.read(fd, _MAX_FILE_BYTES) if stat.S_ISREG(status.st_mode) else b""
         finally:
             os.close(fd)
-
-    @classmethod
-    def _parse(cls, raw: bytes, path: Path) -> SecretKey:
+        if not stat.S_ISREG(status.st_mode):
+            raise SettingsError("signing-key", f"{path} is not a file")
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077:
+            raise SettingsError("signing-key", f"{path} can be read by other users; run: chmod 600 {path}")
         prefix, _, rest = raw.decode("ascii", "replace").strip().partition(":")
         name, _, digits = rest.partition(":")
         try:
@@ -202,10 +201,3 @@ class SecretKey:
 
     def _private(self) -> Any:
         return ed25519().Ed25519PrivateKey.from_private_bytes(self.seed)
-
-
-def _check_file(status: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise SettingsError("signing-key", f"{path} is not a file")
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077:
-        raise SettingsError("signing-key", f"{path} can be read by other users; run: chmod 600 {path}")

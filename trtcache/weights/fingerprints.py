@@ -102,11 +102,7 @@ def _digest(flat: torch.Tensor) -> Digest:
         return Digest.of(b"")
     if flat.device.type == "cpu":
         return Digest.of(flat.numpy().data)
-    return _digest_staged(flat)
-
-
-def _digest_staged(flat: torch.Tensor) -> Digest:
-    """Hash GPU memory in parts: copy the next part while one is hashed."""
+    # GPU memory is hashed in parts: the next part is copied while one is hashed.
     parts = torch.split(flat, _STAGED_BYTES)
     buffers = [torch.empty(len(parts[0]), dtype=torch.uint8, pin_memory=True) for _ in parts[:2]]
     hasher = blake3(max_threads=len(os.sched_getaffinity(0)))

@@ -53,14 +53,7 @@ class Slot:
 
     def document(self) -> dict[str, Json]:
         """Return the slot as stored in an artifact: without the names."""
-        return {
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "stride": list(self.stride),
-            "device": self.device,
-            "mutated": self.mutated,
-            "transient": self.transient,
-        }
+        return {**geometry(self), "mutated": self.mutated, "transient": self.transient}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +102,13 @@ class EngineWeight:
         """Return the weight as part of the key, without its index and recipe."""
         if self.slot:
             return self.slot.document()
-        return {
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "stride": list(self.stride),
-            "device": self.device,
-            "slots": [slot.document() for slot in self.slots],
-        }
+        return {**geometry(self), "slots": [slot.document() for slot in self.slots]}
+
+
+def geometry(tensor: Slot | EngineWeight) -> dict[str, Json]:
+    """Return a tensor's dtype, shape, stride and device as stored in artifacts."""
+    shape, stride = list(tensor.shape), list(tensor.stride)
+    return {"dtype": tensor.dtype, "shape": shape, "stride": stride, "device": tensor.device}
 
 
 def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:
@@ -255,15 +248,13 @@ def check(
     keep: bool = False,
     anywhere: bool = False,
 ) -> SlotWeights:
-    """Check a model's weights against those of an engine, without copying.
+    """Check a model's weights against those of an engine, without copying. The arguments are those of ``fit``.
 
-    Args:
-        weights: the engine's weights.
-        state: the model's tensors by name.
-        known: all names of the compiled model.
-        device: device of the engine.
-        keep: whether transient slots that ``state`` does not name keep their current values.
-        anywhere: whether weights may be on another device, as those read from a file are.
+    With ``keep``, transient slots that ``state`` does not name keep their current values. With ``anywhere``, weights
+    may be on another device, as those read from a file are.
+
+    Raises:
+        RefitError: as ``fit``.
     """
     weights = tuple(weights)
     slots = {slot.index: slot for weight in weights for slot in weight.slots}
@@ -273,12 +264,27 @@ def check(
         if keep and all(slot.transient and state.keys().isdisjoint(slot.names) for slot in weight.slots)
     )
     needed = sorted({slot.index for weight in weights if weight.name not in kept for slot in weight.slots})
-    given = _check_slots([slots[index] for index in needed], state, known, None if anywhere else device)
+    missing: list[str] = []
+    mismatched: list[str] = []
+    tensors: dict[str | int, torch.Tensor] = {}
     places: dict[str | int, torch.device] = {}
     for index in needed:
-        kind = slots[index].device
-        places[index] = device if kind == device.type else torch.device(kind)
-    return SlotWeights(given, places, kept)
+        slot = slots[index]
+        places[index] = device if slot.device == device.type else torch.device(slot.device)
+        given = [(name, state[name]) for name in slot.names if name in state]
+        if not given:
+            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
+            continue
+        on = None if anywhere else device
+        faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, on))]
+        if not faults and (why := _tie_mismatch(given)):
+            faults = [f"{given[0][0]} ({why})"]
+        mismatched += faults
+        tensors[index] = given[0][1]
+    unexpected = sorted(set(state) - known)
+    if missing or mismatched or unexpected:
+        raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
+    return SlotWeights(tensors, places, kept)
 
 
 def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -289,28 +295,6 @@ def alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     if bits is None or first.is_conj() or second.is_conj() or first.is_neg() or second.is_neg():
         return False
     return torch.equal(first.detach().view(bits), second.detach().view(bits))
-
-
-def _check_slots(
-    slots: Iterable[Slot], state: Mapping[str, torch.Tensor], known: frozenset[str], device: torch.device | None
-) -> dict[str | int, torch.Tensor]:
-    missing: list[str] = []
-    mismatched: list[str] = []
-    tensors: dict[str | int, torch.Tensor] = {}
-    for slot in slots:
-        given = [(name, state[name]) for name in slot.names if name in state]
-        if not given:
-            missing.append(slot.names[0] if slot.names else f"slot {slot.index}")
-            continue
-        faults = [f"{name} ({why})" for name, tensor in given if (why := _mismatch(slot, tensor, device))]
-        if not faults and (why := _tie_mismatch(given)):
-            faults = [f"{given[0][0]} ({why})"]
-        mismatched += faults
-        tensors[slot.index] = given[0][1]
-    unexpected = sorted(set(state) - known)
-    if missing or mismatched or unexpected:
-        raise RefitError(tuple(missing), tuple(unexpected), tuple(mismatched))
-    return tensors
 
 
 def _mismatch(slot: Slot, tensor: object, device: torch.device | None) -> str | None:
