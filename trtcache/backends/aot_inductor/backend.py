@@ -169,12 +169,9 @@ def matmul_precision() -> str:
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that affect Inductor's builds."""
-    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(_ignored_prefixes())]
+    ignored = tuple(_PREFIX + name for name in _IGNORED)
+    names = [name for name in environ if name.startswith(_PREFIX) and not name.startswith(ignored)]
     return {name: environ[name] for name in sorted({*names, *(set(_OTHER_VARIABLES) & set(environ))})}
-
-
-def _ignored_prefixes() -> tuple[str, ...]:
-    return tuple(_PREFIX + name for name in _IGNORED)
 
 
 def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
@@ -184,13 +181,10 @@ def overrides(config: ModuleType | None) -> Iterator[tuple[str, object]]:
     for name, entry in entries.items():
         override = entry.user_override
         value = override.get() if isinstance(override, ContextVar) else override  # torch 2.11: the value itself
-        if not _is_unset(value) and not name.startswith(ignored) and value not in _defaults(entry):
+        defaults = (entry.default, entry.env_value_default, entry.env_value_force)
+        differs = value not in [default for default in defaults if not _is_unset(default)]
+        if not _is_unset(value) and not name.startswith(ignored) and differs:
             yield name, value
-
-
-def _defaults(entry: Any) -> list[object]:
-    values = (entry.default, entry.env_value_default, entry.env_value_force)
-    return [value for value in values if not _is_unset(value)]
 
 
 def _is_unset(value: object) -> bool:

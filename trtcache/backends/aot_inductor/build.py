@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Option, Settings
     from trtcache.target import Target
-    from trtcache.weights.slots import EngineWeight, Slot
 
 # Either option alone leaves the build machine's instructions in the code (checked with objdump).
 _LEVEL_OPTIONS: dict[str, dict[str, Option]] = {
@@ -68,7 +67,15 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
     except Exception as error:
         raise BuildError("aot_inductor", _explain(error)) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
-    _check_weights(program, path)
+    try:
+        taken = set(open_loader(str(path), program.device).get_constant_fqns())
+    except RuntimeError as error:
+        raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
+    # A weight that was compiled in would not follow a refit. Weights without elements are left out.
+    needed = [weight for weight in program.interface.weights if 0 not in weight.shape]
+    if absent := [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]:
+        why = f"the package does not take these weights, so it could not be refitted: {', '.join(absent)}"
+        raise BuildError("aot_inductor", why)
     member = assumed.member(program)
     return Artifact(path, {} if member is None else {MEMBER: member})
 
@@ -81,23 +88,6 @@ def _same_recursion_limit() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(limit)
-
-
-def _check_weights(program: LoweredProgram, package: Path) -> None:
-    """Reject a package in which a weight was compiled in: it would not follow a refit."""
-    try:
-        taken = set(open_loader(str(package), program.device).get_constant_fqns())
-    except RuntimeError as error:
-        raise BuildError("aot_inductor", f"the new package cannot be loaded: {error}") from error
-    needed = [
-        weight for weight in program.interface.weights if 0 not in weight.shape
-    ]  # weights without elements are left out
-    absent = [slot.names[0] for weight in needed if weight.name not in taken for slot in weight.slots]
-    if absent:
-        names = ", ".join(absent)
-        raise BuildError(
-            "aot_inductor", f"the package does not take these weights, so it could not be refitted: {names}"
-        )
 
 
 def check_options(options: Mapping[str, Option]) -> None:
@@ -176,7 +166,9 @@ def unlift(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor,
         if "input" in node.meta:
             copies[node] = _copy_value(graph.placeholder(f"in{node.meta['input']}"), node)
     for weight in program.interface.weights:
-        root.register_buffer(weight.name, _empty_weight(weight, program.device))
+        place = program.device if weight.device == program.device.type else torch.device(weight.device)
+        empty = torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
+        root.register_buffer(weight.name, empty)
     for name, tensor in program.constants.items():
         root.register_buffer(name, tensor)
     for node in program.order:
@@ -192,16 +184,6 @@ def unlift(program: LoweredProgram) -> tuple[fx.GraphModule, tuple[torch.Tensor,
     return fx.GraphModule(root, graph), tuple(node.meta["val"] for node in inputs)
 
 
-def _empty_weight(weight: EngineWeight, device: torch.device) -> torch.Tensor:
-    place = device if weight.device == device.type else torch.device(weight.device)
-    return torch.empty_strided(weight.shape, weight.stride, dtype=getattr(torch, weight.dtype), device=place)
-
-
-def _slot(node: fx.Node) -> Slot | None:
-    weight: EngineWeight | None = node.meta.get("engine_weight")
-    return weight.slot if weight else None
-
-
 def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
     copy.meta["val"] = node.meta["val"]
     return copy
@@ -210,7 +192,9 @@ def _copy_value(copy: fx.Node, node: fx.Node) -> fx.Node:
 def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
     output = program.graph_module.graph.output_node()
     outputs = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]
-    stores = {_weight(program, role.target): value for role, value in outputs if role.kind == "weight"}
+    weights = [(node, node.meta["engine_weight"].slot) for node in program.order if "engine_weight" in node.meta]
+    nodes = {name: node for node, slot in weights if slot for name in slot.names}
+    stores = {nodes[role.target]: value for role, value in outputs if role.kind == "weight"}
     results = []
     for role, value in outputs:
         if role.kind not in {*NOT_COMPUTED, "weight"}:
@@ -219,11 +203,6 @@ def _write_output(program: LoweredProgram, graph: fx.Graph, copies: dict[fx.Node
         copied = graph.call_function(torch.ops.aten.copy_.default, (copies[weight], copies[value]))
         copied.meta["val"] = weight.meta["val"]
     graph.output(tuple(results))
-
-
-def _weight(program: LoweredProgram, name: object) -> fx.Node:
-    (node,) = (node for node in program.order if (slot := _slot(node)) and name in slot.names)
-    return node
 
 
 def _source(node: fx.Node) -> fx.Node:

@@ -167,33 +167,25 @@ class Container:
         return outputs_
 
     def _share(self, handles: list[int]) -> None:
-        names = self._names()
+        names: dict[bytes, str] = {}  # the engine's name of each constant, by the container's name
+        for number in range(self._library.number("AOTInductorModelContainerGetNumConstants", self._handle)):
+            folded = ctypes.c_bool()
+            function = "AOTInductorModelContainerGetConstantFromFolded"
+            self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(folded))
+            if not folded.value:
+                name = self._text("AOTInductorModelContainerGetConstantName", number)
+                names[name] = self._text("AOTInductorModelContainerGetConstantOriginalFQN", number).decode()
         if missing := set(names.values()) - set(self._tensors):
             raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
         handles += _handles([self._tensors[name] for name in names.values()])
         pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
-        function, count, active = _SHARE, ctypes.c_size_t(len(names)), ctypes.c_bool(False)
-        self._library.call(function, self._handle, pairs, count, active, ctypes.c_bool(True))
-
-    def _names(self) -> dict[bytes, str]:
-        """Return the engine's name of each constant, by the container's name."""
-        return {
-            self._text("AOTInductorModelContainerGetConstantName", number): self._text(
-                "AOTInductorModelContainerGetConstantOriginalFQN", number
-            ).decode()
-            for number in range(self._library.number("AOTInductorModelContainerGetNumConstants", self._handle))
-            if not self._is_folded(number)
-        }
+        count, active = ctypes.c_size_t(len(names)), ctypes.c_bool(False)
+        self._library.call(_SHARE, self._handle, pairs, count, active, ctypes.c_bool(True))
 
     def _text(self, function: str, number: int) -> bytes:
         found = ctypes.c_char_p()
         self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(found))
         return found.value or b""
-
-    def _is_folded(self, number: int) -> bool:
-        found, function = ctypes.c_bool(), "AOTInductorModelContainerGetConstantFromFolded"
-        self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(found))
-        return found.value
 
 
 class ProcessContainer:

@@ -81,51 +81,48 @@ def reclaim(directory: Path | None = None, *, now_s: float | None = None) -> int
     removed = 0
     with suppress(OSError), os.scandir(directory or tempfile.gettempdir()) as found:
         for candidate in found:
-            if candidate.name.startswith((PREFIX, TORCH_PREFIX)) and _is_ours(candidate):
-                folder = Path(candidate.path)
-                if _is_abandoned(folder, time.time() if now_s is None else now_s):
-                    shutil.rmtree(folder, ignore_errors=True)
-                    removed += not folder.exists()
+            folder = Path(candidate.path)
+            is_named = candidate.name.startswith((PREFIX, TORCH_PREFIX))
+            if is_named and _is_abandoned(folder, time.time() if now_s is None else now_s):
+                shutil.rmtree(folder, ignore_errors=True)
+                removed += not folder.exists()
     return removed
 
 
-def _is_ours(entry: os.DirEntry[str]) -> bool:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-
-
 def _is_abandoned(folder: Path, now_s: float) -> bool:
+    """Return whether a folder is this user's own and no living process uses it."""
     try:
-        fd = os.open(folder / _CLAIM, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return _is_unclaimed(folder, now_s)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            return False
+        try:
+            fd = os.open(folder / _CLAIM, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            # Programs that use torch directly create such folders too. A loaded library does not need its file any
+            # more; GPU kernels are read when they are first called.
+            is_old = now_s - found.st_mtime >= UNCLAIMED_S
+            return is_old and not any(path.suffix in _OF_A_GPU for path in folder.rglob("*"))
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(fd)
     except OSError:
         return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
     return True
 
 
-def _is_unclaimed(folder: Path, now_s: float) -> bool:
-    """Return whether a folder without a lock file is unused.
+_OPENING = threading.Lock()
+_SEEN: set[MappedLibrary] = set()
+_ATTEMPTS = 3
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_ENTERED = threading.local()  # for each thread, the GPUs that it has used
 
-    Program that use torch directly create such folders too. A loaded library does not need its file any more; GPU
-    kernels are read when they are first called.
-    """
-    try:
-        if now_s - folder.lstat().st_mtime < UNCLAIMED_S:
-            return False
-        return not any(path.suffix in _OF_A_GPU for path in folder.rglob("*"))
-    except OSError:
-        return False
+_MAPS = Path("/proc/self/maps")
+_INSIDE = b"/data/aotinductor/"
+_GONE = " (deleted)"
 
+MappedLibrary = tuple[str, str]
+"""Device and inode of a mapped library, and its path."""
 
 log = logging.getLogger(__name__)
 
@@ -277,20 +274,15 @@ class PackageEngine:
         if self._package.assumptions is not None:
             self._package.assumptions.check(inputs)
         if self._enters:
-            self._enter()
+            # Initialise the CUDA context of a thread that has not used the GPU yet. A package loads its kernels in its
+            # first call through the driver API, which fails without: "CUDA driver error: invalid device context"
+            # (torch 2.11).
+            entered, device = _ENTERED.__dict__, str(self._package.device)
+            if device not in entered:
+                torch.zeros(1, device=device)
+                entered[device] = True
         outputs: list[torch.Tensor] = self._loader.run(inputs)
         return outputs
-
-    def _enter(self) -> None:
-        """Initialise the CUDA context of a thread that has not used the GPU yet.
-
-        A package loads its kernels in its first call through the driver API, which fails without a context: "CUDA
-        driver error: invalid device context" (torch 2.11).
-        """
-        entered, device = _ENTERED.__dict__, str(self._package.device)
-        if device not in entered:
-            torch.zeros(1, device=device)
-            entered[device] = True
 
 
 class ParallelEngine:
@@ -333,21 +325,6 @@ class ParallelEngine:
 def _wait(device: torch.device) -> None:
     with suppress(RuntimeError):  # a GPU that failed runs nothing
         torch.cuda.synchronize(device)
-
-
-_OPENING = threading.Lock()
-_SEEN: set[MappedLibrary] = set()
-_ATTEMPTS = 3
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_ENTERED = threading.local()  # for each thread, the GPUs that it has used
-
-
-_MAPS = Path("/proc/self/maps")
-_INSIDE = b"/data/aotinductor/"
-_GONE = " (deleted)"
-
-MappedLibrary = tuple[str, str]
-"""Device and inode of a mapped library, and its path."""
 
 
 def engine_libraries() -> dict[MappedLibrary, bool]:

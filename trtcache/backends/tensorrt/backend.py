@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import json
 import logging
 import warnings
 from typing import TYPE_CHECKING, ClassVar
@@ -105,8 +104,7 @@ class TensorRTBackend(Backend):
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_plan  # a hit does not need it
 
-        plan, proof = build_plan(self.flavour, program, settings, target, folder, refit=refit)
-        return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
+        return build_plan(self.flavour, program, settings, target, folder, refit=refit)
 
     def build_onnx(
         self,
@@ -117,23 +115,18 @@ class TensorRTBackend(Backend):
         target: Target,
         folder: Path,
     ) -> Artifact:
-        """Build a plan of an ONNX model.
+        """Build a plan of an ONNX model, with its weights under their names in ``interface``.
 
-        Args:
-            model: the model, with its weights under their names in ``interface``.
-            interface: its inputs, outputs and weights.
-            ranges: inputs with dynamic sizes.
-            settings: the caller's settings.
-            target: the target of the plan.
-            folder: the folder for the plan.
+        Raises:
+            NoDeviceError: the plan is refittable, and there is no GPU to build it on.
+            BuildError: the parser or the builder failed.
         """
         refit = self._refits_here(settings, target)
         from trtcache.backends.tensorrt.build import build_onnx_plan  # a hit does not need it
 
-        plan, proof = build_onnx_plan(
+        return build_onnx_plan(
             self.flavour, model, interface, model.inputs, ranges, settings, target, folder, refit=refit
         )
-        return Artifact(plan, {MEMBER: json.dumps(proof, sort_keys=True).encode()})
 
     def _refits_here(self, settings: Settings, target: Target) -> bool:
         refit = self.takes_weights(settings)
@@ -198,14 +191,10 @@ def why_not(node: fx.Node) -> str | None:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in {"aten", "prims"}:
         return None
-    name = str(target)
-    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or _is_size(node):
+    name, is_size = str(target), not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
+    if name in _SURE or (torch.Tag.core in target.tags and name not in _NOT_SURE) or is_size:
         return None
     return None if _is_exportable(target) else f"torch has no ONNX for {name}"
-
-
-def _is_size(node: fx.Node) -> bool:
-    return not isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
 
 
 @functools.cache

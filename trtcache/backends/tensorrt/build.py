@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trtcache.backends.protocol import Artifact
 from trtcache.backends.tensorrt.callbacks import Phases, defer_interrupts, get_logger, monitor_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
 from trtcache.backends.tensorrt.onnx import input_name, to_onnx
-from trtcache.backends.tensorrt.preflight import record_facts
+from trtcache.backends.tensorrt.preflight import MEMBER, record_facts
 from trtcache.backends.tensorrt.tuning import Timings
 from trtcache.errors import BuildCancelledError, BuildError, BuildMemoryError, ProfileError, UnsupportedOperatorError
 from trtcache.progress import watcher
@@ -18,27 +20,25 @@ from trtcache.weights.fingerprints import fingerprints
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
     from trtcache.backends.tensorrt.callbacks import ErrorCollector
-    from trtcache.backends.tensorrt.checks import Proof
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.onnx import OnnxModel
     from trtcache.config.tensorrt_settings import TensorRTSettings
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
-    from trtcache.progress import Watcher
     from trtcache.settings import Settings
     from trtcache.target import Target
 
 
 def build_plan(
     flavour: Flavour, program: LoweredProgram, settings: Settings, target: Target, folder: Path, *, refit: bool
-) -> tuple[Path, dict[str, Json]]:
-    """Build a plan in ``folder``; return its file and the facts to store beside it."""
+) -> Artifact:
+    """Build a plan in ``folder``, with the facts about it as a member."""
     require_known(program, flavour.name)
     ranges = ranges_of(program, flavour.name)
     weights = fit(program.interface.weights, program.state, known=frozenset(program.state), device=program.device)
@@ -58,23 +58,33 @@ def build_onnx_plan(
     folder: Path,
     *,
     refit: bool,
-) -> tuple[Path, dict[str, Json]]:
+) -> Artifact:
     """Build a plan of an ONNX model, as ``build_plan`` does of a program.
 
-    Args:
-        flavour: the TensorRT that builds.
-        model: the model.
-        interface: the engine's inputs, outputs and weights.
-        arguments: names of the inputs in the order of a call.
-        ranges: inputs with dynamic sizes.
-        settings: the caller's settings.
-        target: the target of the plan.
-        folder: the folder for the file.
-        refit: whether the plan is refittable.
+    ``interface`` has the engine's inputs, outputs and weights, ``arguments`` are the names of the inputs in the order
+    of a call, and ``ranges`` the inputs with dynamic sizes.
+
+    Raises:
+        ProfileError: a dynamic size has no upper bound.
+        UnsupportedOperatorError: TensorRT does not know an operator.
+        BuildError: the parser or the builder failed, the network's inputs or outputs differ from the program's, or a
+            refittable plan cannot refit a weight whose values are not in its key.
+        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
+        BuildMemoryError: there was not enough memory.
+        Exception: whatever the watcher raised.
     """
     trt = flavour.load()
     logger, router = get_logger(trt)
     path = folder / "engine.plan"
+
+    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+        def __init__(self, file: BinaryIO) -> None:
+            trt.IStreamWriter.__init__(self)
+            self.file = file
+
+        def write(self, data: bytes) -> int:
+            return self.file.write(data)
+
     with router.collect_errors() as errors, defer_interrupts() as interrupted:
         network = parse(trt, flavour, logger, model, errors)
         require_matching_ports(trt, network, interface, arguments, flavour.name)
@@ -83,113 +93,41 @@ def build_onnx_plan(
             require_complete(proof, interface, flavour.name)
         else:
             unmark(network, proof)
-        write_plan(
-            trt,
-            flavour,
-            network,
-            path,
-            settings=settings.tensorrt,
-            target=target,
-            ranges=ranges,
-            refit=refit,
-            watcher=watcher(),
-            interrupted=interrupted,
-            errors=errors,
-        )
-    facts = _facts(model, proof, arguments, ranges, refit=refit, stripped=bool(settings.tensorrt.strip))
-    return path, {**facts, **record_facts(flavour, settings.tensorrt, target)}
-
-
-def _facts(
-    model: OnnxModel,
-    proof: Proof,
-    arguments: Sequence[str],
-    ranges: Sequence[Range],
-    *,
-    refit: bool,
-    stripped: bool,
-) -> dict[str, Json]:
+        config = network.builder.create_builder_config()
+        _set_options(trt, config, settings.tensorrt, refit=refit)
+        _set_target(trt, config, target, flavour)
+        add_profile(config, network, ranges, flavour.name)
+        measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
+        phases = Phases(watcher() or (lambda _: True), interrupted)
+        config.progress_monitor = monitor = monitor_of(trt, phases)
+        with path.open("wb") as file:
+            writer = Writer(file)
+            built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
+        del monitor
+        if phases.error is not None:
+            raise phases.error
+        if phases.cancelled:
+            raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
+        if not built or not path.stat().st_size:
+            raise failure(flavour, target, errors)
+        measured.keep()
     has: dict[str, Json] = {}
-    if refit and not stripped:  # a load then sets only weights that differ
+    if refit and not settings.tensorrt.strip:  # a load then sets only weights that differ
         has = {name: str(fingerprints([model.weights[name]])[0]) for name in proof.refittable}
-    return {
+    facts: dict[str, Json] = {
         "format": 1,
         "refit": refit,
         "weights": {**proof.document(), "fingerprints": has},
-        "profiles": [[one.document() for one in ranges]] if ranges else [],
+        "profiles": [[range_.document() for range_ in ranges]] if ranges else [],
         "arguments": list(arguments),
         "inputs": list(model.inputs),
         "outputs": list(model.outputs),
+        **record_facts(flavour, settings.tensorrt, target),
     }
+    return Artifact(path, {MEMBER: json.dumps(facts, sort_keys=True).encode()})
 
 
 _OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
-
-
-def write_plan(
-    trt: Any,
-    flavour: Flavour,
-    network: Network,
-    path: Path,
-    *,
-    settings: TensorRTSettings,
-    target: Target,
-    ranges: Sequence[Range],
-    refit: bool,
-    watcher: Watcher | None,
-    interrupted: Callable[[], bool],
-    errors: ErrorCollector,
-) -> None:
-    """Build a network and stream its plan to a file.
-
-    Args:
-        trt: the module of the TensorRT that builds.
-        flavour: the flavour of that module.
-        network: what to build.
-        path: the file.
-        settings: the caller's settings.
-        target: the target of the plan.
-        ranges: inputs with dynamic sizes.
-        refit: whether marked weights are refittable.
-        watcher: receives progress, and may cancel the build.
-        interrupted: returns whether Ctrl-C cancelled the build.
-        errors: collects TensorRT's errors.
-
-    Raises:
-        BuildCancelledError: the watcher or Ctrl-C cancelled the build.
-        BuildMemoryError: there was not enough memory.
-        BuildError: the builder failed.
-        Exception: whatever the watcher raised.
-    """
-    config = network.builder.create_builder_config()
-    _set_options(trt, config, settings, refit=refit)
-    _set_target(trt, config, target, flavour)
-    add_profile(config, network, ranges, flavour.name)
-    measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
-    phases = Phases(watcher or (lambda _: True), interrupted)
-    config.progress_monitor = monitor = monitor_of(trt, phases)
-    with path.open("wb") as file:
-        writer = _writer_of(trt, file)
-        built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
-    del monitor
-    if phases.error is not None:
-        raise phases.error
-    if phases.cancelled:
-        raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
-    if not built or not path.stat().st_size:
-        raise failure(flavour, target, errors)
-    measured.keep()
-
-
-def _writer_of(trt: Any, file: BinaryIO) -> Any:
-    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
-        def __init__(self) -> None:
-            trt.IStreamWriter.__init__(self)
-
-        def write(self, data: bytes) -> int:
-            return file.write(data)
-
-    return Writer()
 
 
 def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:
@@ -205,24 +143,17 @@ def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bo
         config.profiling_verbosity = getattr(trt.ProfilingVerbosity, settings.profiling_verbosity.upper())
     if settings.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
-    for flag, wanted in _flags(trt, settings, refit=refit):
-        if wanted is not None:
-            (config.set_flag if wanted else config.clear_flag)(flag)
-
-
-def _flags(trt: Any, settings: TensorRTSettings, *, refit: bool) -> list[tuple[Any, bool | None]]:
-    """Return each builder flag and whether it is set; None leaves it to TensorRT.
-
-    Only marked weights are refittable: the values of the others are in the key.
-    """
+    # Only marked weights are refittable: the values of the others are in the key.
     flags = trt.BuilderFlag
-    return [
+    for flag, wanted in (
         (flags.REFIT_INDIVIDUAL, refit or None),
         (flags.STRIP_PLAN, settings.strip),
         (flags.VERSION_COMPATIBLE, settings.version_compatible),
         (flags.TF32, settings.tf32),
         (flags.SPARSE_WEIGHTS, settings.sparse_weights),
-    ]
+    ):
+        if wanted is not None:
+            (config.set_flag if wanted else config.clear_flag)(flag)
 
 
 def _set_target(trt: Any, config: Any, target: Target, flavour: Flavour) -> None:

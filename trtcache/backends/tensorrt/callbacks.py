@@ -89,8 +89,8 @@ def defer_interrupts() -> Iterator[Callable[[], bool]]:
     Raises:
         KeyboardInterrupt: there was one, regardless of the result.
     """
-    received = threading.Event()
-    if threading.current_thread() is not threading.main_thread() or not _is_pythons():
+    received, pythons = threading.Event(), signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not pythons:
         yield received.is_set
         return
     signal.signal(signal.SIGINT, lambda *_: received.set())
@@ -100,10 +100,6 @@ def defer_interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if received.is_set():
             raise KeyboardInterrupt
-
-
-def _is_pythons() -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 log = logging.getLogger("trtcache.tensorrt")

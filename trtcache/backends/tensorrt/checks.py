@@ -17,7 +17,7 @@ from trtcache.errors import BuildError, FrozenWeightsError, UnsupportedOperatorE
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import fx
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface, TensorInput, TensorOutput
-    from trtcache.weights.slots import EngineWeight
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
@@ -62,7 +61,11 @@ def prove(network: Network, interface: Interface, kind: str) -> Proof:
         if weight.dtype in _FLOATS and network.definition.mark_weights_refittable(weight.name):
             refittable.append(weight.name)
         else:
-            frozen[weight.name] = _why(weight)
+            names = ", ".join(slot.names[0] for slot in weight.slots if slot.names)
+            why = "the network has no refittable weight of this name"
+            if weight.dtype not in _FLOATS:
+                why = f"TensorRT refits weights of floating point only, and this is {weight.dtype}"
+            frozen[weight.name] = f"{names}: {why}"
     return Proof(tuple(refittable), frozen)
 
 
@@ -85,13 +88,6 @@ def unmark(network: Network, proof: Proof) -> None:
         network.definition.unmark_weights_refittable(name)
 
 
-def _why(weight: EngineWeight) -> str:
-    names = ", ".join(slot.names[0] for slot in weight.slots if slot.names)
-    if weight.dtype not in _FLOATS:
-        return f"{names}: TensorRT refits weights of floating point only, and this is {weight.dtype}"
-    return f"{names}: the network has no refittable weight of this name"
-
-
 _UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})
 _REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
 
@@ -106,14 +102,10 @@ def require_known(program: LoweredProgram, kind: str) -> None:
     used = set(program.order)
     for node in program.graph_module.graph.nodes:
         if node in used or "input" in node.meta:
-            for value in _tensors(node.meta.get("val")):
-                if value.dtype in _UNKNOWN:
+            values = node.meta.get("val")
+            for value in values if isinstance(values, (list, tuple)) else [values]:
+                if isinstance(value, torch.Tensor) and value.dtype in _UNKNOWN:
                     raise _refusal(node, dtype_name(value.dtype), kind)
-
-
-def _tensors(value: object) -> list[torch.Tensor]:
-    values: Iterable[object] = value if isinstance(value, (list, tuple)) else [value]
-    return [one for one in values if isinstance(one, torch.Tensor)]
 
 
 def _refusal(node: fx.Node, dtype: str, kind: str) -> BuildError:
@@ -159,27 +151,20 @@ def _compare(
     kind: str,
 ) -> None:
     for name, spec in wanted.items():
-        if name in ports and (why := _difference(ports[name], spec, dtypes)):
+        if name not in ports:
+            continue
+        port, why = ports[name], ""
+        try:
+            shape = tuple(port.shape)
+        except ValueError:  # its rank is unknown
+            shape = None
+        dtype = dtypes.get(port.dtype)
+        if dtype is None or dtype_name(dtype) != spec.dtype:
+            why = f"{port.dtype}, which is {spec.dtype} in the program"
+        elif shape is not None:
+            pairs = zip(shape, spec.shape, strict=False)
+            if len(shape) != len(spec.shape) or any(type(two) is int and one not in (-1, two) for one, two in pairs):
+                why = f"of shape {shape}, which is {tuple(spec.shape)} in the program"
+        if why:
             remedy = "use the aot_inductor backend, or correct the ONNX file"
             raise BuildError(kind, f"the parser made {side} {name} {why}; {remedy}")
-
-
-def _difference(port: Any, wanted: TensorInput | TensorOutput, dtypes: Mapping[Any, torch.dtype]) -> str:
-    """Return what a port is and what it should be; empty if they agree."""
-    dtype = dtypes.get(port.dtype)
-    if dtype is None or dtype_name(dtype) != wanted.dtype:
-        return f"{port.dtype}, which is {wanted.dtype} in the program"
-    shape = _shape(port)
-    if shape is None:
-        return ""
-    pairs = list(zip(shape, wanted.shape, strict=False))
-    if len(shape) != len(wanted.shape) or any(type(two) is int and one not in (-1, two) for one, two in pairs):
-        return f"of shape {shape}, which is {tuple(wanted.shape)} in the program"
-    return ""
-
-
-def _shape(port: Any) -> tuple[int, ...] | None:
-    try:
-        return tuple(port.shape)
-    except ValueError:  # its rank is unknown
-        return None

@@ -43,13 +43,7 @@ def load_plan(
 ) -> LoadedPlan | PlanEngine:
     """Return a callable plan, or one for another machine that can only be stored.
 
-    Args:
-        flavour: the TensorRT that built it.
-        plan: its verified bytes.
-        facts: the facts stored beside it.
-        device: the model's device.
-        weights: the weights to set.
-        machine: the machine to compare with; by default this one.
+    ``weights`` are set; ``machine`` is compared with the facts stored beside the plan, by default this one.
     """
     machine = machine or Machine.here(flavour)
     require_fit(facts, machine)
@@ -90,16 +84,13 @@ class LoadedPlan:
             # The runtime must live as long as its engine.
             self._runtime, engine = deserialize(trt, flavour, plan)
             if facts.refit:  # the weights in it are unknown
-                self._set_weights(trt, engine)
+                logger, router = get_logger(trt)
+                with router.collect_errors() as errors:
+                    refit_engine(trt, logger, engine, weights, facts.refittable, errors=errors)
             self._compiled = RuntimeCache(engine, flavour, gpu_here(), store if flavour.compiles_at_run else None)
             context = self._compiled.context
             self._runner = Runner(trt, flavour.name, engine, facts, home=device, place=place, context=context)
         weakref.finalize(self, self._compiled.keep)
-
-    def _set_weights(self, trt: Any, engine: Any) -> None:
-        logger, router = get_logger(trt)
-        with router.collect_errors() as errors:
-            refit_engine(trt, logger, engine, self.weights, self._facts.refittable, errors=errors)
 
     def refit(self, weights: Mapping[str, torch.Tensor]) -> LoadedPlan:
         """Load the plan again with other weights; running calls on this engine are unaffected.
@@ -197,21 +188,20 @@ def refit_engine(
     TensorRT reads the weights when the engine is refitted, which happens as soon as none is missing: so a mapping that
     computes weights lazily holds one at a time, or those that TensorRT combines.
 
-    Args:
-        trt: the module of the TensorRT that loaded the engine.
-        logger: its logger.
-        engine: an engine that does not run; it is unusable if this raises.
-        weights: the engine's weights by name, with the program's dtype and shape; read one by one.
-        names: the refittable weights, as proven when the plan was built.
-        errors: collects TensorRT's errors.
-        has: fingerprints of the engine's current weights by name; None if unknown, then all are set.
+    ``engine`` does not run, and is unusable if this raises. ``names`` are the refittable weights, as proven when the
+    plan was built; ``weights`` have the program's dtype and shape and are read one by one. ``has`` are fingerprints of
+    the engine's current weights by name, None if unknown.
 
     Raises:
         IncompatibleEngineError: the engine expects other weights than were proven.
         RefitError: a weight is missing, or TensorRT rejects one.
     """
     refitter = trt.Refitter(engine, logger)
-    _check_names(set(refitter.get_all_weights()), set(names))
+    takes, proven = set(refitter.get_all_weights()), set(names)
+    if takes != proven:
+        verbs = (("also takes", sorted(takes - proven)), ("lacks", sorted(proven - takes)))
+        what = "; ".join(f"it {verb} {', '.join(some[:6])}" for verb, some in verbs if some)
+        raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
     if missing := sorted(set(names) - set(weights)):
         raise RefitError(missing=tuple(missing))
     found = dict(has or {})
@@ -253,16 +243,6 @@ def _finish(
         _flush(refitter, given, errors)
 
 
-def _check_names(takes: set[str], proven: set[str]) -> None:
-    if takes == proven:
-        return
-    more, fewer = sorted(takes - proven), sorted(proven - takes)
-    what = "; ".join(
-        f"it {verb} {', '.join(names[:6])}" for verb, names in (("also takes", more), ("lacks", fewer)) if names
-    )
-    raise IncompatibleEngineError("plan", f"it takes other weights than were proven when it was built: {what}")
-
-
 def _set(trt: Any, refitter: Any, name: str, tensor: torch.Tensor, errors: ErrorCollector) -> None:
     prototype = refitter.get_weights_prototype(name)
     kind = refit_dtypes(trt).get(tensor.dtype)
@@ -289,13 +269,7 @@ def _flush(refitter: Any, given: dict[str, torch.Tensor], errors: ErrorCollector
 def plan_with(
     flavour: Flavour, plan: bytes | memoryview, stored: bytes | memoryview, weights: Mapping[str, torch.Tensor]
 ) -> memoryview:
-    """Return a plan with other weights.
-
-    Args:
-        flavour: the TensorRT that built it.
-        plan: its verified bytes.
-        stored: the content of its facts member.
-        weights: the engine's weights by name.
+    """Return a plan with other weights; ``stored`` is the content of its facts member.
 
     Raises:
         IncompatibleEngineError: TensorRT cannot load it, or it does not match its facts.

@@ -136,12 +136,7 @@ _GIB = 1 << 30
 
 
 def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Target:
-    """Return the requested target.
-
-    Args:
-        requested: the caller's words, or None for this machine's GPU.
-        flavour: the TensorRT that builds.
-        gpu: this machine's GPU, None if there is none.
+    """Return the requested target; None is ``gpu``, this machine's, which is None if there is none.
 
     Raises:
         SettingsError: a word is not a target, the flavour cannot build for it here, or there is no GPU.
@@ -149,13 +144,20 @@ def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Tar
     words = _words(requested)
     platform = host_platform()
     if WINDOWS in words:
-        _reject_platform(flavour)
+        if flavour.builds_without_gpu:
+            raise SettingsError(f"target {WINDOWS!r}", f"{flavour.title} builds for the platform that it runs on")
         words.remove(WINDOWS)
         platform = WINDOWS
     if AMPERE_PLUS in words:
-        _reject_generations(flavour, words)
+        label = f"target {AMPERE_PLUS!r}"
+        if flavour.builds_without_gpu:
+            several = ",".join(map(capability_words, flavour.capabilities[1:4]))
+            raise SettingsError(label, f"{flavour.title} has no such plans; name several capabilities: {several}")
+        if len(words) > 1:
+            raise SettingsError(label, "it includes every GPU from Ampere on; name no other target")
         return Target(platform, "cuda", "plan", (), AMPERE_PLUS)
-    capabilities = tuple(sorted({_capability(word, flavour) for word in words}, key=_order))
+    known = {_capability(word, flavour) for word in words}
+    capabilities = tuple(sorted(known, key=lambda capability: [int(part) for part in capability.split(".")]))
     if len(capabilities) > 1 and not flavour.builds_without_gpu:
         raise SettingsError(f"target {requested!r}", f"{flavour.title} builds a plan for one GPU at a time")
     if flavour.builds_without_gpu and (capabilities or gpu):
@@ -215,22 +217,3 @@ def _capability(word: str, flavour: Flavour) -> str:
     if flavour.capabilities and capability not in flavour.capabilities:
         raise SettingsError(f"target {word!r}", f"{flavour.title} builds for {', '.join(known)}")
     return capability
-
-
-def _order(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor)
-
-
-def _reject_platform(flavour: Flavour) -> None:
-    if flavour.builds_without_gpu:
-        raise SettingsError(f"target {WINDOWS!r}", f"{flavour.title} builds for the platform that it runs on")
-
-
-def _reject_generations(flavour: Flavour, words: Sequence[str]) -> None:
-    label = f"target {AMPERE_PLUS!r}"
-    if flavour.builds_without_gpu:
-        several = ",".join(map(capability_words, flavour.capabilities[1:4]))
-        raise SettingsError(label, f"{flavour.title} has no such plans; name several capabilities: {several}")
-    if len(words) > 1:
-        raise SettingsError(label, "it includes every GPU from Ampere on; name no other target")

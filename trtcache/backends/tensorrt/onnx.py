@@ -65,25 +65,13 @@ class OnnxModel:
 
 
 def to_onnx(program: LoweredProgram, weights: Mapping[str, torch.Tensor], kind: str) -> OnnxModel:
-    """Export a lowered program to ONNX.
+    """Export a lowered program to ONNX; ``weights`` are its engine weights by name.
 
-    Args:
-        program: the program.
-        weights: its engine weights by name, from ``trtcache.weights.slots.fit``.
-        kind: the backend's name, for messages.
+    Raises:
+        BuildError: torch cannot export the program, or an operator of it (UnsupportedOperatorError).
     """
-    proto = _export(program, kind)
-    _weights_to_initializers(proto, weights)
-    return OnnxModel(
-        content=proto.SerializeToString(),
-        weights={name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()},
-        inputs=tuple(one.name for one in proto.graph.input),
-        outputs=tuple(one.name for one in proto.graph.output),
-        places=_source_lines(proto),
-    )
+    from onnx import TensorProto
 
-
-def _export(program: LoweredProgram, kind: str) -> Any:
     exported = weights_as_inputs(program, kind)
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
     results = [output_name(place) for place in range(len(exported.graph_signature.output_specs))]
@@ -94,7 +82,28 @@ def _export(program: LoweredProgram, kind: str) -> Any:
             )
     except Exception as error:
         raise _failure(error, exported.graph, kind) from error
-    return written.model_proto  # type: ignore[union-attr]  # dynamo=True always returns one
+    proto: Any = written.model_proto  # type: ignore[union-attr]  # dynamo=True always returns one
+    # Weights become initializers without data.
+    inputs = {given.name: given for given in proto.graph.input}
+    for name, tensor in weights.items():
+        elem_type = inputs[name].type.tensor_type.elem_type
+        stub = TensorProto(name=name, dims=list(tensor.shape), data_type=elem_type)
+        stub.data_location = TensorProto.EXTERNAL
+        stub.external_data.add(key="location", value="weights")
+        proto.graph.initializer.append(stub)
+        proto.graph.input.remove(inputs[name])
+    places = {}
+    for node in proto.graph.node:
+        traces = [entry.value for entry in node.metadata_props if entry.key == _TRACE]
+        if place := source_line("\n".join(traces)):
+            places[node.name] = place
+    return OnnxModel(
+        content=proto.SerializeToString(),
+        weights={name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()},
+        inputs=tuple(one.name for one in proto.graph.input),
+        outputs=tuple(one.name for one in proto.graph.output),
+        places=places,
+    )
 
 
 @contextmanager
@@ -111,29 +120,6 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def _weights_to_initializers(proto: Any, weights: Mapping[str, torch.Tensor]) -> None:
-    from onnx import TensorProto
-
-    inputs = {one.name: one for one in proto.graph.input}
-    for name, tensor in weights.items():
-        given = inputs[name]
-        stub = TensorProto(name=name, dims=list(tensor.shape), data_type=given.type.tensor_type.elem_type)
-        stub.data_location = TensorProto.EXTERNAL
-        stub.external_data.add(key="location", value="weights")
-        proto.graph.initializer.append(stub)
-        proto.graph.input.remove(given)
-
-
-def _source_lines(proto: Any) -> dict[str, str]:
-    """Return each node's source line: the innermost one of its stack outside of torch and trtcache."""
-    found = {}
-    for node in proto.graph.node:
-        traces = [one.value for one in node.metadata_props if one.key == _TRACE]
-        if place := source_line("\n".join(traces)):
-            found[node.name] = place
-    return found
 
 
 def source_line(trace: str) -> str:
@@ -176,22 +162,17 @@ def weights_as_inputs(program: LoweredProgram, kind: str) -> ExportedProgram:
 
     Constants stay constants (``c0``, ...). The outputs are results and new contents of inputs, in order.
 
-    Args:
-        program: a lowered program.
-        kind: the backend's name, for messages.
+    Raises:
+        BuildError: calls modify a weight, which a plan cannot; the message names the weight.
     """
-    writer = _Writer(program)
-    writer.write_inputs()
-    writer.write_nodes()
-    return writer.export(_outputs(program, kind))
-
-
-def _outputs(program: LoweredProgram, kind: str) -> list[fx.Node]:
     output = program.graph_module.graph.output_node()
     roles = list(zip(output.meta["roles"], output.args[0], strict=True))  # type: ignore[arg-type]  # a list
     if changed := [str(role.target) for role, _ in roles if role.kind == "weight"]:
         raise BuildError(kind, f"calls change {', '.join(changed)}, and a plan keeps no state between calls")
-    return [node for role, node in roles if role.kind not in NOT_COMPUTED]
+    writer = _Writer(program)
+    writer.write_inputs()
+    writer.write_nodes()
+    return writer.export([node for role, node in roles if role.kind not in NOT_COMPUTED])
 
 
 class _Writer:
@@ -230,22 +211,19 @@ class _Writer:
     def write_nodes(self) -> None:
         """Write the calls."""
         for node in self._program.order:
-            if node not in self._copies:
-                self._copies[node] = self._graph.node_copy(node, self._copies.__getitem__)
-                if node.target is aten.reshape.default:
-                    self._lay_out_argument(self._copies[node])
-
-    def _lay_out_argument(self, reshape: fx.Node) -> None:
-        """Make a reshape's argument contiguous.
-
-        torch.onnx traces a reshape into a view by the strides of one trace, and a later trace has others: "Cannot view
-        a tensor" for attention in T5 and Swin (torch 2.13). In ONNX the copy is removed.
-        """
-        source: Any = reshape.args[0]
-        with self._graph.inserting_before(reshape):
-            copy = self._graph.call_function(aten.clone.default, (source,), {"memory_format": torch.contiguous_format})
-        copy.meta["val"] = source.meta["val"].contiguous()
-        reshape.args = (copy, *reshape.args[1:])
+            if node in self._copies:
+                continue
+            copy = self._copies[node] = self._graph.node_copy(node, self._copies.__getitem__)
+            if node.target is aten.reshape.default:
+                # Its argument is made contiguous: torch.onnx traces a reshape into a view by the strides of one trace,
+                # and a later trace has others: "Cannot view a tensor" for attention in T5 and Swin (torch 2.13). In
+                # ONNX the copy is removed.
+                source: Any = copy.args[0]
+                contiguous = {"memory_format": torch.contiguous_format}
+                with self._graph.inserting_before(copy):
+                    dense = self._graph.call_function(aten.clone.default, (source,), contiguous)
+                dense.meta["val"] = source.meta["val"].contiguous()
+                copy.args = (dense, *copy.args[1:])
 
     def export(self, outputs: list[fx.Node]) -> ExportedProgram:
         """Return the program; an output that is returned twice or is an input is copied."""
@@ -259,18 +237,16 @@ class _Writer:
             results.append(made)
         self._graph.output(tuple(results))
         specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=one.name), None) for one in results]
+        names = [spec.arg.name for spec in self._specs if spec.kind is InputKind.USER_INPUT]
+        arguments = pytree.tree_structure((tuple(names), {}))
+        returned = pytree.tree_structure(tuple(range(len(results))))
+        call = ModuleCallEntry("", ModuleCallSignature([], [], arguments, returned, names))
         return ExportedProgram(
             root=torch.nn.Module(),
             graph=self._graph,
             graph_signature=ExportGraphSignature(self._specs, specs),
             state_dict={},
             range_constraints=dict(self._program.constraints),
-            module_call_graph=[self._call(len(results))],
+            module_call_graph=[call],
             constants=dict(self._program.constants),
         )
-
-    def _call(self, results: int) -> ModuleCallEntry:
-        names = [spec.arg.name for spec in self._specs if spec.kind is InputKind.USER_INPUT]
-        arguments = pytree.tree_structure((tuple(names), {}))
-        returned = pytree.tree_structure(tuple(range(results)))
-        return ModuleCallEntry("", ModuleCallSignature([], [], arguments, returned, names))

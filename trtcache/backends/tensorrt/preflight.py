@@ -137,14 +137,12 @@ def require_fit(facts: PlanFacts, machine: Machine) -> None:
         raise IncompatibleEngineError("plan", f"what is stored beside it is of version {facts.format}, not {_FORMAT}")
     if facts.version in {"", machine.version}:
         return
-    if facts.version_compatible and _is_later(machine.version, facts.version):
+    here, built = (
+        [int(part) for part in text.split(".") if part.isdigit()] for text in (machine.version, facts.version)
+    )
+    if facts.version_compatible and here[:1] == built[:1] and here >= built:
         return
     raise IncompatibleEngineError("plan", f"it was built by version {facts.version}, and {machine.version} is here")
-
-
-def _is_later(here: str, built: str) -> bool:
-    one, other = ([int(part) for part in version.split(".") if part.isdigit()] for version in (here, built))
-    return one[:1] == other[:1] and one >= other
 
 
 def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:

@@ -175,16 +175,10 @@ class Runner:
         place: DeviceContext,
         context: Callable[[], Any] | None = None,
     ) -> None:
-        """Inspect the engine's inputs and outputs.
+        """Inspect the inputs and outputs of a deserialized engine, which has its weights.
 
-        Args:
-            trt: the module.
-            kind: the backend's name, for messages.
-            engine: a deserialized engine, with its weights.
-            facts: the facts stored beside its plan.
-            home: the model's device, to which results are copied.
-            place: the device that the plan runs on.
-            context: creates an execution context; by default from the engine.
+        ``facts`` are stored beside its plan. ``home`` is the model's device, to which results are copied, and ``place``
+        the one that the plan runs on. ``context`` creates an execution context, by default from the engine.
 
         Raises:
             IncompatibleEngineError: its inputs or outputs have other names, or dtypes that torch does not have.
@@ -209,11 +203,18 @@ class Runner:
         with self._place.activate():
             stream = self._place.stream()
             thread = self._thread(stream)
-            placed_inputs = {
-                binding.name: self._place_input(binding, given, stream)
-                for binding, given in zip(self._inputs, inputs, strict=True)
-                if binding is not None
-            }
+            placed_inputs: dict[str, torch.Tensor] = {}
+            for binding, given in zip(self._inputs, inputs, strict=True):
+                if binding is None:
+                    continue
+                if given.dtype != binding.dtype:
+                    raise RunError(self._kind, f"{binding.name} is {binding.dtype}, not {given.dtype}")
+                # A dense input where TensorRT can read it, in memory that lives as long as needed.
+                is_written = any(output.source == binding.name for output in self._outputs)
+                device = "cpu" if binding.on_host else self._place.device
+                placed_inputs[binding.name] = tensor = place_tensor(given, device, private=is_written)
+                if not binding.on_host:
+                    self._place.hold(tensor, stream)
             outputs = self._enqueue(thread.context, placed_inputs, stream)
             thread.kept = [placed_inputs[one.name] for one in self._inputs if one is not None and one.on_host]
             if any(binding.on_host for binding in self._outputs):
@@ -230,9 +231,18 @@ class Runner:
             raise RunError(self._kind, f"sizes do not fit each other: {error}") from error
         if missing:
             raise RunError(self._kind, f"the sizes of these are unknown: {', '.join(missing)}")
-        outputs = [self._output(context, binding, inputs) for binding in self._outputs]
-        for one, tensor in zip(self._outputs, outputs, strict=True):
-            self._require(context.set_tensor_address(one.name, address(tensor)), one.name, "its memory")
+        outputs = []
+        for binding in self._outputs:
+            if binding.source is not None:
+                tensor = inputs[binding.source]
+            else:
+                shape = tuple(context.get_tensor_shape(binding.name))
+                if any(size < 0 for size in shape):
+                    why = f"the sizes of {binding.name} depend on values, which is not supported"
+                    raise RunError(self._kind, why)
+                tensor = empty(shape, binding.dtype, "cpu" if binding.on_host else self._place.device)
+            self._require(context.set_tensor_address(binding.name, address(tensor)), binding.name, "its memory")
+            outputs.append(tensor)
         self._require(context.execute_async_v3(stream.cuda_stream), "the call", "these inputs")
         return outputs
 
@@ -249,24 +259,6 @@ class Runner:
             stream.wait_stream(thread.stream)
             thread.stream = stream
         return thread
-
-    def _place_input(self, binding: Binding, given: torch.Tensor, stream: Any) -> torch.Tensor:
-        """Return a dense input where TensorRT can read it, in memory that lives as long as needed."""
-        if given.dtype != binding.dtype:
-            raise RunError(self._kind, f"{binding.name} is {binding.dtype}, not {given.dtype}")
-        written = any(one.source == binding.name for one in self._outputs)
-        tensor = place_tensor(given, "cpu" if binding.on_host else self._place.device, private=written)
-        if not binding.on_host:
-            self._place.hold(tensor, stream)
-        return tensor
-
-    def _output(self, context: Any, binding: Binding, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        if binding.source is not None:
-            return inputs[binding.source]
-        shape = tuple(context.get_tensor_shape(binding.name))
-        if any(size < 0 for size in shape):
-            raise RunError(self._kind, f"the sizes of {binding.name} depend on values, which is not supported")
-        return empty(shape, binding.dtype, "cpu" if binding.on_host else self._place.device)
 
     def _require(self, done: bool, what: str, value: object) -> None:
         if not done:
