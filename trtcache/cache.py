@@ -229,12 +229,7 @@ class Cache:
         """Like ``get_or_build``, for an existing key.
 
         Raises:
-            CanonicalizationError: the key's kind, ``name`` or ``provenance`` is invalid.
-            BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
-            BusyError: there is none, another process builds it, and ``on_busy`` is ``eager``; it names that process.
-            BuildCancelledError: a watcher cancelled the wait for another process.
-            BuildError: ``build`` returned an invalid value or a missing file, or requested its own entry.
-            Exception: any exception of ``build``.
+            Exception: as ``get_or_build``.
         """
         check_kind(key.kind)
         check_labels(name, provenance)

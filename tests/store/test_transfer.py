@@ -318,7 +318,7 @@ def test_an_entry_whose_signature_does_not_count_there_gives_way(tmp_path: Path)
     strict = DiskStore.open(target.root, trust=Trust(required=True, keys=(OURS.public,)))
     source = signed(tmp_path / "source", OURS)
     assert len(plan_sync([source], strict).execute().arrived) == 1
-    assert strict.verdict(digests(strict)[0]).is_trusted
+    assert strict.verdict(digests(strict)[0]).reason is None
 
 
 def test_what_members_of_a_group_wrote_needs_a_signature_in_a_private_store(tmp_path: Path) -> None:

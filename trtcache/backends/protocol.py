@@ -230,13 +230,7 @@ class Backend(Protocol):
         constants: Mapping[str, torch.Tensor],
         weights: Mapping[str, torch.Tensor],
     ) -> Engine:
-        """Return a live engine of a verified entry; by default it loads the engine member and reads no other.
-
-        Args:
-            read: returns a member by name, including those of ``Artifact.members``.
-            device: see ``load``.
-            constants: see ``load``.
-            weights: see ``load``.
+        """Return a live engine of a verified entry. ``read`` returns a member by name; this reads the engine only.
 
         Raises:
             IncompatibleEngineError: the entry cannot be loaded here. It is quarantined and rebuilt.

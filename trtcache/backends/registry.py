@@ -66,7 +66,10 @@ def find(name: str, device: str) -> Backend:
 
 
 def _usable(name: str, device: str) -> Backend:
-    module, _, attribute = _reference(name).partition(":")
+    table = _OURS if name in _OURS else backend_table()  # reading entry points takes milliseconds
+    if name not in table:
+        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *table]))
+    module, _, attribute = table[name].partition(":")
     try:
         backend: Backend = getattr(import_module(module), attribute)()
     except ImportError as error:
@@ -76,11 +79,3 @@ def _usable(name: str, device: str) -> Backend:
     if why := backend.unavailable(device):
         raise BackendUnavailableError(name, why)
     return backend
-
-
-def _reference(name: str) -> str:
-    if name in _OURS:  # without reading entry points, which takes milliseconds
-        return _OURS[name]
-    if name not in backend_table():
-        raise BackendUnavailableError(name, did_you_mean(name, ["auto", *backend_table()]))
-    return backend_table()[name]

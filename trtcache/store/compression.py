@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -34,19 +34,7 @@ _NO_MEMORY = "Allocation error"  # ZSTD_getErrorString of ZSTD_error_memory_allo
 _MAX_WINDOW_LOG = 23  # 8 MiB: the window that every zstd decoder must accept (RFC 8878, 3.1.1.1.2)
 
 
-class Compressor(Protocol):
-    """Compress chunks into one frame."""
-
-    def compress(self, data: Buffer, /) -> bytes:
-        """Compress a chunk and return the output that is ready."""
-        ...
-
-    def flush(self) -> bytes:
-        """Finish the frame and return the rest of it."""
-        ...
-
-
-def compressor(size_bytes: int) -> Compressor:
+def compressor(size_bytes: int) -> zstd.ZstdCompressor:
     """Return a compressor for content of this size; the frame declares the size and has a checksum."""
     options: dict[int, int] = {
         zstd.CompressionParameter.compression_level: LEVEL,

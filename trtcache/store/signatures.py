@@ -39,11 +39,6 @@ class Verdict:
     reason: str | None
     signer: str | None = None
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the entry is trusted."""
-        return self.reason is None
-
     def __str__(self) -> str:
         if self.reason is None:
             return str(self.signer)

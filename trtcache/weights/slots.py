@@ -187,7 +187,10 @@ class SlotWeights:
     def source_weights(self, weights: Iterable[EngineWeight]) -> dict[int, WeakTensor]:
         """Return weak references to the model weights that recipes use."""
         used = {slot.index for weight in weights if weight.slot is None for slot in weight.slots}
-        return weak_tensors({index: self.given[index] for index in used if index in self.given})
+        given = {index: self.given[index] for index in used if index in self.given}
+        # A conjugate, negative or non-strided view has no such reference.
+        plain = {index: tensor for index, tensor in given.items() if not (tensor.is_conj() or tensor.is_neg())}
+        return {index: WeakTensor.of(tensor) for index, tensor in plain.items() if tensor.layout == torch.strided}
 
     def is_own(self, weight: EngineWeight, tensor: torch.Tensor) -> bool:
         """Return whether the result of ``make`` shares no memory with the model."""
@@ -388,9 +391,3 @@ class WeakTensor:
             return None
         empty = torch.empty(0, dtype=self.dtype, device=storage.device)
         return empty.set_(storage, self.offset, self.shape, self.stride)
-
-
-def weak_tensors(tensors: Mapping[int, torch.Tensor]) -> dict[int, WeakTensor]:
-    """Create references to tensors by index; skip conjugate, negative and non-strided views."""
-    plain = {index: tensor for index, tensor in tensors.items() if not (tensor.is_conj() or tensor.is_neg())}
-    return {index: WeakTensor.of(tensor) for index, tensor in plain.items() if tensor.layout == torch.strided}

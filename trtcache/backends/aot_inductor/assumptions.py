@@ -102,19 +102,16 @@ def record_assumptions(program: LoweredProgram) -> Iterator[SizeGuards]:
     if environment is None:
         yield result
         return
-    whole = whole_ranges() if _has_whole_ranges(environment) else nullcontext()
+    # A program that was exported with ``whole_ranges`` has backed sizes that may be 1.
+    ranges = environment.var_to_range
+    is_whole = any(ranges[symbol].lower < 2 for symbol in environment.backed_var_to_val if symbol in ranges)
+    whole = whole_ranges() if is_whole else nullcontext()
     with _preserve_environment(environment), _without_layout_guards(environment), whole:
         count = len(environment.guards)
         with record_decisions(_is_deciding) as recorded:
             yield result
         small = filter(_fails_for_small_sizes, recorded.conditions)
         result.guards = (*(guard.expr for guard in environment.guards[count:]), *small)
-
-
-def _has_whole_ranges(environment: Any) -> bool:
-    """Return whether the program was exported with ``whole_ranges``: backed sizes may be 1."""
-    ranges = environment.var_to_range
-    return any(ranges[symbol].lower < 2 for symbol in environment.backed_var_to_val if symbol in ranges)
 
 
 @contextmanager
@@ -143,7 +140,10 @@ def _without_layout_guards(environment: Any) -> Iterator[None]:
             return original(expr, *args, **kwargs)
         with environment.suppress_guards():
             answer = original(expr, *args, **kwargs)
-        if is_layout and answer != _answer_for_large_sizes(expr):
+        # An answer that does not hold for large, distinct sizes is an assumption.
+        symbols = sorted(getattr(expr, "free_symbols", ()), key=str)
+        sizes = {symbol: sympy.Integer((1 << 20) * (place + 3) + 1) for place, symbol in enumerate(symbols)}
+        if is_layout and answer != expr.xreplace(sizes):
             return original(expr, *args, **kwargs)
         return answer
 
@@ -188,12 +188,6 @@ def _fails_for_small_sizes(condition: Any) -> bool:
         except (ArithmeticError, AssertionError):  # it divides by 0
             return True
     return False
-
-
-def _answer_for_large_sizes(expr: Any) -> Any:
-    """Evaluate a condition for large, distinct sizes."""
-    symbols = sorted(getattr(expr, "free_symbols", ()), key=str)
-    return expr.xreplace({symbol: sympy.Integer((1 << 20) * (place + 3) + 1) for place, symbol in enumerate(symbols)})
 
 
 def _environment(program: LoweredProgram) -> Any:

@@ -65,7 +65,11 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
             files: Any = aot_compile(module, examples, options=options)
             package = package_aoti(str(folder / "engine.pt2"), {"model": without_sources(files, folder)})
     except Exception as error:
-        raise BuildError("aot_inductor", _explain(error)) from error
+        text = f"{type(error).__name__}: {error}".strip()
+        if shutil.which(os.environ.get("CXX", "g++")) is None:
+            text = f"no C++ compiler was found; install g++ or set CXX. {text}"
+        why = text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
+        raise BuildError("aot_inductor", why) from error
     path = Path(os.fspath(package))  # type: ignore[arg-type]  # a path, since one was passed
     try:
         taken = set(open_loader(str(path), program.device).get_constant_fqns())
@@ -224,13 +228,6 @@ def _recompute(graph: fx.Graph, node: fx.Node) -> fx.Node:
     made = graph.call_function(operator, (node, other))
     made.meta["val"] = value
     return made
-
-
-def _explain(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}".strip()
-    if shutil.which(os.environ.get("CXX", "g++")) is None:
-        text = f"no C++ compiler was found; install g++ or set CXX. {text}"
-    return text if len(text) <= 2000 else f"{text[:1000]}\n...\n{text[-1000:]}"
 
 
 @contextmanager

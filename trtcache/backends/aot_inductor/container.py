@@ -85,24 +85,19 @@ class PackageLibrary:
             RunError: it failed; the message has torch's error, if there is one.
         """
         if getattr(self.functions, function)(*args):
-            raise RunError(
-                "aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {self._last_error()}"
-            )
+            found = ctypes.c_char_p()
+            last = getattr(self.functions, "AOTInductorGetLastError", None)
+            if last is not None:
+                last(ctypes.byref(found))
+            why = (found.value or b"").decode(errors="replace")
+            why = why or "it failed; torch has written the reason to standard error"
+            raise RunError("aot_inductor", f"{function.removeprefix('AOTInductorModelContainer')}: {why}")
 
     def number(self, function: str, container: ctypes.c_void_p) -> int:
         """Call a C function that returns a count."""
         found = ctypes.c_size_t()
         self.call(function, container, ctypes.byref(found))
         return found.value
-
-    def _last_error(self) -> str:
-        found = ctypes.c_char_p()
-        last = getattr(self.functions, "AOTInductorGetLastError", None)
-        if last is not None:
-            last(ctypes.byref(found))
-        return (found.value or b"").decode(
-            errors="replace"
-        ) or "it failed; torch has written the reason to standard error"
 
 
 def _library_in(package: bytes | memoryview) -> bytes:
@@ -126,7 +121,7 @@ class Container:
 
     def __init__(self, library: PackageLibrary, tensors: Mapping[str, torch.Tensor], calls: int) -> None:
         """Create a container that accepts ``calls`` concurrent calls, and share ``tensors`` with it."""
-        self._library, self._tensors = library, tensors
+        self._library, self._tensors = library, tensors  # the package reads their memory
         self._handle = ctypes.c_void_p()
         library.call(_CREATE, ctypes.byref(self._handle), ctypes.c_size_t(calls), b"cpu", None)
         handles: list[int] = []
@@ -135,7 +130,20 @@ class Container:
         # A call that waits inside for a model is not woken if another fails (model_container.h): so calls wait here.
         self._room = threading.BoundedSemaphore(calls)
         self._first, self._has_run = threading.Lock(), False
-        self._share(handles)
+        names: dict[bytes, str] = {}  # the engine's name of each constant, by the container's name
+        for number in range(library.number("AOTInductorModelContainerGetNumConstants", self._handle)):
+            folded = ctypes.c_bool()
+            function = "AOTInductorModelContainerGetConstantFromFolded"
+            library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(folded))
+            if not folded.value:
+                name = self._text("AOTInductorModelContainerGetConstantName", number)
+                names[name] = self._text("AOTInductorModelContainerGetConstantOriginalFQN", number).decode()
+        if missing := set(names.values()) - set(tensors):
+            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
+        handles += _handles([tensors[name] for name in names.values()])
+        pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
+        count, active = ctypes.c_size_t(len(names)), ctypes.c_bool(False)
+        library.call(_SHARE, self._handle, pairs, count, active, ctypes.c_bool(True))
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the package without the GIL."""
@@ -165,22 +173,6 @@ class Container:
         capsules = [_NEW_CAPSULE(output, None, None) for output in outputs]
         outputs_: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
         return outputs_
-
-    def _share(self, handles: list[int]) -> None:
-        names: dict[bytes, str] = {}  # the engine's name of each constant, by the container's name
-        for number in range(self._library.number("AOTInductorModelContainerGetNumConstants", self._handle)):
-            folded = ctypes.c_bool()
-            function = "AOTInductorModelContainerGetConstantFromFolded"
-            self._library.call(function, self._handle, ctypes.c_size_t(number), ctypes.byref(folded))
-            if not folded.value:
-                name = self._text("AOTInductorModelContainerGetConstantName", number)
-                names[name] = self._text("AOTInductorModelContainerGetConstantOriginalFQN", number).decode()
-        if missing := set(names.values()) - set(self._tensors):
-            raise IncompatibleEngineError("package", f"it needs constants that are missing: {sorted(missing)}")
-        handles += _handles([self._tensors[name] for name in names.values()])
-        pairs = (_Constant * len(names))(*(_Constant(*pair) for pair in zip(names, handles, strict=True)))
-        count, active = ctypes.c_size_t(len(names)), ctypes.c_bool(False)
-        self._library.call(_SHARE, self._handle, pairs, count, active, ctypes.c_bool(True))
 
     def _text(self, function: str, number: int) -> bytes:
         found = ctypes.c_char_p()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.backends.protocol import Artifact
-from trtcache.backends.tensorrt.callbacks import Phases, defer_interrupts, get_logger, monitor_of
+from trtcache.backends.tensorrt.callbacks import defer_interrupts, get_logger, monitor_of
 from trtcache.backends.tensorrt.checks import prove, require_complete, require_known, require_matching_ports, unmark
 from trtcache.backends.tensorrt.flavour import AMPERE_PLUS, WINDOWS, capabilities_of, gpu_here
 from trtcache.backends.tensorrt.onnx import input_name, to_onnx
@@ -98,16 +98,14 @@ def build_onnx_plan(
         _set_target(trt, config, target, flavour)
         add_profile(config, network, ranges, flavour.name)
         measured = Timings.of(config, flavour, (target.gpu or gpu_here()) if flavour.times_kernels else None)
-        phases = Phases(watcher() or (lambda _: True), interrupted)
-        config.progress_monitor = monitor = monitor_of(trt, phases)
+        config.progress_monitor = monitor = monitor_of(trt, watcher() or (lambda _: True), interrupted)
         with path.open("wb") as file:
             writer = Writer(file)
             built = network.builder.build_serialized_network_to_stream(network.definition, config, writer)
-        del monitor
-        if phases.error is not None:
-            raise phases.error
-        if phases.cancelled:
-            raise BuildCancelledError(flavour.name, f"in {phases.cancelled!r}")
+        if monitor.error is not None:
+            raise monitor.error
+        if monitor.cancelled:
+            raise BuildCancelledError(flavour.name, f"in {monitor.cancelled!r}")
         if not built or not path.stat().st_size:
             raise failure(flavour, target, errors)
         measured.keep()

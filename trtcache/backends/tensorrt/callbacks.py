@@ -17,64 +17,44 @@ if TYPE_CHECKING:
     from trtcache.progress import Watcher
 
 
-class Phases:
-    """The phases of a build; an exception of the watcher cancels the build.
+def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> Any:
+    """Return a TensorRT progress monitor that reports phases; the watcher or its exception cancels the build.
 
-    No exception may pass through TensorRT's own code: the first is kept in ``error``, and raised after the build.
+    No exception may pass through TensorRT's own code: the first is kept in ``error``, to be raised after the build.
+    ``cancelled`` is the name of the phase in which the build was cancelled.
     """
-
-    def __init__(self, watcher: Watcher, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """Watch with a function; ``interrupted`` returns whether Ctrl-C cancelled the build."""
-        self._watcher = watcher
-        self._interrupted = interrupted
-        self._lock = threading.Lock()
-        self._sizes: dict[str, tuple[int, int]] = {}
-        self.error: BaseException | None = None
-        self.cancelled = ""
-
-    def start(self, name: str, parent: str | None, steps: int) -> None:
-        """Record the start of a phase."""
-        with self._lock:
-            depth = self._sizes[parent][1] + 1 if parent in self._sizes else 0
-            self._sizes[name] = (steps, depth)
-        self._report(name, 0)
-
-    def step(self, name: str, done: int) -> bool:
-        """Record a finished step of a phase; return whether to continue the build."""
-        return self._report(name, done + 1)
-
-    def finish(self, name: str) -> None:
-        """Record the end of a phase, with all its steps done or not."""
-        self._report(name, self._sizes.get(name, (0, 0))[0])
-        with self._lock:
-            self._sizes.pop(name, None)
-
-    def _report(self, name: str, done: int) -> bool:
-        if self.error is None and not self.cancelled:
-            steps, depth = self._sizes.get(name, (0, 0))
-            try:
-                if self._interrupted() or self._watcher(Step(name, done, steps, depth)) is False:
-                    self.cancelled = name
-            except BaseException as error:  # noqa: BLE001  # Ctrl-C too: it is raised again after TensorRT has returned
-                self.error, self.cancelled = error, name
-        return not self.cancelled
-
-
-def monitor_of(trt: Any, phases: Phases) -> Any:
-    """Return a TensorRT progress monitor for phases."""
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # a class of an extension module
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
+            self.lock = threading.Lock()
+            self.sizes: dict[str, tuple[int, int]] = {}  # the number of steps and the depth of each running phase
+            self.error: BaseException | None = None
+            self.cancelled = ""
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-            phases.start(phase_name, parent_phase, num_steps)
+            with self.lock:
+                depth = self.sizes[parent_phase][1] + 1 if parent_phase in self.sizes else 0
+                self.sizes[phase_name] = (num_steps, depth)
+            self.report(phase_name, 0)
 
         def step_complete(self, phase_name: str, step: int) -> bool:
-            return phases.step(phase_name, step)
+            return self.report(phase_name, step + 1)
 
         def phase_finish(self, phase_name: str) -> None:
-            phases.finish(phase_name)
+            self.report(phase_name, self.sizes.get(phase_name, (0, 0))[0])  # with all its steps done or not
+            with self.lock:
+                self.sizes.pop(phase_name, None)
+
+        def report(self, name: str, done: int) -> bool:
+            if self.error is None and not self.cancelled:
+                steps, depth = self.sizes.get(name, (0, 0))
+                try:
+                    if interrupted() or watcher(Step(name, done, steps, depth)) is False:
+                        self.cancelled = name
+                except BaseException as error:  # noqa: BLE001  # Ctrl-C too: raised again after TensorRT has returned
+                    self.error, self.cancelled = error, name
+            return not self.cancelled
 
     return Monitor()
 

@@ -74,7 +74,7 @@ def to_onnx(program: LoweredProgram, weights: Mapping[str, torch.Tensor], kind: 
 
     exported = weights_as_inputs(program, kind)
     names = [*(input_name(one.leaf) for one in program.interface.inputs), *(w.name for w in program.interface.weights)]
-    results = [output_name(place) for place in range(len(exported.graph_signature.output_specs))]
+    results = [f"out{place}" for place in range(len(exported.graph_signature.output_specs))]
     try:
         with quiet(), _quiet_exporter():
             written = torch.onnx.export(
@@ -150,11 +150,6 @@ aten = torch.ops.aten
 def input_name(leaf: int) -> str:
     """Return a plan's name for a leaf of the call's arguments."""
     return f"in{leaf}"
-
-
-def output_name(place: int) -> str:
-    """Return a plan's name for an output, by its index among the tensors."""
-    return f"out{place}"
 
 
 def weights_as_inputs(program: LoweredProgram, kind: str) -> ExportedProgram:

@@ -152,20 +152,15 @@ def why_not_here(facts: PlanFacts, machine: Machine) -> str | None:
         return "there is no NVIDIA GPU here"
     if (platform := target.get("platform", machine.platform)) != machine.platform:
         return f"the plan is for {platform}, and this is {machine.platform}"
-    if why := _other_gpu(target, gpu):
-        return why
-    if facts.cuda is not None and machine.cuda is not None and machine.cuda < facts.cuda:
-        return f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
-    return None
-
-
-def _other_gpu(target: Mapping[str, Any], gpu: Gpu) -> str | None:
     wanted = target.get("capability") or gpu.capability
     here = f"the GPU here is {gpu.product} ({capability_words(gpu.capability)})"
     if wanted == AMPERE_PLUS:
-        return None if int(gpu.capability.partition(".")[0]) >= 8 else f"the plan is for {AMPERE_PLUS}, and {here}"
-    if gpu.capability not in wanted.split(","):
+        if int(gpu.capability.partition(".")[0]) < 8:
+            return f"the plan is for {AMPERE_PLUS}, and {here}"
+    elif gpu.capability not in wanted.split(","):
         return f"the plan is for {capability_words(wanted)}, and {here}"
+    if facts.cuda is not None and machine.cuda is not None and machine.cuda < facts.cuda:
+        return f"the plan needs a driver for CUDA {facts.cuda}, and the one here is for CUDA {machine.cuda}"
     return None
 
 

@@ -202,7 +202,16 @@ class Runner:
         """Enqueue a call on the caller's stream and return its outputs."""
         with self._place.activate():
             stream = self._place.stream()
-            thread = self._thread(stream)
+            # Each thread has its own context; a call on a new stream waits for the previous one.
+            thread = self._threads.get(number := threading.get_ident())
+            if thread is None:
+                context = self._context()
+                if context is None:
+                    raise RunError(self._kind, "there is no memory for a context")
+                thread = self._threads[number] = _Thread(context, stream)
+            if thread.stream != stream:
+                stream.wait_stream(thread.stream)
+                thread.stream = stream
             placed_inputs: dict[str, torch.Tensor] = {}
             for binding, given in zip(self._inputs, inputs, strict=True):
                 if binding is None:
@@ -245,20 +254,6 @@ class Runner:
             outputs.append(tensor)
         self._require(context.execute_async_v3(stream.cuda_stream), "the call", "these inputs")
         return outputs
-
-    def _thread(self, stream: Any) -> _Thread:
-        """Return this thread's context; a call on a new stream waits for the previous one."""
-        number = threading.get_ident()
-        thread = self._threads.get(number)
-        if thread is None:
-            context = self._context()
-            if context is None:
-                raise RunError(self._kind, "there is no memory for a context")
-            thread = self._threads[number] = _Thread(context, stream)
-        if thread.stream != stream:
-            stream.wait_stream(thread.stream)
-            thread.stream = stream
-        return thread
 
     def _require(self, done: bool, what: str, value: object) -> None:
         if not done:
