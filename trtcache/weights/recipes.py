@@ -89,11 +89,7 @@ def pieces(
 
     Rows are bit-identical to those of a full evaluation. Recipes that are not elementwise (a reshape) are one piece.
 
-    Args:
-        recipe: the recipe.
-        weights: the model weights.
-        shape: shape of the result.
-        bring: moves a weight, or rows of it, to the compute device.
+    ``shape`` is that of the result; ``bring`` moves a weight, or rows of it, to the compute device.
     """
     rows = max(1, _PIECE_ELEMENTS * shape[0] // max(1, math.prod(shape))) if shape else 1
     by_rows = isinstance(recipe, WeightRef) or recipe.operator in _BY_ELEMENT

@@ -107,8 +107,7 @@ class EngineWeight:
 
 def geometry(tensor: Slot | EngineWeight) -> dict[str, Json]:
     """Return a tensor's dtype, shape, stride and device as stored in artifacts."""
-    shape, stride = list(tensor.shape), list(tensor.stride)
-    return {"dtype": tensor.dtype, "shape": shape, "stride": stride, "device": tensor.device}
+    return {"dtype": tensor.dtype, "shape": [*tensor.shape], "stride": [*tensor.stride], "device": tensor.device}
 
 
 def weight_map(weights: Iterable[EngineWeight]) -> dict[str, Json]:

@@ -133,13 +133,7 @@ class Package:
     def __init__(
         self, content: bytes | memoryview, device: torch.device, assumptions: Assumptions | None = None
     ) -> None:
-        """Store the bytes; each load writes them to a private temporary file.
-
-        Args:
-            content: the package.
-            device: the device that it runs on.
-            assumptions: Inductor's assumptions about sizes; None if there are none.
-        """
+        """Store the bytes, the device that they run on, and Inductor's assumptions about sizes if there are any."""
         self._content = content
         self.assumptions = assumptions
         self.device = device

@@ -77,7 +77,7 @@ def build_onnx_plan(
     logger, router = get_logger(trt)
     path = folder / "engine.plan"
 
-    class Writer(trt.IStreamWriter):  # type: ignore[misc]  # a class of an extension module
+    class Writer(trt.IStreamWriter):  # type: ignore[misc,name-defined]  # a class of an extension module
         def __init__(self, file: BinaryIO) -> None:
             trt.IStreamWriter.__init__(self)
             self.file = file

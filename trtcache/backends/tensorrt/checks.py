@@ -128,12 +128,7 @@ def require_matching_ports(
 ) -> None:
     """Check that a parsed network has the program's inputs and outputs.
 
-    Args:
-        trt: TensorRT's module.
-        network: the parsed network.
-        interface: the program's interface.
-        arguments: names of the inputs in the order of a call.
-        kind: the backend's name, for messages.
+    ``arguments`` are the names of the inputs in the order of a call.
     """
     definition, dtypes = network.definition, dtypes_of(trt)
     taken = {port.name: port for port in map(definition.get_input, range(definition.num_inputs))}

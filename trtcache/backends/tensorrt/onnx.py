@@ -214,7 +214,7 @@ class _Writer:
                 # and a later trace has others: "Cannot view a tensor" for attention in T5 and Swin (torch 2.13). In
                 # ONNX the copy is removed.
                 source: Any = copy.args[0]
-                contiguous = {"memory_format": torch.contiguous_format}
+                contiguous: dict[str, Any] = {"memory_format": torch.contiguous_format}
                 with self._graph.inserting_before(copy):
                     dense = self._graph.call_function(aten.clone.default, (source,), contiguous)
                 dense.meta["val"] = source.meta["val"].contiguous()
