@@ -50,6 +50,19 @@ VARIABLES = {
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
+NAME = "trtcache.toml"
+_MAX_BYTES = 1 << 20
+LOG_VARIABLE = "TRTCACHE_LOG"
+AREAS: Mapping[str, tuple[str, ...]] = {
+    "lowering": ("trtcache.lowering",),
+    "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends.pt2"),
+    "store": ("trtcache.store", "trtcache.cache"),
+    "tensorrt": ("trtcache.tensorrt",),
+    "cli": ("trtcache_cli",),
+    "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
+}
+"""Area -> its loggers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -143,10 +156,6 @@ def _flag(environ: Mapping[str, str], name: str) -> bool:
     if text not in _TRUE | _FALSE:
         raise SettingsError(name, f"{environ[name]!r} is not 1 or 0")
     return text in _TRUE
-
-
-NAME = "trtcache.toml"
-_MAX_BYTES = 1 << 20
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
@@ -267,19 +276,6 @@ def environment(environ: Mapping[str, str], variables: Collection[str]) -> dict[
         raise SettingsError("TRTCACHE_CONFIG", f"{path} does not exist")
     settings = read_settings(path, [variable for variable in variables if variable != "TRTCACHE_CONFIG"])
     return {**settings, **environ}
-
-
-LOG_VARIABLE = "TRTCACHE_LOG"
-
-AREAS: Mapping[str, tuple[str, ...]] = {
-    "lowering": ("trtcache.lowering",),
-    "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends.pt2"),
-    "store": ("trtcache.store", "trtcache.cache"),
-    "tensorrt": ("trtcache.tensorrt",),
-    "cli": ("trtcache_cli",),
-    "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
-}
-"""Area -> its loggers."""
 
 
 def start_logging(environ: Mapping[str, str]) -> None:

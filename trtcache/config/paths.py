@@ -21,6 +21,10 @@ from trtcache.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+SETTLED_NS = 2_000_000_000
+"""Worst timestamp granularity of a file system: two writes within it may have the same time."""
+
 
 def cache_folder(name: str) -> Path:
     """Return the cache directory ``name``, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
@@ -70,9 +74,6 @@ def absolutes(found: Iterable[str | os.PathLike[str]], where: str) -> tuple[Path
     return tuple(absolute(path, where) for path in paths)
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, renamed to ``path`` on success and deleted on failure."""
@@ -117,10 +118,6 @@ def room_for(path: Path, remedy: str) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise OSError(error.errno, f"{os.strerror(error.errno)}; {remedy}", str(path)) from error
-
-
-SETTLED_NS = 2_000_000_000
-"""Worst timestamp granularity of a file system: two writes within it may have the same time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ _BETWEEN = re.compile(r"[\s,]+")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _MODES = {"": None, "require": True, "off": False}
 
+_SEED_BYTES = 32
+_MAX_FILE_BYTES = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
@@ -104,10 +107,6 @@ def parse_mode(text: str, where: str) -> bool | None:
     if mode not in _MODES:
         raise SettingsError(where, f"{text!r} is not require or off")
     return _MODES[mode]
-
-
-_SEED_BYTES = 32
-_MAX_FILE_BYTES = 4096
 
 
 def ed25519() -> ModuleType:

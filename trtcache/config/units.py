@@ -16,6 +16,8 @@ for _power, _letter in enumerate("KMGT", start=1):
 _DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
+T = TypeVar("T")
+
 
 def parse_size(text: str | int, name: str = "size") -> int:
     """Return bytes for ``"100MB"`` (10^6), ``"2GiB"`` (2^30) or a plain number.
@@ -95,9 +97,6 @@ def format_duration(duration_s: float) -> str:
         if duration_s < limit:
             return f"{duration_s / scale:{digits}} {unit}"
     return f"{duration_s / 86400:.0f} d"
-
-
-T = TypeVar("T")
 
 
 def dataclass_from(kind: type[T], given: object, where: str) -> T:

@@ -29,6 +29,8 @@ COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing
 
 _KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
+Outcome: TypeAlias = Literal["hit", "built"]
+
 
 def is_companion(kind: str) -> bool:
     """Return whether entries of this kind accompany engines; kinds of custom builders count as engines."""
@@ -65,9 +67,6 @@ def check_labels(name: object, provenance: object) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise CanonicalizationError(where, f"not valid Unicode: {error.reason}") from error
-
-
-Outcome: TypeAlias = Literal["hit", "built"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

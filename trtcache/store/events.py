@@ -38,6 +38,12 @@ LIMIT_BYTES: Final = 4 << 20
 MOST_BYTES: Final = 4 * LIMIT_BYTES
 """Read limit for a log or its sums. A member of a shared store can create a sparse file of any length."""
 
+Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
+"""(day in UTC, event, reason or "", kind or "") -> count."""
+SUFFIX = ".sums"
+KEPT = 4
+"""Number of logs that a host keeps, including the current one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -185,10 +191,6 @@ def numbers(directory: Path, host: str) -> list[int]:
     return [*takewhile(there.__contains__, count(min(there, default=0)))]
 
 
-Counters: TypeAlias = "dict[tuple[str, str, str, str], EventCount]"
-"""(day in UTC, event, reason or "", kind or "") -> count."""
-
-
 @dataclass(frozen=True, slots=True)
 class EventCount:
     """Number of events and their seconds: for hits the build time saved, for waits the time waited."""
@@ -262,11 +264,6 @@ def day_of(t_ns: int) -> str:
         return datetime.fromtimestamp(t_ns / 1e9, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
         return ""  # a wrong clock or a damaged line: counted without a day
-
-
-SUFFIX = ".sums"
-KEPT = 4
-"""Number of logs that a host keeps, including the current one."""
 
 
 @dataclass(frozen=True, slots=True)

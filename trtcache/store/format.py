@@ -50,6 +50,8 @@ _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST = (1 << 63) - 1
 _LONGEST_BUILD_S = 1e9
 
+LARGE_BYTES: Final = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -147,9 +149,6 @@ def contents_of(built: object, kind: str) -> dict[str, Content]:
 def align(offset: int) -> int:
     """Round up to the next multiple of 4096."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-LARGE_BYTES: Final = 64 << 20
 
 
 def pays(size_bytes: int, compressed_bytes: int) -> bool:

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from trtcache.store.format import EntryHeader
     from trtcache.store.reading import EntryStat
 
+Predicate: TypeAlias = "Callable[[Record], bool]"
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
+_CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -55,16 +66,6 @@ class Record:
         return {"key": self.digest} | {name: getattr(self, name) for name in names}
 
 
-Predicate: TypeAlias = "Callable[[Record], bool]"
-
-_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-    "=": operator.eq,
-}
 _TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
     "!=": operator.ne,
     "!~": lambda text, part: part.casefold() not in text.casefold(),
@@ -72,7 +73,6 @@ _TEXTUAL: dict[str, Callable[[Any, Any], bool]] = {
     "~": lambda text, part: part.casefold() in text.casefold(),
 }
 _EQUAL = {sign: _ORDERED[sign] for sign in ("=", "!=")}
-_CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*(<=|>=|!=|!~|<|>|=|~)\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True)

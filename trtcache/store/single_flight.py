@@ -44,6 +44,13 @@ _WATCHED_EVERY_S = 1.0
 OnWait: TypeAlias = Callable[["BuildProcess | None", float], object]
 """Callback for waiters: the process that seems to build, and the seconds waited so far. An exception ends the wait."""
 
+NOTES = _BUILDING, _WAITING = "building", "waiting"
+"""Directories of the status files, next to those of the locks."""
+_MAX_BYTES = 4096
+_MAX_TEXT = 128
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -170,15 +177,6 @@ def hold_build_lock(store: DiskStore, key: CacheKey, *, name: str, busy: Content
             _logger.warning("%s died while it built %s %s", turn.left_by, key.kind, key.digest[:16])
             store.events.append("takeover", kind=key.kind, key=key.digest)
         yield
-
-
-NOTES = _BUILDING, _WAITING = "building", "waiting"
-"""Directories of the status files, next to those of the locks."""
-
-_MAX_BYTES = 4096
-_MAX_TEXT = 128
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,30 @@ if TYPE_CHECKING:
 _BUILDER = 2
 """Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
 
+_PREFIX = "TORCHINDUCTOR_"
+# Inductor's own caches, worker processes and logging: none of these affect a package.
+_IGNORED = (
+    "AUTOGRAD_",
+    "CACHE_",
+    "COMPILE_",
+    "FORCE_DISABLE_CACHES",
+    "FX_GRAPH_",
+    "QUIESCE_",
+    "REDIS_",
+    "SKIP_L1",
+    "WORKER_",
+    "WRITE_",
+)
+_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
+_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
+# Inductor chooses the kernel of scaled_dot_product_attention at build time.
+_ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
+    "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
+    "flash": torch.backends.cuda.flash_sdp_enabled,
+    "math": torch.backends.cuda.math_sdp_enabled,
+    "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
+}
+
 
 class AotInductor(Backend):
     """torch's ahead-of-time Inductor, on CPU and CUDA."""
@@ -112,35 +136,6 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-_PREFIX = "TORCHINDUCTOR_"
-
-# Inductor's own caches, worker processes and logging: none of these affect a package.
-_IGNORED = (
-    "AUTOGRAD_",
-    "CACHE_",
-    "COMPILE_",
-    "FORCE_DISABLE_CACHES",
-    "FX_GRAPH_",
-    "QUIESCE_",
-    "REDIS_",
-    "SKIP_L1",
-    "WORKER_",
-    "WRITE_",
-)
-
-_WRITTEN_BY_BUILDS = ("aot_inductor.metadata",)  # torch/_inductor/compile_fx.py stores the last package's device there
-
-_OTHER_VARIABLES = ("ATEN_CPU_CAPABILITY",)  # torch/_inductor/cpu_vec_isa.py selects vector code from it
-
-# Inductor chooses the kernel of scaled_dot_product_attention at build time.
-_ATTENTION_KERNELS: Mapping[str, Callable[[], bool]] = {
-    "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
-    "flash": torch.backends.cuda.flash_sdp_enabled,
-    "math": torch.backends.cuda.math_sdp_enabled,
-    "mem_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
-}
 
 
 def ambient() -> dict[str, object]:

@@ -43,6 +43,18 @@ UNCLAIMED_S = 86400.0
 _CLAIM = ".trtcache-in-use"
 _OF_A_GPU = {".cubin", ".fatbin", ".hsaco", ".ptx", ".spv"}
 
+_OPENING = threading.Lock()
+_SEEN: set[MappedLibrary] = set()
+_ATTEMPTS = 3
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_ENTERED = threading.local()  # for each thread, the GPUs that it has used
+_MAPS = Path("/proc/self/maps")
+_INSIDE = b"/data/aotinductor/"
+_GONE = " (deleted)"
+MappedLibrary = tuple[str, str]
+"""Device and inode of a mapped library, and its path."""
+log = logging.getLogger(__name__)
+
 
 @contextmanager
 def scratch() -> Iterator[Path]:
@@ -109,22 +121,6 @@ def _is_abandoned(folder: Path, now_s: float) -> bool:
     except OSError:
         return False
     return True
-
-
-_OPENING = threading.Lock()
-_SEEN: set[MappedLibrary] = set()
-_ATTEMPTS = 3
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_ENTERED = threading.local()  # for each thread, the GPUs that it has used
-
-_MAPS = Path("/proc/self/maps")
-_INSIDE = b"/data/aotinductor/"
-_GONE = " (deleted)"
-
-MappedLibrary = tuple[str, str]
-"""Device and inode of a mapped library, and its path."""
-
-log = logging.getLogger(__name__)
 
 
 class Package:

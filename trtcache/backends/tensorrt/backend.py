@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 _BUILDER = 2
 """Version of ``build.py``. Increment it if a rebuilt artifact would behave differently from a stored one."""
 
+# Core operators of torch with neither a function nor a decomposition (torch 2.13).
+_NOT_SURE = frozenset(
+    {
+        *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
+        *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
+        "aten._adaptive_avg_pool2d_backward.default",
+    }
+)
+_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
+
 
 class TensorRTBackend(Backend):
     """The common part of both flavours."""
@@ -173,17 +183,6 @@ class TensorRTRtx(TensorRTBackend):
 
     name: ClassVar[str] = "tensorrt_rtx"
     flavour: ClassVar[Flavour] = TENSORRT_RTX
-
-
-# Core operators of torch with neither a function nor a decomposition (torch 2.13).
-_NOT_SURE = frozenset(
-    {
-        *("aten._adaptive_avg_pool3d.default", "aten._cdist_forward.default", "aten._pdist_forward.default"),
-        *("aten.randperm.default", "aten.avg_pool2d_backward.default", "aten.convolution_backward.default"),
-        "aten._adaptive_avg_pool2d_backward.default",
-    }
-)
-_SURE = frozenset({"aten.scaled_dot_product_attention.default", "aten.linear.default", "aten.baddbmm.default"})
 
 
 def why_not(node: fx.Node) -> str | None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from trtcache.settings import Settings
     from trtcache.target import Target
 
+_OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
+Shape = tuple[int, ...]
+
 
 def build_plan(
     flavour: Flavour, program: LoweredProgram, settings: Settings, target: Target, folder: Path, *, refit: bool
@@ -123,9 +126,6 @@ def build_onnx_plan(
         **record_facts(flavour, settings.tensorrt, target),
     }
     return Artifact(path, {MEMBER: json.dumps(facts, sort_keys=True).encode()})
-
-
-_OUT_OF_MEMORY = ("out of memory", "outofmemory", "bad_alloc", "insufficient memory", "cudaerrormemoryallocation")
 
 
 def _set_options(trt: Any, config: Any, settings: TensorRTSettings, *, refit: bool) -> None:
@@ -225,9 +225,6 @@ def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorColle
     return UnsupportedOperatorError(
         flavour.name, refused.desc(), node=node, operator=refused.node_operator(), where=model.places.get(node, "")
     )
-
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from trtcache.progress import Watcher
 
+log = logging.getLogger("trtcache.tensorrt")
+_MOST_ERRORS = 20
+
 
 def monitor_of(trt: Any, watcher: Watcher, interrupted: Callable[[], bool]) -> Any:
     """Return a TensorRT progress monitor that reports phases; the watcher or its exception cancels the build.
@@ -80,11 +83,6 @@ def defer_interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if received.is_set():
             raise KeyboardInterrupt
-
-
-log = logging.getLogger("trtcache.tensorrt")
-
-_MOST_ERRORS = 20
 
 
 class ErrorCollector:

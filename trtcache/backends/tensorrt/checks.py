@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
+_UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})
+_REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -86,10 +89,6 @@ def unmark(network: Network, proof: Proof) -> None:
     """Remove the marks, for a plan that is built for one set of weights."""
     for name in proof.refittable:
         network.definition.unmark_weights_refittable(name)
-
-
-_UNKNOWN = frozenset({torch.float64, torch.complex32, torch.complex64, torch.complex128})
-_REMEDY = "convert the model and its inputs to float32 (model.float()), or use the aot_inductor backend"
 
 
 def require_known(program: LoweredProgram, kind: str) -> None:

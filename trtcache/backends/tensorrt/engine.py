@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
+
 
 def load_plan(
     flavour: Flavour,
@@ -111,9 +113,6 @@ class LoadedPlan:
         outputs = self._runner.run(inputs)
         self._compiled.has_run()
         return outputs
-
-
-_BAKED = "all of them: the plan was built with its weights in it (compile the other model: it finds or builds its own)"
 
 
 class PlanEngine:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
     from trtcache.settings import Settings
 
+AMPERE_PLUS = "ampere+"
+WINDOWS = "windows-x86_64"
+_CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
+_GIB = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
@@ -126,13 +131,6 @@ TENSORRT_RTX = Flavour(
     capabilities=("7.5", "8.0", "8.6", "8.9", "12.0", "12.1"),
     compiles_at_run=True,
 )
-
-
-AMPERE_PLUS = "ampere+"
-WINDOWS = "windows-x86_64"
-
-_CAPABILITY = re.compile(r"sm_?(\d+)(\d)")
-_GIB = 1 << 30
 
 
 def plan_target(requested: str | None, flavour: Flavour, gpu: Gpu | None) -> Target:

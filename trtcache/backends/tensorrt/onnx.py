@@ -44,6 +44,8 @@ _CHATTY = ("torch.onnx", "onnxscript", "onnx_ir")
 _NO_ONNX = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
 _AT_NODE = re.compile(r"Error when translating node %(\w+)")
 
+aten = torch.ops.aten
+
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel:
@@ -142,9 +144,6 @@ def _failure(error: Exception, graph: fx.Graph, kind: str, most: int = 800) -> B
     traces = [one.stack_trace for one in graph.nodes if one.name == node and one.stack_trace]
     where = source_line(traces[0]) if traces else ""
     return UnsupportedOperatorError(kind, "torch has no ONNX for it", node, operator[1], where)
-
-
-aten = torch.ops.aten
 
 
 def input_name(leaf: int) -> str:

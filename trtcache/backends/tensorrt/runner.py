@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.flavour import Flavour
     from trtcache.backends.tensorrt.preflight import PlanFacts
 
+_ALIGNMENT_BYTES = 256  # NvInferRuntime.h, IExecutionContext::setTensorAddress
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -128,9 +130,6 @@ def address(tensor: torch.Tensor) -> int:
     """Return a tensor's address; without elements, an aligned address in its storage."""
     storage = tensor.untyped_storage().data_ptr()
     return tensor.data_ptr() or storage + -storage % _ALIGNMENT_BYTES
-
-
-_ALIGNMENT_BYTES = 256  # NvInferRuntime.h, IExecutionContext::setTensorAddress
 
 
 @dataclass(slots=True)

@@ -26,6 +26,8 @@ TIMING_CACHE, RUNTIME_CACHE = "timing_cache", "runtime_cache"
 
 log = logging.getLogger(__name__)
 
+_COMPILE_S = 5.0  # not measured; it must be more than nothing for a prune
+
 
 class Timings:
     """The timing cache of one build, if builds of its flavour have one."""
@@ -84,9 +86,6 @@ def tuning_key_parts(flavour: Flavour, gpu: Gpu) -> Mapping[str, object]:
         "capability": gpu.capability,
         "gpu": gpu.document(),
     }
-
-
-_COMPILE_S = 5.0  # not measured; it must be more than nothing for a prune
 
 
 class RuntimeCache:
