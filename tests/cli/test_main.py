@@ -157,7 +157,7 @@ def test_interruption_exits_with_130(put: Callable[..., str]) -> None:
     program = """
 import os, signal, trtcache.store.catalog, trtcache_cli.main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
-trtcache.store.catalog.compare = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+trtcache.store.catalog.read_rows = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 trtcache_cli.main.main()
 """
     done = subprocess.run([sys.executable, "-c", program, "ls"], capture_output=True, text=True, check=False)
