@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trtcache.bundle.archive import ProgramArchive
-    from trtcache.bundle.contents import ProgramContents
+    from trtcache.bundle.export import ProgramContents
     from trtcache.cache import Cache
     from trtcache.store.reader import Buffer
 

@@ -11,16 +11,12 @@ import torch
 
 from trtcache.backends import registry
 from trtcache.backends.members import CONSTANTS, INTERFACE, WEIGHT_MAP
-from trtcache.bundle import partitions as division
-from trtcache.bundle import pytree as structure
-from trtcache.bundle import signature
-from trtcache.bundle.archive import ProgramArchive
+from trtcache.bundle.archive import LOCAL_FILE, PROGRAM, ProgramArchive, parse
 from trtcache.bundle.engines import EngineReader
-from trtcache.bundle.header import LOCAL_FILE, PROGRAM, parse
-from trtcache.bundle.partitions import EngineInterface
+from trtcache.bundle.partitions import EngineInterface, MissingOperator, read_partitions
+from trtcache.bundle.signature import read_signature, read_structure
 from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.bundle.tensors import read as read_tensors
-from trtcache.bundle.torch_program import MissingOperator
 from trtcache.config.trust import parse_keys
 from trtcache.errors import (
     NoFittingEngineError,
@@ -120,9 +116,9 @@ class _ProgramReader:
         executable = self._executable(interfaces[0].constants if parts.is_whole else self._constants())
         weights = self._weights(executable)
         call = CallSignature(
-            structure.read(self._document["arguments"]),
-            structure.read(self._document["output"]),
-            signature.read(self._document["signature"]),
+            read_structure(self._document["arguments"]),
+            read_structure(self._document["output"]),
+            read_signature(self._document["signature"]),
         )
         engine = self._engine(entries, executable, weights, parts, interfaces)
         module = CompiledModule(executable, engine, weights, call)
@@ -208,7 +204,7 @@ class _ProgramReader:
         slots = {number: one["slots"] for number, one in enumerate(record["parts"]) if one["kind"] == "engine"}
         found = {number: self._part(entries[number], names) for number, names in slots.items()}
         interfaces = {number: EngineInterface(one.interface, one.device) for number, one in found.items()}
-        return division.read(record, interfaces), found
+        return read_partitions(record, interfaces), found
 
     def _part(self, entry: Entry, slots: Any) -> Executable:
         """Return the executable of an engine's entry."""

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
-from trtcache.bundle import partitions as division
-from trtcache.bundle import pytree as structure
+from trtcache.bundle.archive import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
 from trtcache.bundle.engines import document, make_payloads
-from trtcache.bundle.graph import export_graph, torch_members
-from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
-from trtcache.bundle.signature import write as write_signature
+from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
+from trtcache.bundle.partitions import write_partitions
+from trtcache.bundle.signature import write_signature, write_structure
 from trtcache.bundle.tensors import config, runs
-from trtcache.bundle.traced_module import TracedProgram, payload_name
 from trtcache.config.atomic_write import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
@@ -34,8 +32,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from trtcache.bundle.contents import ProgramContents
     from trtcache.bundle.engines import EnginePayload
+    from trtcache.bundle.export import ProgramContents
     from trtcache.bundle.tensors import Run
     from trtcache.config.signing_keys import SecretKey
     from trtcache.lowering.interface import Interface
@@ -207,10 +205,10 @@ def _program_document(outgoing: ProgramContents) -> dict[str, object]:
         "known": sorted(executable.known),
         "sources": {name: asdict(content) for name, content in executable.sources.items()},
         "constants": _constant_names(outgoing),
-        "arguments": structure.write(call.in_spec),
-        "output": structure.write(call.out_spec),
+        "arguments": write_structure(call.in_spec),
+        "output": write_structure(call.out_spec),
         "signature": write_signature(call.signature),
-        "division": None if outgoing.division.is_whole else division.write(outgoing.division),
+        "division": None if outgoing.division.is_whole else write_partitions(outgoing.division),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.frontends.pt2 import DTYPES
+from trtcache.frontends.torch_archive import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.bundle.archive import content_of, directory
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
-from trtcache.frontends.pt2 import DTYPES
+from trtcache.frontends.torch_archive import DTYPES
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from trtcache.backends.members import CONSTANTS, ENGINE, GRAPH, INTERFACE, WEIGH
 from trtcache.digests import CacheKey, json_bytes
 from trtcache.errors import BackendUnavailableError, CanonicalizationError, ExportError, OnnxFileError, SettingsError
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
-from trtcache.frontends.onnx.file import OnnxFile
+from trtcache.frontends.onnx.file import OnnxFile, tensor_of
 from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
-from trtcache.frontends.onnx.tensors import tensor_of
 from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import EngineRequest
 from trtcache.frontends.source import Source

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import RefitError
 from trtcache.frontends.onnx.canonical import canonical_graph, needed_nodes
-from trtcache.frontends.onnx.file import OnnxFile, is_onnx, tensors_in
+from trtcache.frontends.onnx.file import EXTERNAL, TYPES, OnnxFile, flat_of, is_onnx, size_bytes, tensor_of, tensors_in
 from trtcache.frontends.onnx.interface import read_ports
-from trtcache.frontends.onnx.tensors import EXTERNAL, TYPES, flat_of, size_bytes, tensor_of
-from trtcache.frontends.onnx.validation import graphs_in
+from trtcache.frontends.onnx.schemas import graphs_in
 from trtcache.keys.graph_diff import graph_differences
 from trtcache.keys.stored_graph import StoredGraph
 

@@ -19,14 +19,14 @@ from trtcache.errors import (
     PassError,
     TrainingError,
 )
-from trtcache.integrations.dynamo.arguments import number, value_of
+from trtcache.integrations.dynamo.calls import number, value_of
 from trtcache.integrations.dynamo.engines import GraphCompiler
 
 if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.cache import Cache
-    from trtcache.integrations.dynamo.options import Options, Reports
+    from trtcache.integrations.torch_compile import Options, Reports
 
 log = logging.getLogger("trtcache.integrations.torch_compile")
 

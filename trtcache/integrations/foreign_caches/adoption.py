@@ -17,8 +17,8 @@ from blake3 import blake3
 
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import SettingsError, StoreError, UnsafeStoreError
-from trtcache.integrations.foreign_caches import onnxruntime_cache, torch_tensorrt_cache
 from trtcache.integrations.foreign_caches.find import Find, open_find
+from trtcache.integrations.foreign_caches.layouts import onnxruntime_finds, torch_tensorrt_finds
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.record import Record
@@ -36,8 +36,8 @@ _LOG = logging.getLogger("trtcache.integrations.foreign_caches")
 KIND: Final = "adopted"
 MEMBER: Final = "engine"
 TOOLS: Final[Mapping[str, Callable[[Path], Iterator[Find]]]] = {
-    "torch-tensorrt": torch_tensorrt_cache.finds,
-    "onnxruntime": onnxruntime_cache.finds,
+    "torch-tensorrt": torch_tensorrt_finds,
+    "onnxruntime": onnxruntime_finds,
 }
 """Tool -> the function that yields the content of its cache."""
 

@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trtcache.integrations.foreign_caches.pickled import Span
 
 ENGINE: Final = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of a file that has not been read."""
+
+    offset: int
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)

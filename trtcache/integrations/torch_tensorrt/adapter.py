@@ -15,17 +15,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
-from trtcache.integrations.torch_tensorrt import settings as settings_of
-from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
-from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
+from trtcache.integrations.torch_tensorrt.request import (
+    Conversion,
+    ConversionRequest,
+    entry_name,
+    request_for,
+    unknown_settings,
+)
+from trtcache.integrations.torch_tensorrt.results import Catch, Serve, fields_of, make_members, stored_fields
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.cache import Cache
-    from trtcache.integrations.torch_tensorrt.counters import ConversionTally
+    from trtcache.integrations.torch_tensorrt.installation import ConversionTally
     from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content
@@ -138,7 +142,7 @@ class Adapter:
 
     def _request(self, conversion: Conversion, name: str) -> ConversionRequest | None:
         """Return the cache request, or None with a warning if the partition cannot be cached."""
-        if unknown := settings_of.unknown_settings(conversion.settings):
+        if unknown := unknown_settings(conversion.settings):
             self._warn_once(
                 f"torch_tensorrt has settings that trtcache does not know: {', '.join(unknown)}; they are keyed"
             )

@@ -1,4 +1,4 @@
-"""A torch_tensorrt partition as a lowered program, to compute its key.
+"""A torch_tensorrt partition as a lowered program, and the converters that its version does not identify.
 
 The partition's graph is not modified: torch_tensorrt builds from it, so none of our passes may affect it. A copy is
 described, in which inputs, weights and constants are marked.
@@ -7,14 +7,17 @@ described, in which inputs, weights and constants are marked.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.capture import Role
+from trtcache.lowering.custom_operators import is_foreign
 from trtcache.lowering.interface import Interface, Result
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.program import LoweredProgram
@@ -24,6 +27,7 @@ from trtcache.lowering.symbols import Symbols
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trtcache.digests import Json
     from trtcache.weights.fingerprints import Fingerprints
 
 _FOLDED = "_frozen_param"
@@ -141,3 +145,82 @@ def _ranges(graph: fx.Graph) -> Mapping[Any, Any]:
                 ranges: Mapping[Any, Any] = size.node.shape_env.var_to_range
                 return ranges
     return {}
+
+
+_PACKAGE = "torch_tensorrt"
+_PLUGINS = f"{_PACKAGE}.dynamo.conversion.plugins"
+"""Converters of this package wrap the user's own kernels, whose code they do not contain."""
+
+
+def converters_of(module: fx.GraphModule, registry: Any) -> dict[fx.Node, Any]:
+    """Return the converter that torch_tensorrt would choose for each call, unless its version identifies it.
+
+    The registry searches all its converters to choose one, 0.1 ms per call. Calls of torch's operators that only have
+    torch_tensorrt's own converters are therefore left out: whichever is chosen, the version identifies it.
+
+    Args:
+        module: the partition.
+        registry: torch_tensorrt's ``DYNAMO_CONVERTERS``, set to the compilation's settings.
+    """
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    covered = {target for target in {node.target for node in calls} if _is_covered(target, registry)}
+    found = ((node, registry.get(node)) for node in calls if node.target not in covered)
+    return {node: packet[0] for node, packet in found if packet}
+
+
+def _is_covered(target: Any, registry: Any) -> bool:
+    """Return whether torch_tensorrt's version identifies every possible converter of an operator."""
+    if isinstance(target, torch._ops.OpOverload) and is_foreign(target, ()):
+        return False
+    candidates = _candidates(target, registry)
+    return candidates is not None and all(_within(one, _PACKAGE) for one in candidates)
+
+
+def _candidates(target: Any, registry: Any) -> list[Any] | None:
+    """Return all converters of an operator; None if the registry has an unknown form."""
+    tables = getattr(registry, "registries", None)
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return None
+    found: list[Any] = []
+    for entry in (table[target] for table in tables if target in table):
+        several = isinstance(entry, (list, tuple))
+        found += [getattr(one, "converter_implementation", None) for one in entry] if several else [entry]
+    return None if None in found else found
+
+
+def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
+    """Return the foreign converters: operator -> name of the converter, and digest of its file.
+
+    Raises:
+        CanonicalizationError: a converter has no source file.
+    """
+    return {
+        str(node.target): [f"{converter.__module__}.{converter.__qualname__}", str(_source(converter))]
+        for node, converter in converters.items()
+        if not _within(converter, _PACKAGE)
+    }
+
+
+def declared_operators(converters: Mapping[fx.Node, Any]) -> set[str]:
+    """Return the custom operators whose converters are in the key, through torch_tensorrt's version or their own file.
+
+    A plugin's converter does not show the kernel it wraps, so its operator is not among them.
+    """
+    named = {
+        node.target._schema.name
+        for node, converter in converters.items()
+        if isinstance(node.target, torch._ops.OpOverload) and not _within(converter, _PLUGINS)
+    }
+    return {_PACKAGE, *named}
+
+
+def _within(converter: Any, package: str) -> bool:
+    module = str(getattr(converter, "__module__", ""))
+    return module == package or module.startswith(f"{package}.")
+
+
+def _source(converter: Any) -> Digest:
+    try:
+        return Digest.of_file(inspect.getfile(inspect.unwrap(converter)))
+    except (TypeError, OSError) as error:
+        raise CanonicalizationError(f"converter {converter!r}", f"no source file: {error}") from error

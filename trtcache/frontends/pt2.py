@@ -28,8 +28,8 @@ from trtcache.config.stat_fingerprint import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
-from trtcache.frontends.pt2.reading import DTYPES, Hashing, capture_logged_error, device_of, flat
 from trtcache.frontends.source import Source
+from trtcache.frontends.torch_archive import DTYPES, Hashing, capture_logged_error, device_of, flat
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.weights import archive as archives
 

@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
-from trtcache.frontends.pt2.reading import capture_logged_error
 from trtcache.frontends.source import Source
+from trtcache.frontends.torch_archive import capture_logged_error
 from trtcache.lowering.tracing_lock import ALONE
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def convert_script(
         ExportError: it needs values of tensors, or changes an attribute to something else; the message has the source
             line and advice.
     """
-    from trtcache.frontends.torchscript.module import (  # a third of a second, and few models are TorchScript
+    from trtcache.frontends.torchscript_module import (  # a third of a second, and few models are TorchScript
         Script,
         Scripted,
     )
