@@ -1,4 +1,4 @@
-"""Tensors, hashing and torch's error messages of files that torch.export.save writes."""
+"""Tensors of files that torch writes and of modules, hashing of mapped files, and errors that torch only logs."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ DTYPES: Mapping[int, torch.dtype] = {
 }
 """``ScalarType`` of torch/_export/serde/schema.py: the values that this reader supports."""
 
+STRIDED = 7  # torch/_export/serde/schema.py, Layout
+
 
 def device_of(written: Mapping[str, Any]) -> torch.device:
     """Return the device that a file names."""
@@ -59,6 +61,29 @@ def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
         tensor = tensor.clone()
     return tensor.view(dtype)
+
+
+def register_tensor(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:
+    """Register a parameter or buffer by its full name.
+
+    Raises:
+        ValueError: a module cannot have this name.
+    """
+    *path, last = name.split(".")
+    module = root
+    for step in path:
+        inner = module._modules.get(step)
+        if inner is None:
+            inner = torch.nn.Module()
+            module.add_module(step, inner)
+        module = inner
+    try:
+        if isinstance(tensor, torch.nn.Parameter):
+            module.register_parameter(last, tensor)
+        else:
+            module.register_buffer(last, tensor, persistent=persistent)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a weight has the name {name!r}, which torch does not accept: {error}") from error
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20

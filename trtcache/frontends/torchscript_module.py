@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
+from trtcache.frontends.torch_archive import register_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -54,15 +55,22 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
     for node in list(_nodes(graph)):
         kind = node.kind()
         if kind == _NUMBER:
-            _keep_value(graph, node)
+            # Traced modules compute sizes with tensors: keep the value of one that is created from a size. torch's
+            # tracers recognize a constant by aten::lift_fresh.
+            lifted = graph.create("aten::lift_fresh", [node.output()], 1)
+            lifted.insertAfter(node)
+            node.output().replaceAllUsesWith(lifted.output())
+            lifted.replaceInput(0, node.output())
         elif kind == _UNSEEN:
             node.output().replaceAllUsesWith(node.inputsAt(0))
         elif kind == _PRINTED:
             node.destroy()
         elif kind == _READ:
             raise ExportError(module.original_name, f"{_READ} needs values of tensors, known only in a call; {_GIVE}")
-        elif kind in _TEXTS:
-            _name_tensors(graph, node)
+        elif kind in _TEXTS:  # formatting tensors needs their values: they become a placeholder in the text
+            graph.setInsertPoint(node)
+            for place in [at for at, value in enumerate(node.inputs()) if _is_tensor(value)]:
+                node.replaceInput(place, graph.insertConstant("<tensor>"))
         elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
             _make_of_numbers(graph, node, module.original_name)
     torch._C._jit_pass_dce(graph)
@@ -110,25 +118,6 @@ def _is_tensor(value: Any) -> bool:
     return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
 
 
-def _keep_value(graph: Any, node: Any) -> None:
-    """Keep the value of a tensor that is created from a size: traced modules compute sizes with tensors.
-
-    torch's tracers recognize a constant by ``aten::lift_fresh``.
-    """
-    lifted = graph.create("aten::lift_fresh", [node.output()], 1)
-    lifted.insertAfter(node)
-    node.output().replaceAllUsesWith(lifted.output())
-    lifted.replaceInput(0, node.output())
-
-
-def _name_tensors(graph: Any, node: Any) -> None:
-    """Replace tensors in formatted text by a placeholder, since formatting them needs their values."""
-    graph.setInsertPoint(node)
-    for place, value in enumerate(list(node.inputs())):
-        if _is_tensor(value):
-            node.replaceInput(place, graph.insertConstant("<tensor>"))
-
-
 def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
     """Create a tensor from a number or a list of numbers with operators that tracers see.
 
@@ -136,11 +125,17 @@ def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
         ExportError: the tensor is created from something else.
     """
     value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
+    literal = value.node()
     graph.setInsertPoint(node)
     if value.type().kind() in _DTYPES:
         tensor = _scalar(graph, value, dtype, device)
-    elif _is_list_of_numbers(value):
-        scalars = [_scalar(graph, number, dtype, device) for number in value.node().inputs()]
+    elif (  # a literal list of numbers that nothing else can change
+        literal.kind() == "prim::ListConstruct"
+        and value.type().getElementType().kind() in _DTYPES
+        and len(value.uses()) == 1
+        and list(literal.inputs())
+    ):
+        scalars = [_scalar(graph, number, dtype, device) for number in literal.inputs()]
         items = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
         items.setType(torch._C.ListType.ofTensors())
         tensor = graph.insertNode(graph.create("aten::stack", [items, graph.insertConstant(0)], 1)).output()
@@ -149,13 +144,6 @@ def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
         raise ExportError(label, f"{node.kind()} creates a tensor from a list built in the call ({where}); {_GIVE}")
     node.output().replaceAllUsesWith(tensor)
     node.destroy()
-
-
-def _is_list_of_numbers(value: Any) -> bool:
-    """Return whether a value is a literal list of numbers that nothing else can change."""
-    if value.node().kind() != "prim::ListConstruct" or value.type().getElementType().kind() not in _DTYPES:
-        return False
-    return len(value.uses()) == 1 and bool(list(value.node().inputs()))
 
 
 def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:
@@ -220,9 +208,13 @@ class Script:
         Raises:
             ExportError: one has other tensors or numbers now.
         """
+
+        def is_same(old: object, new: object) -> bool:
+            return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
+
         for name, value in before.items():
             (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
-            if form != other or not all(map(_is_same, old, new)):
+            if form != other or not all(map(is_same, old, new)):
                 why = f"the attribute {name} is a {type(value).__name__} that a call changes"
                 raise ExportError(self.name, f"{why}: make it an argument and a result")
 
@@ -245,7 +237,11 @@ class Script:
         if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
             if (before.shape, before.dtype) == (after.shape, after.dtype):
                 return after is not before
-        elif type(before) is type(after) and not _has_tensors(before) and before == after:
+        elif (
+            type(before) is type(after)
+            and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(before))  # not compared with ==
+            and before == after
+        ):
             return False
         change = f"{_SET} changes the attribute {name} from {_short(before)} to {_short(after)}"
         advice = "if only a first call does that, call the module before; else make it an argument and a result"
@@ -263,11 +259,11 @@ class Scripted(torch.nn.Module):
         super().__init__()
         self._trtcache_script = script
         for name, weight in script.parameters.items():
-            self._keep(name, torch.nn.Parameter(weight.detach(), requires_grad=False))
+            register_tensor(self, name, torch.nn.Parameter(weight.detach(), requires_grad=False), persistent=True)
         for name, buffer in script.buffers.items():
-            self._keep(name, buffer)
+            register_tensor(self, name, buffer, persistent=True)
         for name, tensor in script.tensors.items():
-            self._keep(name, tensor, persistent=False)
+            register_tensor(self, name, tensor, persistent=False)
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -286,18 +282,6 @@ class Scripted(torch.nn.Module):
         for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs
-
-    def _keep(self, name: str, tensor: torch.Tensor, *, persistent: bool = True) -> None:
-        module: torch.nn.Module = self
-        *path, last = name.split(".")
-        for part in path:
-            if part not in module._modules:
-                module.add_module(part, torch.nn.Module())
-            module = module.get_submodule(part)
-        if isinstance(tensor, torch.nn.Parameter):
-            module.register_parameter(last, tensor)
-        else:
-            module.register_buffer(last, tensor, persistent=persistent)
 
 
 def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
@@ -336,16 +320,6 @@ def _set(module: Any, name: str, value: object) -> None:
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
-
-
-def _is_same(old: object, new: object) -> bool:
-    return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
-
-
-def _has_tensors(value: object) -> bool:
-    return not isinstance(value, torch.Tensor) and any(
-        isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
-    )
 
 
 def _short(value: object) -> str:

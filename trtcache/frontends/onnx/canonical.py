@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trtcache.digests import Digest, hash_bytes
-from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx.file import TYPES, digest_of_texts
 from trtcache.frontends.onnx.schemas import FIELDS, Schemas, decides_sizes, domain_of, graphs_in, weights_among
 from trtcache.weights.slots import Slot, contiguous
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.digests import Json
-    from trtcache.frontends.onnx.file import Elements, OnnxFile
+    from trtcache.frontends.onnx.file import OnnxFile
     from trtcache.frontends.onnx.interface import Port
 
 FORMAT = 1
@@ -63,57 +62,42 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     """Return the canonical form of a file's graph."""
     graph = file.model.graph
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
-    known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
+    known = Operators(file, file.model.opset_import, functions)
     results = [value.name for value in graph.output]
     needed = [graph.node[at] for at in needed_nodes(graph)]
     weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
-    leaves = _Leaves(file, inputs, weights)
-    walk = GraphWalk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
+    ports = {port.name: (place, port) for place, port in enumerate(inputs)}
+    slots: list[Slot] = []
+
+    def leaf(name: str) -> list[Json]:
+        tensor = file.initializers.get(name)
+        if tensor is None:
+            if name not in ports:
+                raise file.error(f"its graph uses {name!r}, which nothing produces")
+            place, port = ports[name]
+            return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
+        if name in weights:  # numbered in the order of their records
+            shape = tuple(tensor.dims)
+            slots.append(Slot(len(slots), TYPES[tensor.data_type].name, shape, contiguous(shape), "cpu", (name,)))
+            return ["weight", [{"slot": slots[-1].index}], slots[-1].document()]
+        digest, dtype, sizes = file.document(tensor)
+        return ["constant", [digest], [dtype, sizes, "cpu"]]
+
+    walk = GraphWalk(known, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
     digests = [walk.digest(name) for name in results]
     whole = digest_of(["output", len(results)], digests)
     uses: dict[int, int] = {}
     returned: list[Json] = [
-        ["result", None, {"$use": uses.setdefault(walk.place(name), len(uses))}] for name in results
+        ["result", None, {"$use": uses.setdefault(walk.places[name], len(uses))}] for name in results
     ]
     return CanonicalGraph(
         digest=Digest(whole.hex(), sum(map(len, digests))),
         records=[*walk.records, ["output", returned, list(uses)]],
-        slots=tuple(leaves.slots),
+        slots=tuple(slots),
         operators=walk.operators,
         opsets={domain or "ai.onnx": version for domain, version in sorted(known.used.items())},
         foreign=tuple(sorted(known.foreign)),
     )
-
-
-class _Leaves:
-    """Inputs, weights and constants of a model as records; weights are numbered in the order of their records."""
-
-    def __init__(self, file: OnnxFile, inputs: Sequence[Port], weights: frozenset[str]) -> None:
-        self.slots: list[Slot] = []
-        self._file = file
-        self._inputs = {port.name: (place, port) for place, port in enumerate(inputs)}
-        self._weights = weights
-
-    def record(self, name: str) -> list[Json]:
-        tensor = self._file.initializers.get(name)
-        if tensor is None:
-            return self._input(name)
-        if name in self._weights:
-            return self._weight(name, tensor)
-        digest, dtype, shape = self._file.elements.document(tensor)
-        return ["constant", [digest], [dtype, shape, "cpu"]]
-
-    def _input(self, name: str) -> list[Json]:
-        if name not in self._inputs:
-            raise self._file.error(f"its graph uses {name!r}, which nothing produces")
-        place, port = self._inputs[name]
-        return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
-
-    def _weight(self, name: str, tensor: Any) -> list[Json]:
-        shape = tuple(tensor.dims)
-        slot = Slot(len(self.slots), TYPES[tensor.data_type].name, shape, contiguous(shape), "cpu", (name,))
-        self.slots.append(slot)
-        return ["weight", [{"slot": slot.index}], slot.document()]
 
 
 def needed_nodes(graph: Any) -> list[int]:
@@ -179,45 +163,33 @@ class Operators:
     """The operators of one model, or of one of its functions.
 
     Attributes:
-        elements: the reader of tensors.
+        file: the model's file.
         used: the versions of the domains whose operators were recorded.
         foreign: the recorded operators that neither ONNX nor the model defines, ``domain::Operator``.
     """
 
     def __init__(
         self,
-        path: str,
-        elements: Elements,
+        file: OnnxFile,
         opsets: Iterable[Any],
         functions: Mapping[tuple[str, str, str], Any],
         schemas: Schemas | None = None,
         calling: tuple[tuple[str, str, str], ...] = (),
         called: dict[tuple[str, str, str], _Function] | None = None,
     ) -> None:
-        """Create the operators of a model.
+        """Create the operators of a file, with its ``opset_import`` and its functions by domain, name and overload.
 
-        Args:
-            path: the model's file, for messages.
-            elements: the reader of its tensors.
-            opsets: its ``opset_import``.
-            functions: its local functions, by domain, name and overload.
-            schemas: schemas that were found before.
-            calling: the functions on the call stack, for a function's operators.
-            called: the functions that were digested before.
+        For a function's operators, ``calling`` are the functions on the call stack. They share the schemas that were
+        found and the functions that were digested before.
         """
-        self.elements = elements
         self.used: dict[str, int] = {}
         self.foreign: set[str] = set()
-        self._path = path
+        self.file = file
         self._versions = {domain_of(one.domain): one.version for one in opsets}
         self._functions = functions
         self._schemas = schemas or Schemas()
         self._calling = calling
         self._called = {} if called is None else called
-
-    def error(self, why: str) -> OnnxFileError:
-        """Return an error of this model."""
-        return OnnxFileError(self._path, why)
 
     def function_of(self, node: Any) -> tuple[str, str, str] | None:
         """Return the local function that a node calls, or None."""
@@ -265,11 +237,8 @@ class Operators:
         if function := self.function_of(node):
             called = self._function(function)
             self.foreign |= called.foreign
-            return [self.name(node), [operands, dict(given), called.digest, *shown], None], [
-                "",
-                "attributes",
-                "function",
-            ]
+            record: list[Json] = [self.name(node), [operands, dict(given), called.digest, *shown], None]
+            return record, ["", "attributes", "function"]
         if domain in self._versions:
             self.used[domain] = self._versions[domain]
         if schema is None:
@@ -278,8 +247,13 @@ class Operators:
         for name, default in schema.attributes.items():
             if name not in given:
                 given[name] = None if default is None else self._attribute(default, use, ())
-        names = sorted(given)
-        arguments = [*_operands(operands, schema), *(given[name] for name in names), *shown]
+        # One operand for each in the schema; the last is a list if it is variadic.
+        count, names = len(schema.operands), sorted(given)
+        if schema.variadic:
+            operands = [*operands[: count - 1], operands[count - 1 :]]
+        else:
+            operands += [None] * (count - len(operands))
+        arguments = [*operands, *(given[name] for name in names), *shown]
         return [self.name(node), arguments, None], [*schema.operands, *names, "outputs"]
 
     def _attribute(self, attribute: Any, use: Callable[[str], Json], bodies: Sequence[Body]) -> Json:
@@ -289,7 +263,7 @@ class Operators:
         if attribute.type in _GRAPHS:
             return [[{"graph": body.digest}, *map(use, body.outer)] for body in bodies]
         if attribute.type not in FIELDS:
-            raise self.error(f"attribute {attribute.name!r} is of a kind ({attribute.type}) that is not known")
+            raise self.file.error(f"attribute {attribute.name!r} is of a kind ({attribute.type}) that is not known")
         field, several = FIELDS[attribute.type]
         value = getattr(attribute, field)
         return [self._value(field, one) for one in value] if several else self._value(field, value)
@@ -301,9 +275,12 @@ class Operators:
             case "i" | "ints":
                 return int(value)
             case "s" | "strings":
-                return _text(value)
+                try:
+                    return str(value.decode())
+                except UnicodeDecodeError:
+                    return {"$bytes": value.hex()}
             case "t" | "tensors":
-                return {"tensor": self.elements.document(value)}
+                return {"tensor": self.file.document(value)}
             case "sparse_tensor" | "sparse_tensors":
                 return {"sparse": self.sparse(value)}
         return {"type": type_of(value)}
@@ -317,7 +294,7 @@ class Operators:
             return None
         match given.name:
             case "value":
-                digest, *kind = self.elements.document(given.t)
+                digest, *kind = self.file.document(given.t)
                 return ["constant", [digest], [*kind, "cpu"]]
             case "sparse_value":
                 return self.sparse_constant(given.sparse_tensor)
@@ -334,7 +311,7 @@ class Operators:
 
     def sparse(self, tensor: Any) -> list[Json]:
         """Return a sparse tensor: its shape, values and indices."""
-        return [list(tensor.dims), self.elements.document(tensor.values), self.elements.document(tensor.indices)]
+        return [list(tensor.dims), self.file.document(tensor.values), self.file.document(tensor.indices)]
 
     def body(self, graph: Any) -> Body:
         """Return the digest of a graph inside a node."""
@@ -344,7 +321,7 @@ class Operators:
 
         def leaf(name: str) -> list[Json]:
             if name in constants:
-                digest, *kind = self.elements.document(constants[name])
+                digest, *kind = self.file.document(constants[name])
                 return ["constant", [digest], kind]
             if name in places:
                 return ["inner input", [places[name]]]
@@ -357,51 +334,31 @@ class Operators:
     def _function(self, name: tuple[str, str, str]) -> _Function:
         """Return the digest and properties of a local function."""
         if name in self._calling:
-            raise self.error(f"its function {name[1]} calls itself")
+            raise self.file.error(f"its function {name[1]} calls itself")
         if len(self._calling) >= _MOST_CALLS:
-            raise self.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
-        if name not in self._called:
-            self._called[name] = self._digest_function(name)
-        return self._called[name]
-
-    def _digest_function(self, name: tuple[str, str, str]) -> _Function:
-
+            raise self.file.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
+        if name in self._called:
+            return self._called[name]
         proto, calling = self._functions[name], (*self._calling, name)
-        inner = Operators(
-            self._path, self.elements, proto.opset_import, self._functions, self._schemas, calling, self._called
-        )
+        inner = Operators(self.file, proto.opset_import, self._functions, self._schemas, calling, self._called)
         places = {one: place for place, one in enumerate(proto.input)}
 
         def leaf(wanted: str) -> list[Json]:
             if wanted not in places:
-                raise self.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
+                raise self.file.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
             return ["inner input", [places[wanted]]]
 
         walk = GraphWalk(inner, proto.node, leaf, {})
         digests = [walk.digest(one) for one in proto.output]
         defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
         head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
-        return _Function(
+        self._called[name] = _Function(
             digest=digest_of(head, digests).hex(),
             random=any(map(inner.is_random, proto.node)),
             opaque=any(decides_sizes(one) or inner.opaque(one) for one in proto.node),
             foreign=frozenset(inner.foreign),
         )
-
-
-def _operands(operands: list[Json], schema: Any) -> list[Json]:
-    """Return a node's operands, one for each in the schema; the last is a list if it is variadic."""
-    count = len(schema.operands)
-    if schema.variadic:
-        return [*operands[: count - 1], operands[count - 1 :]]
-    return [*operands, *[None] * (count - len(operands))]
-
-
-def _text(content: bytes) -> Json:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"$bytes": content.hex()}
+        return self._called[name]
 
 
 def type_of(proto: Any) -> Json:
@@ -436,6 +393,7 @@ class GraphWalk:
     Attributes:
         records: the records in canonical order.
         operators: the names of the arguments of each recorded operator.
+        places: the index of each recorded tensor's record, by name.
     """
 
     def __init__(
@@ -455,21 +413,17 @@ class GraphWalk:
         """
         self.records: list[Json] = []
         self.operators: dict[str, Json] = {}
-        self._known = known
-        self._leaf = leaf
-        self._sparse = sparse
+        self.places: dict[str, int] = {}
+        self._known, self._leaf, self._sparse = known, leaf, sparse
         self._nodes = list(nodes)
-        self._makers = {name: (at, place) for at, one in enumerate(self._nodes) for place, name in _outputs(one)}
+        self._makers = {
+            name: (at, place) for at, node in enumerate(self._nodes) for place, name in enumerate(node.output) if name
+        }
         random = [at for at, node in enumerate(self._nodes) if known.is_random(node)]
         self._random = {at: number for number, at in enumerate(random)}
         self._bodies: dict[int, dict[str, list[Body]]] = {}
         self._made: dict[int, tuple[bytes, int]] = {}
         self._digests: dict[str, bytes] = {}
-        self._places: dict[str, int] = {}
-
-    def place(self, name: str) -> int:
-        """Return the index of a tensor's record, after ``digest``."""
-        return self._places[name]
 
     def digest(self, wanted: str) -> bytes:
         """Record a tensor after the tensors that it depends on, and return its digest.
@@ -484,7 +438,7 @@ class GraphWalk:
             missing = [needed for needed in self._needs(producer[0]) if needed not in self._digests] if producer else []
             if missing and producer:
                 if producer[0] in entered:
-                    raise self._known.error(f"its node {self._nodes[producer[0]].name!r} depends on itself")
+                    raise self._known.file.error(f"its node {self._nodes[producer[0]].name!r} depends on itself")
                 entered.add(producer[0])
                 stack += reversed(missing)
                 continue
@@ -500,6 +454,7 @@ class GraphWalk:
         return self._digests[wanted]
 
     def _needs(self, at: int) -> list[str]:
+        """Return the names of the tensors that a node and the graphs inside it use."""
         if at not in self._bodies:
             self._bodies[at] = {
                 field.name: [self._known.body(graph) for graph in ([field.g] if field.HasField("g") else field.graphs)]
@@ -512,39 +467,32 @@ class GraphWalk:
 
     def _add_leaf(self, name: str, head: list[Json]) -> None:
         self._digests[name] = digest_of(head)
-        self._places[name] = len(self.records)
+        self.places[name] = len(self.records)
         self.records.append([*head, []])
 
     def _add_output(self, name: str, at: int, place: int) -> None:
         """Record a node, and the selection of one of its outputs if it has several."""
-        constant = self._known.constant(self._nodes[at])
+        node = self._nodes[at]
+        constant = self._known.constant(node)
         if constant is not None:
             self._add_leaf(name, constant)
             return
         if at not in self._made:
-            self._made[at] = self._add_node(at)
+            uses: dict[bytes, str] = {}  # by digest, so that equal operands are one
+
+            def use(operand: str) -> Json:
+                uses.setdefault(self._digests[operand], operand)
+                return {"$use": list(uses).index(self._digests[operand])}
+
+            head, names = self._known.record(node, use, self._bodies[at])
+            self.operators[self._known.name(node)] = list(names)
+            if at in self._random:
+                head.append(self._random[at])
+            self._made[at] = digest_of(head, uses), len(self.records)
+            self.records.append([*head, [self.places[operand] for operand in uses.values()]])
         digest, where = self._made[at]
-        if [one for one in self._nodes[at].output if one] != [name] or place:
-            head: list[Json] = [SELECTION, [{"$use": 0}, place], None]
-            digest, where = digest_of(head, [digest]), len(self.records)
-            self.records.append([*head, [self._made[at][1]]])
-        self._digests[name], self._places[name] = digest, where
-
-    def _add_node(self, at: int) -> tuple[bytes, int]:
-        node = self._nodes[at]
-        uses: dict[bytes, str] = {}  # by digest, so that equal operands are one
-
-        def use(name: str) -> Json:
-            uses.setdefault(self._digests[name], name)
-            return {"$use": list(uses).index(self._digests[name])}
-
-        head, names = self._known.record(node, use, self._bodies[at])
-        self.operators[self._known.name(node)] = list(names)
-        if at in self._random:
-            head.append(self._random[at])
-        self.records.append([*head, [self._places[name] for name in uses.values()]])
-        return digest_of(head, uses), len(self.records) - 1
-
-
-def _outputs(node: Any) -> list[tuple[int, str]]:
-    return [(place, name) for place, name in enumerate(node.output) if name]
+        if [one for one in node.output if one] != [name] or place:
+            selection: list[Json] = [SELECTION, [{"$use": 0}, place], None]
+            self.records.append([*selection, [where]])
+            digest, where = digest_of(selection, [digest]), len(self.records) - 1
+        self._digests[name], self.places[name] = digest, where

@@ -68,75 +68,6 @@ TYPES = {
 """``TensorProto.DataType``: the values that this reader supports."""
 
 
-class Elements:
-    """Reader of the tensors of one file; ``external`` has its external data."""
-
-    def __init__(self, path: str, external: ExternalData) -> None:
-        """Create a reader for the file at ``path``."""
-        self._path = path
-        self._external = external
-
-    def type_of(self, code: int, what: str) -> ElementType:
-        """Return a dtype by its number.
-
-        Raises:
-            OnnxFileError: this reader does not support it.
-        """
-        if code not in TYPES:
-            raise OnnxFileError(self._path, f"{what} has dtype {code} of ONNX, which this trtcache does not know")
-        return TYPES[code]
-
-    def bytes_of(self, tensor: Any) -> memoryview | None:
-        """Return a tensor's elements as a view if the file has their bytes, else None (lists of numbers, strings).
-
-        Raises:
-            OnnxFileError: they are missing, or their number contradicts its shape.
-        """
-        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
-        if tensor.HasField("segment"):
-            raise OnnxFileError(self._path, f"tensor {tensor.name!r} is stored in segments, which are not supported")
-        size_bytes = (math.prod(tensor.dims) * kind.bits + 7) // 8
-        if tensor.data_location == EXTERNAL:
-            return self._external.content(tensor, size_bytes)
-        if not tensor.HasField("raw_data") or sys.byteorder != "little":
-            return None
-        content = memoryview(tensor.raw_data)
-        if len(content) != size_bytes:
-            found = f"has {len(content)} bytes, and its shape {list(tensor.dims)} of {kind.name} needs {size_bytes}"
-            raise OnnxFileError(self._path, f"tensor {tensor.name!r} {found}")
-        return content
-
-    def digest(self, tensor: Any) -> Digest:
-        """Return the digest of a tensor's elements, in whichever field of the file they are."""
-        if tensor.data_type == _STRING:
-            return digest_of_texts(tensor.string_data)
-        content = self.bytes_of(tensor)
-        if content is not None and TYPES[tensor.data_type].bits >= 8:
-            return Digest.of(content)
-        return Digest.of(self.unpack(tensor, content))
-
-    def unpack(self, tensor: Any, content: memoryview | None = None) -> bytes:
-        """Return a tensor's elements as bytes, 4-bit elements unpacked; ``content`` is external data.
-
-        Raises:
-            OnnxFileError: they cannot be read.
-        """
-        from onnx import TensorProto, numpy_helper
-
-        if tensor.data_location == EXTERNAL:
-            tensor, raw = TensorProto(data_type=tensor.data_type, dims=tensor.dims), content
-            tensor.raw_data = bytes(raw or b"")
-        try:
-            return bytes(numpy_helper.to_array(tensor).tobytes())
-        except (ValueError, TypeError, RuntimeError) as error:
-            raise OnnxFileError(self._path, f"tensor {tensor.name!r} cannot be read: {error}") from error
-
-    def document(self, tensor: Any) -> list[Json]:
-        """Return the description of a constant in a record: digest, dtype and shape."""
-        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
-        return [str(self.digest(tensor)), kind.name, list(tensor.dims)]
-
-
 def digest_of_texts(texts: Iterable[bytes]) -> Digest:
     """Return the digest of the elements of a tensor of strings."""
     return Digest.of(encode([one.hex() for one in texts]))
@@ -201,8 +132,24 @@ class ExternalData:
         return int(text)
 
     def _content(self, location: str, where: str) -> memoryview:
-        if location not in self._mapped:
-            self._mapped[location] = self._map(self._path(location, where), where)
+        """Return the bytes of a file, mapped on first use."""
+        if location in self._mapped:
+            return self._mapped[location][0]
+        path = self._path(location, where)
+        try:
+            # O_NONBLOCK: opening a pipe must not wait for its writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            remedy = "it belongs beside the model" if error.errno == errno.ENOENT else "see its permissions"
+            raise self._error(f"{where} is in {path.name}, which cannot be read: {error.strerror}; {remedy}") from error
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise self._error(f"{where} is in {path.name}, which is not a regular file")
+            mapped = mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if found.st_size else b""
+        finally:
+            os.close(descriptor)
+        self._mapped[location] = memoryview(mapped), state(found)
         return self._mapped[location][0]
 
     def _path(self, location: str, where: str) -> Path:
@@ -224,22 +171,6 @@ class ExternalData:
                 raise self._error(f"{where} is in {location!r}, which is a link and may lead anywhere; {remedy}")
         return path
 
-    def _map(self, path: Path, where: str) -> tuple[memoryview, tuple[int, ...]]:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            remedy = "it belongs beside the model" if error.errno == errno.ENOENT else "see its permissions"
-            raise self._error(f"{where} is in {path.name}, which cannot be read: {error.strerror}; {remedy}") from error
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise self._error(f"{where} is in {path.name}, which is not a regular file")
-            if not found.st_size:
-                return memoryview(b""), state(found)
-            return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE)), state(found)
-        finally:
-            os.close(descriptor)
-
     def _error(self, why: str) -> OnnxFileError:
         return OnnxFileError(str(self._model), why)
 
@@ -247,27 +178,6 @@ class ExternalData:
 def state(found: os.stat_result) -> tuple[int, ...]:
     """Return the fields of a file's status that change when it is written to, its inode first."""
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def tensor_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
-    """Return one tensor."""
-    dtype = getattr(torch, file.elements.type_of(tensor.data_type, f"tensor {tensor.name!r}").name)
-    flat = flat_of(file, tensor)
-    if flat.data_ptr() % dtype.itemsize:
-        flat = flat.clone()
-    return flat.view(dtype).reshape(tuple(tensor.dims))
-
-
-def flat_of(file: OnnxFile, tensor: Any) -> torch.Tensor:
-    """Return a tensor's bytes."""
-    content = file.elements.bytes_of(tensor)
-    if content is None:
-        content = memoryview(file.elements.unpack(tensor))
-    if not len(content):
-        return torch.empty(0, dtype=torch.uint8)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given buffer is not writable")  # it is never written to
-        return torch.frombuffer(content, dtype=torch.uint8)
 
 
 def size_bytes(tensor: Any) -> int:
@@ -300,7 +210,6 @@ class OnnxFile:
         path: the file's path.
         digest: the digest of the file itself; files with external data have digests of their own.
         external: the files with external data.
-        elements: the reader of its tensors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -324,7 +233,6 @@ class OnnxFile:
                 raise self.error(what)
         self.digest = Digest.of(self._bytes)
         self.external = ExternalData(path)
-        self.elements = Elements(str(path), self.external)
 
     @cached_property
     def model(self) -> Any:
@@ -336,7 +244,10 @@ class OnnxFile:
         if len(self._bytes) > _MOST_BYTES:
             remedy = "save it with external data: onnx.save(model, path, save_as_external_data=True)"
             raise self.error(f"it is larger than 2 GB, which protobuf cannot read; {remedy}")
-        onnx = self._onnx()
+        try:
+            import onnx
+        except ImportError as error:
+            raise self.error("reading it needs the onnx package: pip install 'trtcache[tensorrt-rtx]'") from error
         try:
             model = onnx.ModelProto.FromString(self._bytes)
         except Exception as error:  # google.protobuf.message.DecodeError, from the protobuf that onnx was built with
@@ -349,29 +260,14 @@ class OnnxFile:
             raise self.error(fault)
         return model
 
-    def _onnx(self) -> Any:
-        try:
-            import onnx
-        except ImportError as error:
-            raise self.error("reading it needs the onnx package: pip install 'trtcache[tensorrt-rtx]'") from error
-        return onnx
-
     @cached_property
     def initializers(self) -> dict[str, Any]:
-        """The graph's initializers by name.
-
-        Raises:
-            OnnxFileError: ``model`` raises it.
-        """
+        """The graph's initializers by name."""
         return {tensor.name: tensor for tensor in self.model.graph.initializer}
 
     @cached_property
     def locations(self) -> list[str]:
-        """The locations of external data in the model, sorted.
-
-        Raises:
-            OnnxFileError: ``model`` raises it.
-        """
+        """The locations of external data in the model, sorted."""
         locations: set[str] = set()
         for graph in (self.model.graph, *self.model.functions):
             for tensor in tensors_in(graph):
@@ -384,9 +280,6 @@ class OnnxFile:
 
         A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If every occurrence of that word
         has this form, the names found include all locations, and maybe others; otherwise the model is parsed.
-
-        Raises:
-            OnnxFileError: the model has to be parsed and cannot be.
         """
         found: set[str] = set()
         for match in re.finditer(b"location", self._bytes):
@@ -412,6 +305,84 @@ class OnnxFile:
             if now[0] == self._before[0] and now != self._before:
                 raise self.error("it was written to while it was read; write a new file and rename it over this one")
         self.external.check_unchanged()
+
+    def type_of(self, code: int, what: str) -> ElementType:
+        """Return a dtype by its number.
+
+        Raises:
+            OnnxFileError: this reader does not support it.
+        """
+        if code not in TYPES:
+            raise self.error(f"{what} has dtype {code} of ONNX, which this trtcache does not know")
+        return TYPES[code]
+
+    def bytes_of(self, tensor: Any) -> memoryview | None:
+        """Return a tensor's elements as a view if the file has their bytes, else None (lists of numbers, strings).
+
+        Raises:
+            OnnxFileError: they are missing, or their number contradicts its shape.
+        """
+        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
+        if tensor.HasField("segment"):
+            raise self.error(f"tensor {tensor.name!r} is stored in segments, which are not supported")
+        if tensor.data_location == EXTERNAL:
+            return self.external.content(tensor, size_bytes(tensor))
+        if not tensor.HasField("raw_data") or sys.byteorder != "little":
+            return None
+        content, needed = memoryview(tensor.raw_data), size_bytes(tensor)
+        if len(content) != needed:
+            found = f"has {len(content)} bytes, and its shape {list(tensor.dims)} of {kind.name} needs {needed}"
+            raise self.error(f"tensor {tensor.name!r} {found}")
+        return content
+
+    def tensor_digest(self, tensor: Any) -> Digest:
+        """Return the digest of a tensor's elements, in whichever field of the file they are."""
+        if tensor.data_type == _STRING:
+            return digest_of_texts(tensor.string_data)
+        content = self.bytes_of(tensor)
+        if content is not None and TYPES[tensor.data_type].bits >= 8:
+            return Digest.of(content)
+        return Digest.of(self._unpack(tensor, content))
+
+    def _unpack(self, tensor: Any, content: memoryview | None = None) -> bytes:
+        """Return a tensor's elements as bytes, 4-bit elements unpacked; ``content`` is external data.
+
+        Raises:
+            OnnxFileError: they cannot be read.
+        """
+        from onnx import TensorProto, numpy_helper
+
+        if tensor.data_location == EXTERNAL:
+            tensor, raw = TensorProto(data_type=tensor.data_type, dims=tensor.dims), content
+            tensor.raw_data = bytes(raw or b"")
+        try:
+            return bytes(numpy_helper.to_array(tensor).tobytes())
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise self.error(f"tensor {tensor.name!r} cannot be read: {error}") from error
+
+    def document(self, tensor: Any) -> list[Json]:
+        """Return the description of a constant in a record: digest, dtype and shape."""
+        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
+        return [str(self.tensor_digest(tensor)), kind.name, list(tensor.dims)]
+
+    def tensor(self, proto: Any) -> torch.Tensor:
+        """Return one tensor."""
+        dtype = getattr(torch, self.type_of(proto.data_type, f"tensor {proto.name!r}").name)
+        flat = self.flat(proto)
+        if flat.data_ptr() % dtype.itemsize:
+            flat = flat.clone()
+        return flat.view(dtype).reshape(tuple(proto.dims))
+
+    def flat(self, proto: Any) -> torch.Tensor:
+        """Return a tensor's bytes."""
+        content = self.bytes_of(proto)
+        if content is None:
+            content = memoryview(self._unpack(proto))
+        if not len(content):
+            return torch.empty(0, dtype=torch.uint8)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given buffer is not writable")  # it is never written to
+            return torch.frombuffer(content, dtype=torch.uint8)
 
     def release(self) -> None:
         """Drop the parsed model; it is parsed again on the next access."""

@@ -46,9 +46,24 @@ class Schemas:
 
     def find(self, domain: str, operator: str, version: int) -> Schema | None:
         """Return the schema of an operator in a version of its domain, or None if ONNX does not define it."""
+        from onnx import AttributeProto, defs
+
         key = (domain, operator, version)
-        if key not in self._known:
-            self._known[key] = _find_schema(*key)
+        if key in self._known:
+            return self._known[key]
+        self._known[key] = None
+        try:
+            schema = defs.get_schema(operator, version, domain)
+        except defs.SchemaError:
+            return None
+        defaults = {
+            name: attribute.default_value if attribute.default_value.type != AttributeProto.UNDEFINED else None
+            for name, attribute in schema.attributes.items()
+        }
+        variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+        attributes: Any = schema.attributes  # an attribute type is not an integer in every release of onnx
+        types = {name: int(getattr(one.type, "value", one.type)) for name, one in attributes.items()}
+        self._known[key] = Schema(tuple(one.name for one in schema.inputs), variadic, defaults, types)
         return self._known[key]
 
 
@@ -64,27 +79,6 @@ def graphs_in(node: Any) -> list[Any]:
         found += [attribute.g] if attribute.HasField("g") else []
         found += attribute.graphs
     return found
-
-
-def _find_schema(domain: str, operator: str, version: int) -> Schema | None:
-    from onnx import AttributeProto, defs
-
-    try:
-        schema = defs.get_schema(operator, version, domain)
-    except defs.SchemaError:
-        return None
-    defaults = {
-        name: attribute.default_value if attribute.default_value.type != AttributeProto.UNDEFINED else None
-        for name, attribute in schema.attributes.items()
-    }
-    variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
-    types = {name: _code(one.type) for name, one in schema.attributes.items()}
-    return Schema(tuple(one.name for one in schema.inputs), variadic, defaults, types)
-
-
-def _code(kind: Any) -> int:
-    """Return the number of an attribute type, which is not an integer in every release of onnx."""
-    return int(getattr(kind, "value", kind))
 
 
 def iter_names(model: Any) -> Iterator[object]:
@@ -210,18 +204,16 @@ class _Nodes:
                 if name and name in made:
                     yield f"two of its nodes produce {name!r}"
                 made.add(name)
-            yield from self._faults_of_node(node)
+            yield from _twice([one.name for one in node.attribute], "a node of it has two attributes {!r}")
+            where = f"node {(node.name or node.op_type)!r}"
+            operator = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
+            version = None if operator in self._functions else self._versions.get(operator[0])
+            schema = self._schemas.find(operator[0], operator[1], version) if version else None
+            for attribute in node.attribute:
+                wanted = schema.types.get(attribute.name, 0) if schema else 0
+                yield from self._faults_of_attribute(attribute, wanted, where)
             for graph in graphs_in(node):
                 yield from self.faults_of_graph(graph)
-
-    def _faults_of_node(self, node: Any) -> Iterator[str]:
-        where = f"node {(node.name or node.op_type)!r}"
-        yield from _twice([one.name for one in node.attribute], "a node of it has two attributes {!r}")
-        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
-        version = None if name in self._functions else self._versions.get(name[0])
-        schema = self._schemas.find(name[0], name[1], version) if version else None
-        for attribute in node.attribute:
-            yield from self._faults_of_attribute(attribute, schema.types.get(attribute.name, 0) if schema else 0, where)
 
     def _faults_of_attribute(self, attribute: Any, wanted: int, where: str) -> Iterator[str]:
         """Set a missing type, and yield the faults of an attribute; ``wanted`` is its operator's type, 0 if unknown."""
@@ -398,7 +390,10 @@ class _Sizes:
                 self.inner |= {value.name for value in graph.output}
                 self.add(graph.node, inside=True)
                 given = [*given, *(value.name for value in graph.output)]
-            self._deciding += self._size_inputs(node)
+            places = None if self._opaque(node) else _SIZES.get(node.op_type, frozenset())
+            self._deciding += [
+                name for place, name in enumerate(node.input) if name and (places is None or place in places)
+            ]
             for name in node.output:
                 self._made_from.setdefault(name, []).extend([] if node.op_type in _SIZE_ONLY else given)
 
@@ -412,7 +407,3 @@ class _Sizes:
                 names.add(name)
                 pending += self._made_from.get(name, ())
         return names
-
-    def _size_inputs(self, node: Any) -> list[str]:
-        places = None if self._opaque(node) else _SIZES.get(node.op_type, frozenset())
-        return [name for place, name in enumerate(node.input) if name and (places is None or place in places)]
