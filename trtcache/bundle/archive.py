@@ -173,13 +173,6 @@ class ProgramArchive:
             path: the file.
             keys: the trusted keys.
             local: whether the caller trusts the file itself.
-
-        Raises:
-            NotAProgramError: it is not a program file.
-            DamagedProgramError: it is damaged.
-            ProgramVersionError: it has a later format.
-            UntrustedProgramError: it is not trusted.
-            ProgramFileError: it cannot be read.
         """
         self.path = path
         self._checked: set[str] = set()
@@ -307,10 +300,8 @@ def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
 
     Raises:
         NotAProgramError: it is not a zip archive with one folder.
-        TruncatedProgramError: it is truncated.
         ProgramSizesError: sizes in it do not match the file.
         ProgramNamesError: a name is a path, or occurs twice.
-        DamagedProgramError: it is damaged.
     """
     if bytes(data[:4]) != _BEGINS:
         raise NotAProgramError(path, "it is not a program of trtcache.export: not even a zip archive")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import io
-import itertools
 import json
 import logging
 import random
@@ -24,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.bundle.signature import without_classes
 from trtcache.errors import ProgramFileError
+from trtcache.frontends.torch_archive import register_tensor
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.partition.partitions import EnginePartition
@@ -35,16 +35,18 @@ from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch.export import ExportedProgram
 
     from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
-    from trtcache.digests import Json
-    from trtcache.lowering.interface import Interface, TensorInput
+    from trtcache.lowering.interface import Interface
     from trtcache.partition.wires import Wire
 
+log = logging.getLogger(__name__)
+
+_OF_ALL_BYTES = ".data/serialization_id"  # torch's hash over all members, invalid with ours added
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 TOKEN = "engine:"  # noqa: S105  # prefix of an engine's placeholder text during tracing
@@ -75,130 +77,109 @@ class TracedProgram:
             made = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
             for name in slot.names:
                 register_tensor(self.module, name, made, persistent=not slot.transient)
-        for name in sorted(_constants_used(outgoing)):
-            self.constants[name] = self._constant(name, outgoing)
+        executable, division = outgoing.executable, outgoing.division
+        wires = [*(wire for part in division.parts for wire in part.takes), *division.results]
+        for name in sorted({wire.name for wire in wires if isinstance(wire, ConstantWire)}):
+            # A constant has the model's own name if it has one, and that is free.
+            digest = self._interface.constants[list(executable.constants).index(name)]
+            own = [one for one, content in executable.sources.items() if content.digest == digest]
+            chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
+            register_tensor(self.module, chosen, executable.constants[name], persistent=False)
+            self.constants[name] = chosen
         for number, payload in payloads.items():
             self.module.register_buffer(payload_name(number), payload, persistent=False)
         self._payloads = frozenset(payloads)
-        self.module.forward = self._make_forward()  # with the model's own signature
 
-    def _constant(self, name: str, outgoing: ProgramContents) -> str:
-        """Register a constant, under the model's own name if it has one."""
-        place = list(outgoing.executable.constants).index(name)
-        digest = self._interface.constants[place]
-        own = [one for one, content in outgoing.executable.sources.items() if content.digest == digest]
-        chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
-        register_tensor(self.module, chosen, outgoing.executable.constants[name], persistent=False)
-        return chosen
-
-    def _make_forward(self) -> Any:
         def forward(*args: Any, **kwargs: Any) -> Any:
-            return self._answer(args, kwargs)
+            return self._forward(args, kwargs)
 
-        vars(forward)["__signature__"] = signature_of(self._outgoing)
-        return forward
+        vars(forward)["__signature__"] = signature_of(outgoing)  # the model's own
+        self.module.forward = forward
 
-    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call = self._outgoing.call
-        numbers = [(one.leaf, one.device) for one in self._interface.inputs if one.number]
+    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        interface, call = self._interface, self._outgoing.call
+        numbers = [(one.leaf, one.device) for one in interface.inputs if one.number]
         leaves = with_carriers(call.flatten(args, kwargs), numbers)
-        inputs = [leaves[one.leaf] for one in self._interface.inputs]
+        inputs = [leaves[one.leaf] for one in interface.inputs]
         if self._outgoing.division.is_whole:
-            outputs, stores = self._whole(inputs)
+            # The only engine returns new contents of modified weights after its results.
+            outputs = self._call_engine(0, interface, inputs)
+            changed = [slot.names[0] for slot in interface.slots if slot.mutated]
+            count = len(outputs) - len(changed)
+            outputs, stores = outputs[:count], list(zip(changed, outputs[count:], strict=True))
         else:
-            outputs, stores = _Run(self, self._outgoing, inputs).outputs()
-        results = self._collect_results(outputs, leaves)
-        for name, value in stores:
-            self.tensor(name).copy_(value)
-        return pytree.tree_unflatten(results, call.out_spec)
-
-    def _collect_results(self, outputs: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
+            outputs, stores = self._run(inputs)
         results: list[Any] = []
         remaining = iter(outputs)
-        for result in self._interface.results:
+        for result in interface.results:
             if result.kind == "value":
                 results.append(result.value)
             elif result.kind == "size":
-                inputs = self._interface.inputs
-                sizes = bind_sizes(inputs, [leaves[taken.leaf] for taken in inputs])
-                results.append(evaluate_size(result.value, sizes))
+                results.append(evaluate_size(result.value, bind_sizes(interface.inputs, inputs)))
             elif result.kind == "number":
                 results.append(next(remaining).item())
             elif result.kind == "input":
                 leaves[result.target or 0].copy_(next(remaining))
             else:
                 results.append(next(remaining))
-        return results
+        for name, value in stores:
+            self._tensor(name).copy_(value)
+        return pytree.tree_unflatten(results, call.out_spec)
 
-    def _whole(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
-        """Call the only engine; new contents of modified weights follow its results."""
-        outputs = self.engine(0, self._interface, inputs)
-        changed = [slot for slot in self._interface.slots if slot.mutated]
-        count = len(outputs) - len(changed)
-        return outputs[:count], [(slot.names[0], one) for slot, one in zip(changed, outputs[count:], strict=True)]
+    def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
+        """Run all partitions; return the results, and the new contents of weights by the model's names."""
+        interface, division = self._interface, self._outgoing.division
+        values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
+        sizes = bind_sizes(interface.inputs, inputs)
+        weights = {one.name: one for one in interface.weights}
 
-    def engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        def compute(wire: Wire) -> Any:
+            match wire:
+                case WeightWire(name):
+                    slots: dict[str | int, torch.Tensor] = {
+                        slot.index: self._tensor(slot.names[0]) for slot in weights[name].slots
+                    }
+                    return evaluate_recipe(weights[name].recipe, slots)
+                case ConstantWire(name):
+                    return self._tensor(self.constants[name])
+                case SizeWire(text):
+                    return evaluate(json.loads(text), sizes)
+                case SizeTensor(size):
+                    count = evaluate(json.loads(size.text), sizes)
+                    return torch.empty((count, 0), device=self._outgoing.executable.device)
+            raise AssertionError(wire)
+
+        def value(wire: Wire) -> Any:
+            if wire not in values:
+                values[wire] = compute(wire)
+            return values[wire]
+
+        for number, part in enumerate(division.parts):
+            taken = [value(wire) for wire in part.takes]
+            if isinstance(part, EnginePartition):
+                made: Sequence[Any] = self._call_engine(number, part.program.interface, taken)
+            else:
+                made = part.call(*taken)
+            values |= {PartitionOutput(number, place): one for place, one in enumerate(made)}
+        stores = [(weights[name].slots[0].names[0], value(wire)) for name, wire in division.stores]
+        return [value(wire) for wire in division.results], stores
+
+    def _call_engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Call the placeholder of an engine."""
-        weights = [self.tensor(slot.names[0]) for slot in interface.slots]
+        weights = [self._tensor(slot.names[0]) for slot in interface.slots]
         if number in self._payloads:
-            weights.append(self.tensor(payload_name(number)))
+            weights.append(self._tensor(payload_name(number)))
         input_spec, output_spec = specs_of(interface, changed=True)
         made: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
             list(inputs), weights, f"{TOKEN}{number}", "", "", input_spec, output_spec
         )
         return made
 
-    def tensor(self, name: str) -> torch.Tensor:
+    def _tensor(self, name: str) -> torch.Tensor:
         """Return a weight or constant by name."""
         path, _, last = name.rpartition(".")
         found: torch.Tensor = getattr(self.module.get_submodule(path), last)
         return found
-
-
-class _Run:
-    """One call of a partitioned program, value by value."""
-
-    def __init__(self, traced: TracedProgram, outgoing: ProgramContents, inputs: Sequence[torch.Tensor]) -> None:
-        self._traced, self._outgoing = traced, outgoing
-        self._interface = outgoing.executable.interface
-        self._values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
-        self._sizes = bind_sizes(self._interface.inputs, inputs)
-        self._weights = {one.name: one for one in self._interface.weights}
-
-    def outputs(self) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
-        """Return results, and the new contents of weights by the model's names."""
-        division = self._outgoing.division
-        for number, part in enumerate(division.parts):
-            taken = [self._value(wire) for wire in part.takes]
-            if isinstance(part, EnginePartition):
-                made: Sequence[Any] = self._traced.engine(number, part.program.interface, taken)
-            else:
-                made = part.call(*taken)
-            for place, value in enumerate(made):
-                self._values[PartitionOutput(number, place)] = value
-        stores = [(self._weights[name].slots[0].names[0], self._value(wire)) for name, wire in division.stores]
-        return [self._value(wire) for wire in division.results], stores
-
-    def _value(self, wire: Wire) -> Any:
-        if wire not in self._values:
-            self._values[wire] = self._compute(wire)
-        return self._values[wire]
-
-    def _compute(self, wire: Wire) -> Any:
-        match wire:
-            case WeightWire(name):
-                weight = self._weights[name]
-                return evaluate_recipe(
-                    weight.recipe, {slot.index: self._traced.tensor(slot.names[0]) for slot in weight.slots}
-                )
-            case ConstantWire(name):
-                return self._traced.tensor(self._traced.constants[name])
-            case SizeWire(text):
-                return evaluate(json.loads(text), self._sizes)
-            case SizeTensor(size):
-                count = evaluate(json.loads(size.text), self._sizes)
-                return torch.empty((count, 0), device=self._outgoing.executable.device)
-        raise AssertionError(wire)
 
 
 def signature_of(outgoing: ProgramContents) -> inspect.Signature:
@@ -217,29 +198,6 @@ def payload_name(number: int) -> str:
     return f"trtcache_engine_{number}"
 
 
-def register_tensor(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:
-    """Register a parameter or buffer by its full name.
-
-    Raises:
-        ValueError: a module cannot have this name.
-    """
-    *path, last = name.split(".")
-    module = root
-    for step in path:
-        inner = module._modules.get(step)
-        if inner is None:
-            inner = torch.nn.Module()
-            module.add_module(step, inner)
-        module = inner
-    try:
-        if isinstance(tensor, torch.nn.Parameter):
-            module.register_parameter(last, tensor)
-        else:
-            module.register_buffer(last, tensor, persistent=persistent)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"a weight has the name {name!r}, which torch does not accept: {error}") from error
-
-
 def _is_taken(root: torch.nn.Module, name: str) -> bool:
     module: Any = root
     for step in name.split("."):
@@ -247,16 +205,6 @@ def _is_taken(root: torch.nn.Module, name: str) -> bool:
         if module is None:
             return False
     return True
-
-
-def _constants_used(outgoing: ProgramContents) -> set[str]:
-    wires = [wire for part in outgoing.division.parts for wire in part.takes]
-    return {wire.name for wire in (*wires, *outgoing.division.results) if isinstance(wire, ConstantWire)}
-
-
-log = logging.getLogger(__name__)
-
-_OF_ALL_BYTES = ".data/serialization_id"  # torch's hash over all members, invalid with ours added
 
 
 def export_graph(
@@ -272,6 +220,8 @@ def export_graph(
     Raises:
         ProgramFileError: torch cannot trace what stays in torch; the message includes torch's.
     """
+    interface = outgoing.executable.interface
+    mutates = any(slot.mutated for slot in interface.slots) or any(one.kind == "input" for one in interface.results)
     sizes = {number: sum(one.constant_bytes for one in each) for number, each in payloads.items()}
     empty = {number: torch.empty(size, dtype=torch.uint8) for number, size in sizes.items() if size}
     try:
@@ -279,14 +229,13 @@ def export_graph(
         with ALONE, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = _trace(traced.module, outgoing)
-            if _mutates(outgoing):
+            if mutates:
                 program = program.run_decompositions({})
     except Exception as error:
         raise ProgramFileError(path, f"torch.export cannot trace the program: {_describe_error(error)}") from error
-    calls = engine_calls(program)
+    calls = _label(program, outgoing, payloads)
     if missing := sorted(set(payloads) - set(calls)):
         raise ProgramFileError(path, f"nothing uses what the engines of parts {missing} make")
-    _label(program, outgoing, payloads)
     program._example_inputs = None  # generated, and torch would pickle them
     return program, calls
 
@@ -329,8 +278,20 @@ def _describe_error(error: Exception) -> str:
 
 
 def _trace(traced: torch.nn.Module, outgoing: ProgramContents) -> ExportedProgram:
-    interface = outgoing.executable.interface
-    args, kwargs = _arguments(outgoing, _examples(interface, outgoing.executable.device))
+    interface, spec, device = outgoing.executable.interface, outgoing.call.in_spec, outgoing.executable.device
+    # The arguments of a call: example tensors, and the values that the program was compiled for.
+    sizes = hints(interface)
+    leaves: dict[int, Any] = {one.leaf: one.value for one in interface.values}
+    for one in interface.inputs:
+        place = device if one.device == device.type else torch.device(one.device)
+        shape = tuple(evaluate(size, sizes) or 0 for size in one.shape)
+        stride = tuple(evaluate(step, sizes) for step in one.stride)
+        known = tuple(step for step in stride if step is not None)
+        laid = known if len(known) == len(stride) else contiguous(shape)
+        tensor = torch.empty_strided(shape, laid, dtype=getattr(torch, one.dtype), device=place).zero_()
+        leaves[one.leaf] = tensor.shape[0] if one.number else tensor
+    args, kwargs = pytree.tree_unflatten([leaves.get(leaf) for leaf in range(spec.num_leaves)], spec)
+    args, kwargs = tuple(args), dict(kwargs)
     shapes = _shapes(outgoing)
     if shapes is None:
         return torch.export.export(traced, args, kwargs, strict=False)
@@ -344,19 +305,10 @@ def _trace(traced: torch.nn.Module, outgoing: ProgramContents) -> ExportedProgra
         return torch.export.export(traced, args, kwargs, dynamic_shapes=automatic, strict=False)
 
 
-def _arguments(outgoing: ProgramContents, tensors: Mapping[int, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call, with the values that the program was compiled for."""
-    spec = outgoing.call.in_spec
-    values = {one.leaf: one.value for one in outgoing.executable.interface.values}
-    leaves = [tensors[leaf] if leaf in tensors else values.get(leaf) for leaf in range(spec.num_leaves)]
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
-    return tuple(args), dict(kwargs)
-
-
 def hints(interface: Interface) -> dict[int, int]:
     """Return an example size for each symbol: in its range, all different if possible.
 
-    If guards exclude these sizes, others near them are tried.
+    If guards exclude these sizes, others near them are tried, small ones first.
 
     Raises:
         ValueError: none of 100,000 combinations of sizes satisfies the guards.
@@ -365,107 +317,57 @@ def hints(interface: Interface) -> dict[int, int]:
     for number, (least, most) in enumerate(interface.ranges):
         wanted = max(least or 0, 2) + number
         preferred.append(wanted if most is None or wanted <= most else most)
-    for sizes in itertools.chain((preferred,), _other_sizes(interface.ranges, preferred)):
+    generator = random.Random(0)  # noqa: S311  # the same examples each time
+    sizes = preferred
+    for attempt in range(100_001):
         found = dict(enumerate(sizes))
         if failed_guard(interface.conditions, found) is None:
             return found
-    raise ValueError("no example sizes satisfy the guards of the program")
-
-
-def _other_sizes(ranges: Sequence[tuple[int | None, int | None]], preferred: Sequence[int]) -> Iterator[list[int]]:
-    """Yield combinations of sizes in their ranges, small ones first."""
-    generator = random.Random(0)  # noqa: S311  # the same examples each time
-    for attempt in range(100_000):
-        reach = 8 if attempt < 50_000 else 512
-        sizes = []
-        for (least, most), wanted in zip(ranges, preferred, strict=True):
+        reach, sizes = 8 if attempt < 50_000 else 512, []
+        for (least, most), wanted in zip(interface.ranges, preferred, strict=True):
             low = min(max(least or 0, 2), wanted)
             sizes.append(generator.randint(low, wanted + reach if most is None else min(most, wanted + reach)))
-        yield sizes
-
-
-def _examples(interface: Interface, device: torch.device) -> dict[int, Any]:
-    sizes = hints(interface)
-    found = {one.leaf: _example(one, sizes, device) for one in interface.inputs}
-    return {one.leaf: found[one.leaf].shape[0] if one.number else found[one.leaf] for one in interface.inputs}
-
-
-def _example(spec: TensorInput, sizes: Mapping[int, int], device: torch.device) -> torch.Tensor:
-    place = device if spec.device == device.type else torch.device(spec.device)
-    shape = tuple(evaluate(size, sizes) or 0 for size in spec.shape)
-    stride = tuple(evaluate(step, sizes) for step in spec.stride)
-    known = tuple(step for step in stride if step is not None)
-    laid = known if len(known) == len(stride) else contiguous(shape)
-    return torch.empty_strided(shape, laid, dtype=getattr(torch, spec.dtype), device=place).zero_()
+    raise ValueError("no example sizes satisfy the guards of the program")
 
 
 def _shapes(outgoing: ProgramContents) -> Any:
     """Return the dynamic sizes in torch.export's format; None without any."""
-    interface = outgoing.executable.interface
+    interface, spec = outgoing.executable.interface, outgoing.call.in_spec
     if not any(type(size) is not int for one in interface.inputs for size in one.shape):
         return None
-    dims = [_dim(number, *bounds) for number, bounds in enumerate(interface.ranges)]
-    shapes_: dict[int, Any] = {
-        one.leaf: {place: _size(size, dims) for place, size in enumerate(one.shape) if type(size) is not int}
-        for one in interface.inputs
-    }
-    shapes_ |= {
-        one.leaf: Dim.AUTO for one in interface.inputs if one.number
-    }  # torch does not accept a named Dim for an int
-    spec = outgoing.call.in_spec
-    args, kwargs = pytree.tree_unflatten([shapes_.get(leaf) for leaf in range(spec.num_leaves)], spec)
-    positional, names = len(args), list(kwargs)
-    parameters = list(_parameters(outgoing, positional))
-    return dict(zip([*parameters, *names], [*args, *kwargs.values()], strict=True)) if parameters else None
-
-
-def _parameters(outgoing: ProgramContents, positional: int) -> list[str]:
-    """Return the names of the positional arguments."""
-    return list(signature_of(outgoing).parameters)[:positional]
-
-
-def _dim(number: int, least: int | None, most: int | None) -> Any:
-    return Dim(f"s{number}", min=least, max=most)
-
-
-def _size(written: Json, dims: Sequence[Any]) -> Any:
-    """Return a size in torch.export's format: ``a * s + b``, or automatic."""
-    number, factor, more = affine(written) or (0, 0, 0)
-    if factor <= 0:
-        return Dim.AUTO
-    scaled = dims[number] if factor == 1 else factor * dims[number]
-    return scaled + more if more else scaled
-
-
-def _mutates(outgoing: ProgramContents) -> bool:
-    interface = outgoing.executable.interface
-    return any(slot.mutated for slot in interface.slots) or any(one.kind == "input" for one in interface.results)
-
-
-def engine_calls(program: ExportedProgram) -> list[int]:
-    """Return the partitions whose engines a program calls, in graph order, before they are labelled."""
-    calls = [node for node in program.graph.nodes if node.target is torch.ops.trtcache.execute_engine.default]
-    return [int(str(node.args[2]).removeprefix(TOKEN)) for node in calls]
+    dims = [Dim(f"s{number}", min=least, max=most) for number, (least, most) in enumerate(interface.ranges)]
+    found: dict[int, Any] = {}
+    for one in interface.inputs:
+        dynamic: dict[int, Any] = {}
+        for place, size in enumerate(one.shape):
+            if type(size) is int:
+                continue
+            number, factor, more = affine(size) or (0, 0, 0)
+            dynamic[place] = Dim.AUTO
+            if factor > 0:  # the form a * s + b, which a Dim can express
+                scaled = dims[number] if factor == 1 else factor * dims[number]
+                dynamic[place] = scaled + more if more else scaled
+        found[one.leaf] = Dim.AUTO if one.number else dynamic  # torch does not accept a named Dim for an int
+    args, kwargs = pytree.tree_unflatten([found.get(leaf) for leaf in range(spec.num_leaves)], spec)
+    parameters = list(signature_of(outgoing).parameters)[: len(args)]
+    return dict(zip([*parameters, *kwargs], [*args, *kwargs.values()], strict=True)) if parameters else None
 
 
 def _label(
     program: ExportedProgram, outgoing: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]]
-) -> None:
-    """Set the text arguments of engine calls: the engine, its key, its weight map."""
-    operator = torch.ops.trtcache.execute_engine.default
+) -> list[int]:
+    """Set the text arguments of engine calls: engine, key and weight map. Return their partitions in graph order."""
+    operator, calls = torch.ops.trtcache.execute_engine.default, []
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, and lines of the traced module
         if node.target is not operator:
             continue
         inputs, weights, token, *_, input_spec, output_spec = node.args
         number = int(str(token).removeprefix(TOKEN))
+        part = outgoing.executable if outgoing.division.is_whole else outgoing.division.engines[number].program
         keys = json.dumps([origin.entries[number].key.document for origin in outgoing.origins], sort_keys=True)
-        recipes = json.dumps(weight_map(_interface(outgoing, number).weights), sort_keys=True)
+        recipes = json.dumps(weight_map(part.interface.weights), sort_keys=True)
         engine = ",".join(one.text for one in payloads[number])
         node.args = (inputs, weights, engine, keys, recipes, input_spec, output_spec)
-
-
-def _interface(outgoing: ProgramContents, number: int) -> Interface:
-    if outgoing.division.is_whole:
-        return outgoing.executable.interface
-    return outgoing.division.engines[number].program.interface
+        calls.append(number)
+    return calls

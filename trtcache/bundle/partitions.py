@@ -11,7 +11,7 @@ import json
 import math
 import operator
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.digests import Json
-    from trtcache.lowering.interface import Interface
     from trtcache.lowering.program import LoweredProgram
     from trtcache.partition.wires import Wire
+    from trtcache.runtime.executable import Executable
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{
@@ -75,7 +75,14 @@ def write_graph(call: fx.GraphModule) -> dict[str, Json]:
             continue
         if node.op == "call_function":
             named: dict[str, Json] = {name: _write_argument(one, places) for name, one in node.kwargs.items()}
-            nodes.append([_target_name(node), [_write_argument(one, places) for one in node.args], named])
+            if isinstance(target := node.target, torch._ops.OpOverload):
+                name = f"{target.namespace}.{target._opname}.{target._overloadname}"
+            elif target in _NAMES:
+                name = _NAMES[target]
+            else:
+                why = f"{operator_name(target)} ({node.name}) is not an operator that a file can name"
+                raise ValueError(why)
+            nodes.append([name, [_write_argument(one, places) for one in node.args], named])
         elif node.op != "placeholder":
             raise ValueError(f"{node.name} is a {node.op}, and a file has operators only")
         places[node] = len(places)
@@ -89,10 +96,12 @@ def read_graph(written: Any) -> fx.GraphModule:
         ValueError: it is malformed.
         MissingOperator: an operator is not registered in this process; the message names it.
     """
-    graph = fx.Graph()
-    nodes = [graph.placeholder(f"a{place}") for place in range(_count(written["takes"]))]
+    graph, takes = fx.Graph(), written["takes"]
+    if type(takes) is not int or not 0 <= takes <= 1 << 16:
+        raise ValueError(f"a part that takes {takes!r:.20} values")
+    nodes = [graph.placeholder(f"a{place}") for place in range(takes)]
     for name, arguments, named in written["nodes"]:
-        target = _target(name)
+        target = _find_operator(name)
         args = tuple(_read_argument(one, nodes) for one in arguments)
         nodes.append(
             graph.call_function(target, args, {str(key): _read_argument(one, nodes) for key, one in named.items()})
@@ -101,22 +110,7 @@ def read_graph(written: Any) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
-def _count(number: Any) -> int:
-    if type(number) is not int or not 0 <= number <= 1 << 16:
-        raise ValueError(f"a part that takes {number!r:.20} values")
-    return number
-
-
-def _target_name(node: fx.Node) -> str:
-    target: Any = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        return f"{target.namespace}.{target._opname}.{target._overloadname}"
-    if target in _NAMES:
-        return _NAMES[target]
-    raise ValueError(f"{operator_name(target)} ({node.name}) is not an operator that a file can name")
-
-
-def _target(name: Any) -> Callable[..., Any]:
+def _find_operator(name: Any) -> Callable[..., Any]:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     match = _OPERATOR.fullmatch(name) if isinstance(name, str) else None
@@ -185,85 +179,64 @@ def _scalar(kind: str, value: Any) -> Any:
     raise ValueError(f"an argument of the kind {kind!r:.40}")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineInterface:
-    """The part of an engine's program that running it needs."""
-
-    interface: Interface
-    device: torch.device
-
-
 def write_partitions(division: PartitionedProgram) -> dict[str, Json]:
-    """Return the partitions as JSON; engines are stored by number, and described by their own entries.
-
-    Raises:
-        ValueError: torch computes something that cannot be named.
-    """
+    """Return the partitions as JSON; engines are stored by number, and described by their own entries."""
+    parts: list[Json] = []
+    for part in division.parts:
+        record: dict[str, Json] = {"takes": [_write_wire(one) for one in part.takes], "gives": part.gives}
+        if isinstance(part, EnginePartition):
+            slots: list[Json] = [list(slot.names) for slot in part.program.interface.slots]
+            parts.append({"kind": "engine", **record, "weights": dict(part.weights), "slots": slots})
+        else:
+            parts.append({"kind": "torch", **record, "graph": write_graph(part.call)})
     return {
-        "parts": [_write_part(part) for part in division.parts],
-        "results": [_wire(one) for one in division.results],
-        "stores": [[name, _wire(one)] for name, one in division.stores],
+        "parts": parts,
+        "results": [_write_wire(one) for one in division.results],
+        "stores": [[name, _write_wire(one)] for name, one in division.stores],
         "left": [asdict(one) for one in division.left],
     }
 
 
-def read_partitions(written: Any, interfaces: Mapping[int, EngineInterface]) -> PartitionedProgram:
-    """Parse partitions.
-
-    Args:
-        written: the JSON.
-        interfaces: the interfaces from the engines' entries, by partition number.
+def read_partitions(written: Any, interfaces: Mapping[int, Executable]) -> PartitionedProgram:
+    """Parse partitions; ``interfaces`` are those of the engines' entries, by partition number.
 
     Raises:
         ValueError: they are inconsistent.
         MissingOperator: an operator is not registered in this process.
     """
     parts: list[EnginePartition | TorchPartition] = []
-    for number, one in enumerate(written["parts"]):
-        takes = tuple(_read(wire) for wire in one["takes"])
-        part = _engine(one, takes, interfaces[number]) if one["kind"] == "engine" else _torch(one, takes)
-        _check(part.takes, parts)
-        parts.append(part)
-    results, stores = [_read(one) for one in written["results"]], [(str(n), _read(one)) for n, one in written["stores"]]
-    _check([*results, *(wire for _, wire in stores)], parts)
-    left = tuple(LeftInTorch(**{name: str(text) for name, text in one.items()}) for one in written["left"])
-    return PartitionedProgram(tuple(parts), tuple(results), tuple(stores), left)
 
-
-def _write_part(part: EnginePartition | TorchPartition) -> dict[str, Json]:
-    takes: list[Json] = [_wire(one) for one in part.takes]
-    if isinstance(part, EnginePartition):
-        slots: list[Json] = [list(slot.names) for slot in part.program.interface.slots]
-        return {"kind": "engine", "takes": takes, "gives": part.gives, "weights": dict(part.weights), "slots": slots}
-    return {"kind": "torch", "takes": takes, "gives": part.gives, "graph": write_graph(part.call)}
-
-
-def _engine(written: Any, takes: tuple[Wire, ...], engine: EngineInterface) -> EnginePartition:
-    weights = {str(own): str(name) for own, name in written["weights"].items()}
-    if len(engine.interface.inputs) != len(takes) or len(engine.interface.outputs) != written["gives"]:
-        raise ValueError("an engine has other inputs or outputs than its partition")
-    return EnginePartition(
-        cast("LoweredProgram", engine), takes, int(written["gives"]), weights, Cluster((), in_torch=False)
-    )
-
-
-def _torch(written: Any, takes: tuple[Wire, ...]) -> TorchPartition:
-    call = read_graph(written["graph"])
-    if written["graph"]["takes"] != len(takes) or len(written["graph"]["gives"]) != written["gives"]:
-        raise ValueError("a torch partition has other inputs or outputs than declared")
-    nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # needed for is_sequential
-    return TorchPartition(call, takes, int(written["gives"]), Cluster(nodes, in_torch=True))
-
-
-def _check(wires: Any, parts: list[EnginePartition | TorchPartition]) -> None:
-    for wire in wires:
-        if isinstance(wire, PartitionOutput) and not (
-            0 <= wire.part < len(parts) and 0 <= wire.place < parts[wire.part].gives
+    def read_wire(wire: Any) -> Wire:
+        """Parse a wire, and check that an earlier partition computes it."""
+        made = _read_wire(wire)
+        if isinstance(made, PartitionOutput) and not (
+            0 <= made.part < len(parts) and 0 <= made.place < parts[made.part].gives
         ):
             raise ValueError("a partition uses a value that no earlier partition computes")
+        return made
+
+    for number, record in enumerate(written["parts"]):
+        takes, gives = tuple(read_wire(wire) for wire in record["takes"]), record["gives"]
+        if record["kind"] == "engine":
+            engine, weights = interfaces[number], {str(own): str(name) for own, name in record["weights"].items()}
+            if len(engine.interface.inputs) != len(takes) or len(engine.interface.outputs) != gives:
+                raise ValueError("an engine has other inputs or outputs than its partition")
+            program = cast("LoweredProgram", engine)
+            parts.append(EnginePartition(program, takes, int(gives), weights, Cluster((), in_torch=False)))
+        else:
+            graph = record["graph"]
+            call = read_graph(graph)
+            if graph["takes"] != len(takes) or len(graph["gives"]) != gives:
+                raise ValueError("a torch partition has other inputs or outputs than declared")
+            nodes = tuple(node for node in call.graph.nodes if node.op == "call_function")  # needed for is_sequential
+            parts.append(TorchPartition(call, takes, int(gives), Cluster(nodes, in_torch=True)))
+    results = tuple(read_wire(one) for one in written["results"])
+    stores = tuple((str(name), read_wire(one)) for name, one in written["stores"])
+    left = tuple(LeftInTorch(**{name: str(text) for name, text in one.items()}) for one in written["left"])
+    return PartitionedProgram(tuple(parts), results, stores, left)
 
 
-def _wire(wire: Wire) -> list[Json]:
+def _write_wire(wire: Wire) -> list[Json]:
     match wire:
         case InputWire(place):
             return ["input", place]
@@ -279,7 +252,7 @@ def _wire(wire: Wire) -> list[Json]:
             return ["carrier", json.loads(size.text)]
 
 
-def _read(written: Any) -> Wire:
+def _read_wire(written: Any) -> Wire:
     match written:
         case ["input", int(place)]:
             return InputWire(place)

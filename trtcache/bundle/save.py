@@ -6,8 +6,9 @@ import os
 import zipfile
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import torch
 from blake3 import blake3
 
 from trtcache.backends.members import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
@@ -16,7 +17,7 @@ from trtcache.bundle.engines import document, make_payloads
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.bundle.partitions import write_partitions
 from trtcache.bundle.signature import write_signature, write_structure
-from trtcache.bundle.tensors import config, runs
+from trtcache.bundle.tensors import config, record, runs
 from trtcache.config.atomic_write import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
@@ -27,15 +28,14 @@ from trtcache.weights.archive import aligned_member
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-
-    import torch
 
     from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
     from trtcache.bundle.tensors import Run
     from trtcache.config.signing_keys import SecretKey
+    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
     from trtcache.store.entry import Entry
 
@@ -63,9 +63,7 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
         key: the signing key, or None.
 
     Raises:
-        SettingsError: ``engines`` is unknown.
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
-        OSError: a file cannot be written, or a folder, device or pipe has its name.
     """
     require_file(path)
     payloads = make_payloads(outgoing, engines, path.stem)
@@ -77,10 +75,13 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     beside = {one.file: one for each in payloads.values() for one in each if one.way == "file"}
     with atomic_write(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
         files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in beside}
-        sums = {name: _write_beside(file, beside[name].entry, key) for name, file in files.items()}
+        sums = {name: _write_sidecar(file, beside[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
-            writer.add_torch_members(torch_members(program, str(path)))
+            for name, content in torch_members(program, str(path)).items():
+                if not name.startswith(_NOT_OURS):
+                    writer.add(name, [content])
+            writer.add("data/sample_inputs/model.pt", [b""])  # torch's are generated, and pickled
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
             writer.add_constants(program.constants, payloads)
             targets = [writer.add_engines(outgoing, payloads, target, calls) for target in range(len(outgoing.origins))]
@@ -111,23 +112,19 @@ class _Writer:
                 member.write(chunk)
         self.sums[name] = Checksum(size_bytes, f"b3:{hasher.hexdigest()}")
 
-    def add_torch_members(self, members: Mapping[str, bytes]) -> None:
-        """Add torch's members except weights and constants; example inputs are empty."""
-        for name, content in members.items():
-            if not name.startswith(_NOT_OURS):
-                self.add(name, [content])
-        self.add("data/sample_inputs/model.pt", [b""])
-
     def add_tensors(
-        self, what: str, tensors: Mapping[str, torch.Tensor], parameters: frozenset[str], more: Any = None
+        self,
+        what: str,
+        tensors: Mapping[str, torch.Tensor],
+        parameters: frozenset[str] = frozenset(),
+        more: Mapping[str, Json] | None = None,
     ) -> None:
-        """Add weights or constants, and torch's document for them."""
+        """Add weights or constants, and torch's records of them and of ``more``."""
         folder, prefix = _FOLDERS[what]
         members: dict[str, Run] = {f"{prefix}{number}": run for number, run in enumerate(runs(tensors))}
         for name, run in members.items():
             self.add(f"{folder}{name}", run.chunks() if run.size_bytes else [], run.size_bytes)
-        document_: Any = config(members, parameters)
-        document = {"config": {**document_["config"], **(more or {})}}
+        document = {"config": {**config(members, parameters), **(more or {})}}
         self.add(f"{folder}model_{what}_config.json", [json_bytes(document)])
 
     def add_constants(
@@ -135,13 +132,14 @@ class _Writer:
     ) -> None:
         """Add constants, some of which may be engines."""
         engines, more = {payload_name(number): each for number, each in payloads.items()}, {}
+        for name in [one for one in tensors if one in engines]:
+            sent = [memoryview(one.content) for one in engines[name] if one.way == "constant"]
+            member, size_bytes = f"tensor_{name}", sum(map(len, sent))
+            chunks = (one[at : at + CHUNK_BYTES] for one in sent for at in range(0, len(one), CHUNK_BYTES))
+            self.add(f"data/constants/{member}", chunks, size_bytes)
+            more[name] = record(member, torch.empty(size_bytes, dtype=torch.uint8, device="meta"), torch.device("cpu"))
         plain = {name: one for name, one in tensors.items() if name not in engines}
-        for name in set(tensors) - set(plain):
-            sent = [one for one in engines[name] if one.way == "constant"]
-            member, size_bytes = f"tensor_{name}", sum(one.size_bytes for one in sent)
-            self.add(f"data/constants/{member}", (chunk for one in sent for chunk in pieces(one.content)), size_bytes)
-            more[name] = _constant(member, size_bytes)
-        self.add_tensors("constants", plain, frozenset(), more)
+        self.add_tensors("constants", plain, more=more)
 
     def add_engines(
         self,
@@ -154,8 +152,11 @@ class _Writer:
         origin = outgoing.origins[target]
         engines = []
         for number in sorted(payloads):
-            payload = payloads[number][target]
-            members = {} if payload.way == "file" else self._members(outgoing, payload)
+            payload, members = payloads[number][target], dict[str, str]()
+            if payload.way != "file":
+                for name, content in _contents(outgoing, payload).items():
+                    members[name] = f"{FOLDER}engines/{target}.{number}/{name}"
+                    self.add(members[name], [content])
             engines.append(document(payload, members, calls.index(number)))
         return {
             "backend": origin.backend,
@@ -164,13 +165,6 @@ class _Writer:
             "toolchain": origin.toolchain,
             "engines": engines,
         }
-
-    def _members(self, outgoing: ProgramContents, payload: EnginePayload) -> dict[str, str]:
-        folder, names = f"{FOLDER}engines/{payload.target}.{payload.part}/", {}
-        for name, content in _contents(outgoing, payload).items():
-            names[name] = f"{folder}{name}"
-            self.add(names[name], [content])
-        return names
 
 
 def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
@@ -204,7 +198,8 @@ def _program_document(outgoing: ProgramContents) -> dict[str, object]:
         "parameters": sorted(outgoing.parameters & {n for slot in executable.interface.slots for n in slot.names}),
         "known": sorted(executable.known),
         "sources": {name: asdict(content) for name, content in executable.sources.items()},
-        "constants": _constant_names(outgoing),
+        # torch's names of constants that stay in torch, by the program's names
+        "constants": {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants),
         "arguments": write_structure(call.in_spec),
         "output": write_structure(call.out_spec),
         "signature": write_signature(call.signature),
@@ -212,38 +207,11 @@ def _program_document(outgoing: ProgramContents) -> dict[str, object]:
     }
 
 
-def _constant_names(outgoing: ProgramContents) -> dict[str, str]:
-    """Return the torch names of constants that stay in torch, by the program's names."""
-    return {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants)
+def _write_sidecar(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
+    """Write an entry to its own file, in the store's format; return its size and the digest of its prelude.
 
-
-def _constant(member: str, size_bytes: int) -> dict[str, object]:
-    """Return torch's record of a member of plain bytes."""
-    return {
-        "path_name": member,
-        "is_param": False,
-        "use_pickle": False,
-        "tensor_meta": {
-            "dtype": 1,
-            "sizes": [{"as_int": size_bytes}],
-            "requires_grad": False,
-            "device": {"type": "cpu", "index": None},
-            "strides": [{"as_int": 1}],
-            "storage_offset": {"as_int": 0},
-            "layout": 7,
-        },
-    }
-
-
-def pieces(content: bytes | memoryview) -> Iterator[memoryview]:
-    """Yield bytes in chunks of a few MiB."""
-    view = memoryview(content)
-    for at in range(0, len(view), CHUNK_BYTES):
-        yield view[at : at + CHUNK_BYTES]
-
-
-def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
-    """Write an entry to its own file, in the store's format."""
+    That digest covers the members' digests.
+    """
     draft = Draft(
         entry.key, entry.kind, entry.name, entry.created_ns, entry.build_s, dict(entry.provenance), entry.contents
     )
@@ -251,16 +219,11 @@ def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
     try:
         write_artifact(descriptor, draft, key)
         os.fsync(descriptor)
-        return _sum(descriptor, str(file))
+        size_bytes = os.fstat(descriptor).st_size
+        prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, str(file))
+        return Checksum(size_bytes, f"b3:{prelude.digest.hex()}")
     finally:
         os.close(descriptor)
-
-
-def _sum(descriptor: int, path: str) -> Checksum:
-    """Return the size of an entry's file and the digest in its prelude, which covers the members' digests."""
-    size_bytes = os.fstat(descriptor).st_size
-    prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, path)
-    return Checksum(size_bytes, f"b3:{prelude.digest.hex()}")
 
 
 def _flush(path: Path) -> None:

@@ -83,11 +83,7 @@ pytree.register_pytree_node(
 
 
 def write_structure(spec: pytree.TreeSpec) -> Json:
-    """Return a structure as JSON: None for a leaf.
-
-    Raises:
-        ValueError: a mapping's key or a class's context cannot be represented in JSON.
-    """
+    """Return a structure as JSON: None for a leaf."""
     if spec.is_leaf():
         return None
     children: list[Json] = [write_structure(child) for child in children_of(spec)]
@@ -311,11 +307,7 @@ def write_signature(signature: inspect.Signature | None) -> Json:
 
 
 def read_signature(written: Any) -> inspect.Signature | None:
-    """Parse a signature.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+    """Parse a signature."""
     if written is None:
         return None
     parameters = [

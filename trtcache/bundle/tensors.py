@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.frontends.torch_archive import DTYPES
+from trtcache.frontends.torch_archive import DTYPES, STRIDED, flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
 
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
-_STRIDED = 7  # torch/_export/serde/schema.py, Layout
 _CHUNK_BYTES = 1 << 22
 
 
@@ -44,11 +43,14 @@ class Run:
     def chunks(self) -> Iterator[memoryview]:
         """Yield the bytes in chunks of a few MiB."""
         tensor = next(iter(self.tensors.values()))
-        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        flat.set_(tensor.untyped_storage(), self.start, (self.stop - self.start,), (1,))
+        whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        whole.set_(tensor.untyped_storage(), self.start, (self.stop - self.start,), (1,))
         step = max(1, _CHUNK_BYTES // tensor.itemsize)
-        for at in range(0, len(flat), step):
-            yield _bytes_of(flat[at : at + step])
+        for at in range(0, len(whole), step):
+            on_cpu = whole[at : at + step].cpu().view(torch.uint8)
+            buffer = (ctypes.c_ubyte * len(on_cpu)).from_address(on_cpu.data_ptr())
+            buffer._tensor = on_cpu  # type: ignore[attr-defined]  # keeps its memory alive
+            yield memoryview(buffer).cast("B")
 
 
 def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
@@ -68,17 +70,33 @@ def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
 
 
 def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
-    """Return torch's document for members: each name's member, and its tensor's layout in it."""
+    """Return torch's records for members by name: the member, and the tensor's layout in it."""
     records: dict[str, Json] = {}
     for member, run in runs_by_member.items():
         for name, tensor in run.tensors.items():
-            records[name] = {
-                "path_name": member,
-                "is_param": name in parameters,
-                "use_pickle": False,
-                "tensor_meta": _meta(tensor, int(tensor.storage_offset()) - run.start if tensor.numel() else 0),
-            }
-    return {"config": records}
+            offset = int(tensor.storage_offset()) - run.start if tensor.numel() else 0
+            records[name] = record(member, tensor, tensor.device, offset, is_parameter=name in parameters)
+    return records
+
+
+def record(
+    member: str, tensor: torch.Tensor, device: torch.device, offset: int = 0, *, is_parameter: bool = False
+) -> Json:
+    """Return torch's record for a tensor in a member, ``offset`` elements from its start."""
+    return {
+        "path_name": member,
+        "is_param": is_parameter,
+        "use_pickle": False,
+        "tensor_meta": {
+            "dtype": _NUMBERS[tensor.dtype],
+            "sizes": [{"as_int": size} for size in tensor.shape],
+            "requires_grad": False,
+            "device": {"type": device.type, "index": device.index},
+            "strides": [{"as_int": step} for step in tensor.stride()],
+            "storage_offset": {"as_int": offset},
+            "layout": STRIDED,
+        },
+    }
 
 
 def read(config_document: Any, folder: str, content: Callable[[str], memoryview]) -> dict[str, torch.Tensor]:
@@ -91,42 +109,30 @@ def read(config_document: Any, folder: str, content: Callable[[str], memoryview]
     found = {}
     for name, records in config_document["config"].items():
         meta = records["tensor_meta"]
-        if records["use_pickle"] is not False or meta["layout"] != _STRIDED:
+        if records["use_pickle"] is not False or meta["layout"] != STRIDED:
             raise ValueError(f"weight {name} is pickled, or not a dense tensor")
         place = (str(records["path_name"]), DTYPES[meta["dtype"]])
         if place not in flats:
-            flats[place] = _flat(content(f"{folder}{place[0]}"), place[1])
-        found[str(name)] = _view(flats[place], meta)
+            plain = content(f"{folder}{place[0]}")
+            if len(plain) % place[1].itemsize:
+                raise ValueError("a weight whose size is not a multiple of its dtype's")
+            flats[place] = flat(plain, place[1])
+        shape, stride = ([_size(one["as_int"]) for one in meta[what]] for what in ("sizes", "strides"))
+        offset = _size(meta["storage_offset"]["as_int"])
+        if len(shape) != len(stride):
+            raise ValueError("a weight with more sizes than strides")
+        count = math.prod(shape)
+        last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if count else -1
+        if last >= len(flats[place]):
+            raise ValueError("a weight that is larger than its bytes")
+        found[str(name)] = flats[place].as_strided(shape, stride, offset if count else 0)
     return found
-
-
-def _view(flat: torch.Tensor, meta: Any) -> torch.Tensor:
-    shape, stride = ([_size(tensor["as_int"]) for tensor in meta[what]] for what in ("sizes", "strides"))
-    offset = _size(meta["storage_offset"]["as_int"])
-    if len(shape) != len(stride):
-        raise ValueError("a weight with more sizes than strides")
-    count = math.prod(shape)
-    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if count else -1
-    if last >= len(flat):
-        raise ValueError("a weight that is larger than its bytes")
-    return flat.as_strided(shape, stride, offset if count else 0)
 
 
 def _size(number: Any) -> int:
     if type(number) is not int or not 0 <= number < 1 << 62:
         raise ValueError(f"a weight of the size {number!r:.40}")
     return number
-
-
-def _flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
-    if len(content) % dtype.itemsize:
-        raise ValueError("a weight whose size is not a multiple of its dtype's")
-    if not len(content):
-        return torch.empty(0, dtype=dtype)
-    tensor = torch.frombuffer(content, dtype=torch.uint8)
-    if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
-        tensor = tensor.clone()
-    return tensor.view(dtype)
 
 
 def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
@@ -139,22 +145,3 @@ def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tenso
         stop = max(stop, end)
         names.append(name)
     yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
-
-
-def _bytes_of(flat: torch.Tensor) -> memoryview:
-    on_cpu = flat.cpu().view(torch.uint8)
-    buffer = (ctypes.c_ubyte * len(on_cpu)).from_address(on_cpu.data_ptr())
-    buffer._tensor = on_cpu  # type: ignore[attr-defined]  # keeps its memory alive
-    return memoryview(buffer).cast("B")
-
-
-def _meta(tensor: torch.Tensor, offset: int) -> dict[str, Json]:
-    return {
-        "dtype": _NUMBERS[tensor.dtype],
-        "sizes": [{"as_int": size} for size in tensor.shape],
-        "requires_grad": False,
-        "device": {"type": tensor.device.type, "index": tensor.device.index},
-        "strides": [{"as_int": step} for step in tensor.stride()],
-        "storage_offset": {"as_int": offset},
-        "layout": _STRIDED,
-    }
