@@ -339,12 +339,7 @@ def _view(view: View, base: torch.Tensor, sizes: Mapping[int, int]) -> torch.Ten
 
 
 def read_results(graph_module: fx.GraphModule, arguments: Arguments) -> Results:
-    """Return how to create the graph's results.
-
-    Raises:
-        ExportError: a result is neither a tensor nor a number of sizes, or shares memory in a way that no view
-            expresses.
-    """
+    """Return how to create the graph's results."""
     return _Reader(graph_module, arguments).read()
 
 

@@ -108,11 +108,7 @@ class Instances:
         self._clock = itertools.count(1)
 
     def find(self, args: Sequence[Any]) -> CompiledModule:
-        """Return the module that holds the weights of a call.
-
-        Raises:
-            TrtcacheError: see ``make``.
-        """
+        """Return the module that holds the weights of a call."""
         weights = [args[place] for place in self._places]
         key = tuple(map(id, weights))
         instance = self._instances.get(key)
@@ -179,11 +175,7 @@ class GraphCompiler:
     report: GraphReport
 
     def engine(self, call: Sequence[Any]) -> GraphEngine:
-        """Return an engine for calls like this one.
-
-        Raises:
-            TrtcacheError: see ``trtcache.compile``; also ``CanonicalizationError`` for a graph without a key.
-        """
+        """Return an engine for calls like this one."""
         return GraphEngine(self, call)
 
     def prepare(self, arguments: Arguments, call: Sequence[Any]) -> Compilation:
@@ -235,11 +227,7 @@ class GraphEngine:
         self._first = None
 
     def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the graph's results.
-
-        Raises:
-            InputError: the engine does not accept these arguments; nothing ran.
-        """
+        """Return the graph's results."""
         if self._find_changed:
             self._check_apart(args)
         if self._lends:

@@ -160,7 +160,6 @@ def _copy(find: Find, copy: Path) -> None:
 
     Raises:
         ValueError: it has changed since it was inspected.
-        OSError: it cannot be read, or the copy cannot be written.
     """
     assert find.span is not None  # noqa: S101  # set for sound engines
     _, file = open_find(find)

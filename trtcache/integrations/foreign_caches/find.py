@@ -96,11 +96,7 @@ def open_find(find: Find) -> tuple[Find, PlainFile | None]:
 
 
 def inspect_engine(find: Find, file: PlainFile, span: Span) -> Find:
-    """Return a find with the properties of the engine at a span of its file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return a find with the properties of the engine at a span of its file."""
     try:
         if span.offset + span.size_bytes > file.size_bytes:
             raise ValueError(f"it ends at {file.size_bytes}, within its engine")  # noqa: TRY301  # handled below
@@ -142,11 +138,7 @@ class PlainFile:
         self.unsafe = _unsafe(found)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Return bytes of the file; fewer at its end.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return bytes of the file; fewer at its end."""
         return os.pread(self._fd, size_bytes, offset)
 
     def chunks(self, offset: int, size_bytes: int) -> Iterator[bytes]:
@@ -154,7 +146,6 @@ class PlainFile:
 
         Raises:
             ValueError: the file is shorter.
-            OSError: it cannot be read.
         """
         end = offset + size_bytes
         while offset < end:
@@ -165,12 +156,7 @@ class PlainFile:
             offset += len(data)
 
     def digest(self, offset: int, size_bytes: int) -> Digest:
-        """Return the digest of a range of the file.
-
-        Raises:
-            ValueError: the file is shorter.
-            OSError: it cannot be read.
-        """
+        """Return the digest of a range of the file."""
         hasher = blake3()
         for data in self.chunks(offset, size_bytes):
             hasher.update(data)

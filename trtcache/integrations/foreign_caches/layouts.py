@@ -36,11 +36,7 @@ _MAYBE_BARE = "its weights may not be in it: torch_tensorrt stores engines for r
 
 
 def torch_tensorrt_finds(root: Path) -> Iterator[Find]:
-    """Yield the content of a cache directory, by name.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Yield the content of a cache directory, by name."""
     for name in sorted(os.listdir(root)):  # noqa: PTH208  # only names are needed
         path = root / name
         try:
@@ -134,7 +130,6 @@ def engine_in(file: PlainFile) -> Span:
 
     Raises:
         ValueError: it is not a pickle of an entry.
-        OSError: it cannot be read.
     """
     source, text = _Instructions(file), None
     try:
@@ -161,11 +156,7 @@ _BESIDE = {
 
 
 def onnxruntime_finds(root: Path) -> Iterator[Find]:
-    """Yield the content of a cache directory, by name.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Yield the content of a cache directory, by name."""
     names = sorted(os.listdir(root))  # noqa: PTH208  # only names are needed
     for name in names:
         path = root / name
@@ -320,12 +311,7 @@ class _Reader:
 
 
 def contexts_in(file: PlainFile) -> list[Context]:
-    """Return the ``EPContext`` nodes of an ONNX file.
-
-    Raises:
-        ValueError: it is not an ONNX file.
-        OSError: it cannot be read.
-    """
+    """Return the ``EPContext`` nodes of an ONNX file."""
     reader = _Reader(file)
     found = []
     for graph in reader.inside(Span(0, file.size_bytes), _GRAPH):

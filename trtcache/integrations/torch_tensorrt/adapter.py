@@ -94,12 +94,7 @@ class Adapter:
         self._warned: set[str] = set()
 
     def interpret(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return a partition's result: from the cache, or built by torch_tensorrt and stored.
-
-        Raises:
-            BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
-            Exception: whatever torch_tensorrt raises while it builds.
-        """
+        """Return a partition's result: from the cache, or built by torch_tensorrt and stored."""
         started_s = time.perf_counter()
         call, attempt = _Call.of(original, args, kwargs), _ATTEMPT.get() or _Attempt()
         request = self._request(call.conversion, attempt.name)

@@ -189,11 +189,7 @@ def _candidates(target: Any, registry: Any) -> list[Any] | None:
 
 
 def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
-    """Return the foreign converters: operator -> name of the converter, and digest of its file.
-
-    Raises:
-        CanonicalizationError: a converter has no source file.
-    """
+    """Return the foreign converters: operator -> name of the converter, and digest of its file."""
     return {
         str(node.target): [f"{converter.__module__}.{converter.__qualname__}", str(_source(converter))]
         for node, converter in converters.items()

@@ -70,11 +70,7 @@ KNOWN = frozenset(LEFT_OUT) | {
 
 
 def settings_document(settings: object) -> dict[str, Any]:
-    """Return the settings part of the key document: all settings, known or not, except those left out.
-
-    Raises:
-        CanonicalizationError: a setting has no stable form.
-    """
+    """Return the settings part of the key document: all settings, known or not, except those left out."""
     values = sorted(vars(settings).items())
     return {name: plain(value, f"settings.{name}") for name, value in values if name not in LEFT_OUT}
 
@@ -85,11 +81,7 @@ def unknown_settings(settings: object) -> list[str]:
 
 
 def plain(value: Any, where: str) -> Any:
-    """Return a setting's value in key document types: dtypes and operators become their names.
-
-    Raises:
-        CanonicalizationError: it has no stable form.
-    """
+    """Return a setting's value in key document types: dtypes and operators become their names."""
     if value is None or isinstance(value, (bool, int, float, str, bytes, enum.Enum)):
         return value
     if isinstance(value, Mapping):
@@ -114,11 +106,7 @@ def _hashable(value: Any) -> Any:
 
 
 def inputs_document(inputs: Collection[object]) -> list[dict[str, Any]]:
-    """Return each input's spec: all attributes of an ``Input`` except its example tensor.
-
-    Raises:
-        CanonicalizationError: something in it has no stable form.
-    """
+    """Return each input's spec: all attributes of an ``Input`` except its example tensor."""
     return [
         {
             name: plain(value, f"inputs[{number}].{name}")
@@ -167,9 +155,6 @@ def request_for(
     A refittable engine is described without its weights' values, but with the names of its nodes, which torch_tensorrt
     uses to find its weights later. If TensorRT uses values anyway (to find sparse weights, or to refit identical ones
     only), they are in the key too. An engine for Windows cannot be loaded here, so it is not refitted.
-
-    Raises:
-        CanonicalizationError: something has no stable description.
     """
     module, settings = conversion.module, conversion.settings
     registry = library.converters

@@ -30,11 +30,7 @@ ENGINE_MEMBER, RESULT_MEMBER = "engine", "result.json"
 
 
 def make_members(fields: Mapping[str, Any], graph: Json) -> dict[str, Content]:
-    """Return the members for the fields of a result, including ``serialized_engine``, and the partition's graph.
-
-    Raises:
-        TypeError: a field has no stored form.
-    """
+    """Return the members for the fields of a result, including ``serialized_engine``, and the partition's graph."""
     rest = {name: to_json(value) for name, value in fields.items() if name != ENGINE}
     return {ENGINE_MEMBER: bytes(fields[ENGINE]), RESULT_MEMBER: json_bytes(rest), GRAPH_MEMBER: json_bytes(graph)}
 
@@ -94,7 +90,6 @@ def read(value: Any) -> Any:
 
     Raises:
         ValueError: ``to_json`` does not produce it.
-        TypeError: likewise.
     """
     if isinstance(value, list):
         return [read(one) for one in value]
