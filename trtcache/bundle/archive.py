@@ -152,9 +152,6 @@ def _sums(written: Any) -> dict[str, Checksum]:
     return found
 
 
-_IGNORED = (HEADER, SIGNATURES)
-
-
 class ProgramArchive:
     """An open program file.
 
@@ -173,6 +170,10 @@ class ProgramArchive:
             path: the file.
             keys: the trusted keys.
             local: whether the caller trusts the file itself.
+
+        Raises:
+            TamperedProgramError: its members are not those of its header.
+            ProgramSizesError: a member has another size.
         """
         self.path = path
         self._checked: set[str] = set()
@@ -181,7 +182,13 @@ class ProgramArchive:
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
         verify_trust(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
         self.header = ProgramHeader.read(raw, str(path))
-        self._check_members()
+        found = {name: place.size_bytes for name, place in self._places.items() if name not in {HEADER, SIGNATURES}}
+        declared = {name: one.size_bytes for name, one in self.header.members.items()}
+        if found.keys() != declared.keys():
+            names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
+            raise TamperedProgramError(str(path), f"its members do not match its header: {names}")
+        if wrong := sorted(name for name, size in found.items() if size != declared[name]):
+            raise ProgramSizesError(str(path), f"its member {wrong[0]} has another size than its header says")
 
     def read(self, name: str) -> memoryview:
         """Return the bytes of a member, verified against its digest on first use.
@@ -221,16 +228,6 @@ class ProgramArchive:
             raise TamperedProgramError(str(self.path), f"its member {name} does not match its checksum")
         return content
 
-    def _check_members(self) -> None:
-        """Compare names and sizes with the header."""
-        found = {name: place.size_bytes for name, place in self._places.items() if name not in _IGNORED}
-        declared = {name: one.size_bytes for name, one in self.header.members.items()}
-        if found.keys() != declared.keys():
-            names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
-            raise TamperedProgramError(str(self.path), f"its members do not match its header: {names}")
-        if wrong := sorted(name for name, size in found.items() if size != declared[name]):
-            raise ProgramSizesError(str(self.path), f"its member {wrong[0]} has another size than its header says")
-
 
 def content_of(path: Path) -> memoryview:
     """Return a file's bytes in memory that no other user can write to.
@@ -248,28 +245,23 @@ def content_of(path: Path) -> memoryview:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
             raise NotAProgramError(str(path), "it is not a regular file, or it is empty")
-        if is_private(found):
-            return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE))
-        return _read_all(descriptor, found.st_size, path)
+        done, private = 0, is_private(found)
+        view = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if private else mmap.mmap(-1, found.st_size))
+        while not private and done < found.st_size:
+            count = os.preadv(descriptor, [view[done:]], done)
+            if not count:
+                raise ProgramSizesError(str(path), "it became shorter while it was read")
+            done += count
     except (OSError, ValueError) as error:
         raise ProgramFileError(str(path), f"it cannot be read: {error}") from error
     finally:
         os.close(descriptor)
+    return view
 
 
 def is_private(found: os.stat_result) -> bool:
     """Return whether only this user and root can write to a file, so that it may be mapped."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
-
-
-def _read_all(descriptor: int, size_bytes: int, path: Path) -> memoryview:
-    view, done = memoryview(mmap.mmap(-1, size_bytes)), 0
-    while done < size_bytes:
-        count = os.preadv(descriptor, [view[done:]], done)
-        if not count:
-            raise ProgramSizesError(str(path), "it became shorter while it was read")
-        done += count
-    return view
 
 
 MAX_MEMBERS = 1 << 16
@@ -360,7 +352,9 @@ def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> 
         after = at + _ENTRY.size + names + extra + comment
         if mark != b"PK\x01\x02" or after > end:
             raise DamagedProgramError(path, "its directory is not as it was written")
-        name = _check_name(bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]), path)
+        name = bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]).decode("ascii", "replace")
+        if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
+            raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")
         more = bytes(data[at + _ENTRY.size + names : at + _ENTRY.size + names + extra])
         plain, packed, offset = _wide(more, (plain, packed, offset), path)
         if method or flags & 1 or packed != plain:
@@ -395,10 +389,3 @@ def _place(data: memoryview, offset: int, size: int, crc: int, path: str) -> Mem
     if start + size > len(data):
         raise ProgramSizesError(path, "a member is not within the file")
     return MemberSpan(start, size, crc)
-
-
-def _check_name(raw: bytes, path: str) -> str:
-    name = raw.decode("ascii", "replace")
-    if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
-        raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")
-    return name

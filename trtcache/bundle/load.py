@@ -97,7 +97,7 @@ def load(
     start = time.perf_counter()
     if isinstance(trust, str) and ":" in trust:
         keys = (*keys, *parse_keys(trust, "trust"))
-    elif trust not in {None, LOCAL_FILE}:
+    elif trust is not None and trust != LOCAL_FILE:
         raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
     archive = ProgramArchive(Path(path), keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from trtcache.digests import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from trtcache.digests import Json
 
@@ -83,7 +83,11 @@ pytree.register_pytree_node(
 
 
 def write_structure(spec: pytree.TreeSpec) -> Json:
-    """Return a structure as JSON: None for a leaf."""
+    """Return a structure as JSON: None for a leaf.
+
+    Raises:
+        ValueError: a file cannot name the factory of a ``defaultdict``.
+    """
     if spec.is_leaf():
         return None
     children: list[Json] = [write_structure(child) for child in children_of(spec)]
@@ -93,7 +97,10 @@ def write_structure(spec: pytree.TreeSpec) -> Json:
     if kind in {dict, OrderedDict}:
         return {"kind": _KINDS[kind], "keys": list(map(_key, context)), "parts": children}
     if kind is defaultdict:
-        return {"kind": "default", "of": _factory(context[0]), "keys": list(map(_key, context[1])), "parts": children}
+        factories = [name for name, one in _FACTORIES.items() if one is context[0]]
+        if not factories:
+            raise ValueError(f"a defaultdict has the factory {context[0]!r:.60}, which a file cannot name")
+        return {"kind": "default", "of": factories[0], "keys": list(map(_key, context[1])), "parts": children}
     if kind is deque:
         return {"kind": "deque", "longest": context, "parts": children}
     if pytree.is_structseq_class(kind):
@@ -116,30 +123,37 @@ def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
     parts, keys = [read_structure(one, depth + 1) for one in written["parts"]], written.get("keys")
     if keys is not None and len(keys) != len(parts):
         raise ValueError("a structure with more names than parts")
+    kind: Any
     match written["kind"]:
-        case "tuple" | "list" as kind:
-            return _spec(_PLAIN[kind], None, parts)
-        case "dict" | "ordered" as kind:
-            return _spec(_PLAIN[kind], _distinct(keys), parts)
+        case "tuple" | "list" | "dict" | "ordered" as name:
+            kind, context = _PLAIN[name], None if name in {"tuple", "list"} else _distinct(keys)
         case "default":
-            return _spec(defaultdict, [_FACTORIES[written["of"]], _distinct(keys)], parts)
+            kind, context = defaultdict, [_FACTORIES[written["of"]], _distinct(keys)]
         case "deque":
-            return _spec(deque, written["longest"], parts)
+            kind, context = deque, written["longest"]
         case "named":
-            return _spec(namedtuple, _namedtuple(written["name"], keys), parts)
+            name, fields = written["name"], _distinct(keys)
+            kind, context = namedtuple, _find_class(name)
+            if context is None or not issubclass(context, tuple) or _fields(context) != tuple(fields):
+                context = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
         case "torch" | "class":
-            return _spec(*_find_node_type(written), parts)
-    raise ValueError(f"a structure of the kind {written['kind']!r:.40}")
+            kind, context = _find_node_type(written)
+        case other:
+            raise ValueError(f"a structure of the kind {other!r:.40}")
+    return pytree.TreeSpec(kind, context, parts)
 
 
 def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     """Return a structure with tuples in place of classes that ``torch.export.save`` cannot write."""
     if spec.is_leaf():
         return spec
-    parts = [without_classes(child) for child in children_of(spec)]
-    if _is_known_to_torch(spec):
-        return _spec(spec.type, spec.context, parts)
-    return _spec(tuple, None, parts)
+    children = children_of(spec)
+    kind, context = spec.type, spec.context
+    try:
+        pytree.treespec_dumps(pytree.TreeSpec(kind, context, [_leaf() for _ in children]))
+    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict without a factory
+        kind, context = tuple, None
+    return pytree.TreeSpec(kind, context, [without_classes(child) for child in children])
 
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
@@ -148,20 +162,8 @@ def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
     return list(children() if callable(children) else children)
 
 
-def _spec(kind: Any, context: Any, parts: Sequence[pytree.TreeSpec]) -> pytree.TreeSpec:
-    return pytree.TreeSpec(kind, context, list(parts))
-
-
 def _leaf() -> pytree.TreeSpec:
     return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
-
-
-def _is_known_to_torch(spec: pytree.TreeSpec) -> bool:
-    try:
-        pytree.treespec_dumps(_spec(spec.type, spec.context, [_leaf() for _ in children_of(spec)]))
-    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict without a factory
-        return False
-    return True
 
 
 def _key(key: Any) -> Json:
@@ -176,41 +178,12 @@ def _distinct(keys: Any) -> list[Any]:
     return keys
 
 
-def _factory(factory: Any) -> str | None:
-    """Return the name of a ``defaultdict``'s factory, or None.
-
-    Raises:
-        ValueError: it is not one of the classes that a file can name.
-    """
-    found = [name for name, one in _FACTORIES.items() if one is factory]
-    if not found:
-        raise ValueError(f"a defaultdict has the factory {factory!r:.60}, which a file cannot name")
-    return found[0]
-
-
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _fields(kind: type) -> tuple[str, ...]:
     return tuple(getattr(kind, "_fields", ()))
-
-
-def _namedtuple(name: str, keys: Any) -> type:
-    fields = _distinct(keys)
-    found = _find_class(name)
-    if found is not None and issubclass(found, tuple) and _fields(found) == tuple(fields):
-        return found
-    made: type = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
-    return made
-
-
-def _return_type(name: str) -> type:
-    """Return one of torch's classes for several results (``torch.max``)."""
-    found = vars(torch.return_types).get(name)
-    if not isinstance(found, type) or found not in pytree.SUPPORTED_NODES:
-        raise ValueError(f"torch has no return type {name!r:.40}")
-    return found
 
 
 def _find_class(name: str) -> type | None:
@@ -233,42 +206,30 @@ def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
     serialized = getattr(known, "serialized_type_name", None)
     name = serialized if isinstance(serialized, str) and "NO_SERIALIZED" not in serialized else _name(kind)
-    return {
-        "kind": "class",
-        "name": name,
-        "context": _context(spec, known),
-        "keys": list(_keys(spec)),
-        "names": list(getattr(kind, "__dataclass_fields__", ())),
-    }
-
-
-def _context(spec: pytree.TreeSpec, known: Any) -> Json:
     try:
         dumped = known.to_dumpable_context(spec.context) if known and known.to_dumpable_context else spec.context
-        written: Json = json.loads(json.dumps(dumped))
+        context: Json = json.loads(json.dumps(dumped))
     except (TypeError, ValueError):
-        return None
-    return written
-
-
-def _lists(context: Any) -> list[Any]:
-    """Return the lists in a class's context: names of a dataclass's fields."""
-    return [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
-
-
-def _are_names(found: Any, count: int) -> bool:
-    return isinstance(found, (list, tuple)) and len(found) == count and all(isinstance(one, str) for one in found)
+        context = None
+    fields = list(getattr(kind, "__dataclass_fields__", ()))
+    return {"kind": "class", "name": name, "context": context, "keys": list(_keys(spec)), "names": fields}
 
 
 def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
     """Yield the names of a node's children, or their indices."""
-    node, count = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec))
+    node, count, context = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec)), spec.context
     keys: list[Any] = []
-    known = [one for one in (spec.context, *_lists(spec.context)) if _are_names(one, count)]
+    # The context, or a list in it (of a dataclass's fields), may be the names.
+    inside = [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
+    known = [
+        one
+        for one in (context, *inside)
+        if isinstance(one, (list, tuple)) and len(one) == count and all(isinstance(name, str) for name in one)
+    ]
     if known:
         keys = [pytree.MappingKey(one) for one in known[0]]
     elif node.flatten_with_keys_fn is not None:
-        whole = node.unflatten_fn([()] * count, spec.context)
+        whole = node.unflatten_fn([()] * count, context)
         keys = [key for key, _ in node.flatten_with_keys_fn(whole)[0]]
     for place in range(count):
         key = keys[place] if len(keys) == count else None
@@ -278,9 +239,12 @@ def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
 
 def _find_node_type(written: Any) -> tuple[type, Any]:
     """Return a class registered with torch and its context, or ``Output``."""
-    name = written["name"]
-    if written["kind"] == "torch":
-        return _return_type(name), None
+    name, kind = written["name"], None
+    if written["kind"] == "torch":  # one of torch's classes for several results (torch.max)
+        kind = vars(torch.return_types).get(name)
+        if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES:
+            raise ValueError(f"torch has no return type {name!r:.40}")
+        return kind, None
     context = written["context"]
     kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _find_class(name)
     if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
@@ -303,7 +267,15 @@ def write_signature(signature: inspect.Signature | None) -> Json:
     """Return a signature as JSON; None without one."""
     if signature is None:
         return None
-    return [[one.name, one.kind.name, _default(one.default)] for one in signature.parameters.values()]
+    written: list[Json] = []
+    for one in signature.parameters.values():
+        default: list[Json] = ["", "other"]
+        if one.default is inspect.Parameter.empty:
+            default = []
+        elif one.default is None or isinstance(one.default, (bool, int, float, str)):
+            default = [canonical(one.default)]
+        written.append([one.name, one.kind.name, default])
+    return written
 
 
 def read_signature(written: Any) -> inspect.Signature | None:
@@ -314,14 +286,6 @@ def read_signature(written: Any) -> inspect.Signature | None:
         inspect.Parameter(str(name), _PARAMETER_KINDS[kind], default=_read(value)) for name, kind, value in written
     ]
     return inspect.Signature(parameters)
-
-
-def _default(value: object) -> Json:
-    if value is inspect.Parameter.empty:
-        return []
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return [canonical(value)]
-    return ["", "other"]
 
 
 def _read(written: Any) -> object:
