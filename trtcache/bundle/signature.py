@@ -124,6 +124,7 @@ def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
     if keys is not None and len(keys) != len(parts):
         raise ValueError("a structure with more names than parts")
     kind: Any
+    context: Any
     match written["kind"]:
         case "tuple" | "list" | "dict" | "ordered" as name:
             kind, context = _PLAIN[name], None if name in {"tuple", "list"} else _distinct(keys)
@@ -135,7 +136,8 @@ def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
             name, fields = written["name"], _distinct(keys)
             kind, context = namedtuple, _find_class(name)
             if context is None or not issubclass(context, tuple) or _fields(context) != tuple(fields):
-                context = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
+                made: type = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
+                context = made
         case "torch" | "class":
             kind, context = _find_node_type(written)
         case other:

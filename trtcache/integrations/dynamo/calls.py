@@ -74,24 +74,28 @@ def read_arguments(
     """
     inputs: list[int] = []
     weights: dict[int, str] = {}
-    ints: list[int] = []
+    written: dict[int, sympy.Expr] = {}
     for place, (node, example) in enumerate(zip(placeholders, examples, strict=True)):
         if place in fixed:
             continue
         if isinstance(example, torch.Tensor) and is_plain(example):
-            if place not in changed and _is_weight(node, example) and not _is_written(value_of(node)):
+            if place not in changed and _is_weight(node, example):
                 weights[place] = f"{_readable_name(node)}_{place}"
             else:
                 inputs.append(place)
         elif isinstance(example, (int, torch.SymInt)) and not isinstance(example, bool):
-            ints.append(place)
+            written[place] = expression(value_of(node))
         else:
             raise ExportError("the graph", f"its argument {node.name} is a {type(example).__name__}")
-    given = _sizes(placeholders, inputs)
-    written = {place: expression(value_of(placeholders[place])) for place in ints}
+    # The first input and dimension that equal each symbol.
+    given: dict[sympy.Symbol, tuple[int, int]] = {}
+    for place in inputs:
+        for dim, size in enumerate(value_of(placeholders[place]).shape):
+            if type(size) is not int and (expr := expression(size)).is_Symbol:
+                given.setdefault(expr, (place, dim))
     symbols = {expr: place for place, expr in written.items() if expr.is_Symbol}
     sizes = {place: given[expr] for place, expr in written.items() if expr in given}
-    numbers = tuple(sorted({*fixed, *ints} - set(sizes)))
+    numbers = tuple(sorted({*fixed, *written} - set(sizes)))
     fractions = tuple(place for place in inputs if _is_fraction(placeholders[place], examples[place]))
     return Arguments(tuple(inputs), weights, sizes, numbers, fractions, symbols)
 
@@ -123,7 +127,9 @@ def source_name(node: fx.Node) -> str:
 
 def _is_weight(node: fx.Node, example: torch.Tensor) -> bool:
     value = value_of(node)
-    if value.layout != torch.strided:
+    # Dynamo traced a write to the tensor, even one that lowering removes as dead. It also does for weights that share
+    # memory (2.13 creates the second one's fake by a write): these are inputs then.
+    if value.layout != torch.strided or value.is_inference() or value._version > 0:
         return False
     fixed = all(type(size) is int for size in (*value.shape, *value.stride()))
     return fixed and (isinstance(example, torch.nn.Parameter) or bool(_OF_A_MODULE.search(source_name(node))))
@@ -134,28 +140,10 @@ def _is_fraction(node: fx.Node, example: torch.Tensor) -> bool:
     return single and all(user.op == "call_method" and user.target == "item" for user in node.users)
 
 
-def _is_written(value: torch.Tensor) -> bool:
-    """Return whether Dynamo traced a write to the tensor, even one that lowering removes as dead.
-
-    It also does for weights that share memory (2.13 creates the second one's fake by a write): these are inputs then.
-    """
-    return value.is_inference() or value._version > 0
-
-
 def _readable_name(node: fx.Node) -> str:
     parts = [one or other for one, other in _PART.findall(source_name(node))]
     kept = [part for part in parts[1:] if part not in _CONTAINERS] or [node.name]
     return re.sub(r"\W", "_", "_".join(kept))
-
-
-def _sizes(placeholders: Sequence[fx.Node], inputs: Sequence[int]) -> dict[sympy.Symbol, tuple[int, int]]:
-    """Return for each symbol the first input index and dimension that equal it."""
-    found: dict[sympy.Symbol, tuple[int, int]] = {}
-    for place in inputs:
-        for dim, size in enumerate(value_of(placeholders[place]).shape):
-            if type(size) is not int and (expr := expression(size)).is_Symbol:
-                found.setdefault(expr, (place, dim))
-    return found
 
 
 def flat_module(
@@ -177,8 +165,14 @@ def flat_module(
     for place, (source, dim) in arguments.sizes.items():
         copies[placeholders[place]] = graph.call_method("size", (copies[placeholders[source]], dim))
     for place in arguments.numbers:
-        copies |= dict.fromkeys(_value_nodes(placeholders[place], call[place]), number(call[place]))
-    _copy_parts(graph_module, root)
+        # The nodes with a number's value: its placeholder, or if that is a tensor the nodes that read it.
+        node = placeholders[place]
+        nodes = list(node.users) if isinstance(call[place], torch.Tensor) else [node]
+        copies |= dict.fromkeys(nodes, number(call[place]))
+    for name, child in graph_module.named_children():  # bodies of higher-order operators
+        root.add_module(name, child)
+    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
+        root.register_buffer(name, tensor.detach())
     for node in graph_module.graph.nodes:
         if node.op not in {"placeholder", "output"} and node not in copies:
             copies[node] = graph.node_copy(node, copies.__getitem__)
@@ -186,37 +180,24 @@ def flat_module(
     return fx.GraphModule(root, graph)
 
 
-def _value_nodes(placeholder: fx.Node, argument: Any) -> list[fx.Node]:
-    """Return the nodes with a number's value: its placeholder, or if that is a tensor the nodes that read it."""
-    return list(placeholder.users) if isinstance(argument, torch.Tensor) else [placeholder]
-
-
-def _copy_parts(graph_module: fx.GraphModule, root: torch.nn.Module) -> None:
-    """Copy the graph's submodules: bodies of higher-order operators, and constants."""
-    for name, child in graph_module.named_children():
-        root.add_module(name, child)
-    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
-        root.register_buffer(name, tensor.detach())
-
-
 def dynamic_shapes(graph_module: fx.GraphModule, arguments: Arguments) -> tuple[dict[int, Any] | None, ...]:
-    """Return the dynamic sizes of the inputs with Dynamo's ranges, in ``torch.export``'s format."""
+    """Return the dynamic sizes of the inputs with Dynamo's ranges, in ``torch.export``'s format.
+
+    torch infers further constraints.
+    """
     placeholders = graph_module.graph.find_nodes(op="placeholder")
-    return tuple(_dynamic(value_of(placeholders[place]).shape) for place in arguments.inputs)
-
-
-def _dynamic(shape: Sequence[Any]) -> dict[int, Any] | None:
-    found = {dim: _hint(size) for dim, size in enumerate(shape) if type(size) is not int}
-    return found or None
-
-
-def _hint(size: Any) -> Any:
-    """Return a dynamic dimension with its bounds; torch infers further constraints."""
-    bounds = size.node.shape_env.var_to_range.get(expression(size))
-    if bounds is None:
-        return torch.export.Dim.AUTO
-    least, most = (int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))
-    return torch.export.Dim.AUTO(min=least, max=most)
+    found = []
+    for place in arguments.inputs:
+        dims: dict[int, Any] = {}
+        for dim, size in enumerate(value_of(placeholders[place]).shape):
+            if type(size) is int:
+                continue
+            dims[dim] = torch.export.Dim.AUTO
+            if (bounds := size.node.shape_env.var_to_range.get(expression(size))) is not None:
+                least, most = (int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))
+                dims[dim] = torch.export.Dim.AUTO(min=least, max=most)
+        found.append(dims or None)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +292,12 @@ class Results:
 
     def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Return the results of a call whose strides were checked."""
-        sizes = self._sizes(args)
-        computed = [
-            _to_stride(one, _evaluate(self.layouts[index], sizes)) if index in self.layouts else one
-            for index, one in enumerate(computed)
-        ]
-        return tuple(_make(maker, args, computed, sizes) for maker in self.makers)
+        sizes, bases = self._sizes(args), list(computed)
+        for index, layout in self.layouts.items():
+            stride, base = _evaluate(layout, sizes), bases[index]
+            if base.stride() != stride:
+                bases[index] = base.new_empty_strided(base.shape, stride).copy_(base)
+        return tuple(_make(maker, args, bases, sizes) for maker in self.makers)
 
 
 def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> Any:
@@ -330,12 +311,9 @@ def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], s
         case Argument(place):
             return args[place]
         case View():
-            return _view(maker, _make(maker.base, args, computed, sizes).detach(), sizes)
-
-
-def _view(view: View, base: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
-    shape, stride, (offset,) = (_evaluate(one, sizes) for one in (view.shape, view.stride, (view.offset,)))
-    return base.as_strided(shape, stride, base.storage_offset() + offset)
+            base = _make(maker.base, args, computed, sizes).detach()
+            shape, stride, (offset,) = (_evaluate(one, sizes) for one in (maker.shape, maker.stride, (maker.offset,)))
+            return base.as_strided(shape, stride, base.storage_offset() + offset)
 
 
 def read_results(graph_module: fx.GraphModule, arguments: Arguments) -> Results:
@@ -348,21 +326,21 @@ class _Reader:
         self._graph = graph_module.graph
         self._placeholders = self._graph.find_nodes(op="placeholder")
         self._symbols = Symbols()
-        self._places = {self._number(symbol): place for symbol, place in arguments.symbols.items()}
+        self._places: dict[int, int] = {}
+        for symbol, place in arguments.symbols.items():
+            written: Any = self._symbols.write(symbol)
+            self._places[int(written["sym"])] = place
         self._computed: dict[fx.Node, int] = {}
         self._layouts: dict[int, tuple[Json, ...]] = {}
         self._bases: dict[int, fx.Node] = {}
         for node in self._graph.nodes:
             if _has_memory(value_of(node)):
-                self._bases.setdefault(_memory(value_of(node)), node)
-
-    def _number(self, symbol: sympy.Symbol) -> int:
-        written: Any = self._symbols.write(symbol)
-        return int(written["sym"])
+                self._bases.setdefault(memory_of(value_of(node)), node)
 
     def read(self) -> Results:
         outputs: Any = self._graph.output_node().args[0]
-        memories = [_memory(value_of(node)) for node in dict.fromkeys(outputs) if _is_tensor(node)]
+        values = [value_of(node) for node in dict.fromkeys(outputs) if isinstance(node, fx.Node)]
+        memories = [memory_of(value) for value in values if _has_memory(value)]
         shared = {memory for memory in memories if memories.count(memory) > 1}
         makers = tuple(self._maker(one, shared) for one in outputs)
         return Results(makers, tuple(self._computed), self._layouts, self._places)
@@ -371,28 +349,19 @@ class _Reader:
         if not isinstance(output, fx.Node):
             return ConstantResult(output)
         value = value_of(output)
-        if isinstance(value, torch.Tensor):
-            return self._tensor(output, value, shared)
         if type(value) in {int, torch.SymInt}:
             return Number(self._write(value, output))
-        raise ExportError("the graph", f"its result {output.name} is a {type(value).__name__}")
-
-    def _tensor(self, output: fx.Node, value: torch.Tensor, shared: set[int]) -> Maker:
         if not _has_memory(value):
-            raise ExportError("the graph", f"its result {output.name} has layout {value.layout}")
-        base = self._bases[_memory(value)]
+            what = f"has layout {value.layout}" if isinstance(value, torch.Tensor) else f"is a {type(value).__name__}"
+            raise ExportError("the graph", f"its result {output.name} {what}")
+        base = self._bases[memory_of(value)]
         if base.op == "placeholder":
-            argument = Argument(self._placeholders.index(base))
-            same = any(value is value_of(one) for one in self._placeholders)
-            return self._argument(value) if same else self._view(output, base, argument)
-        if _memory(value) not in shared:
+            same = [place for place, one in enumerate(self._placeholders) if value is value_of(one)]
+            return Argument(same[0]) if same else self._view(output, base, Argument(self._placeholders.index(base)))
+        if memory_of(value) not in shared:
             return self._compute(output)
         made = self._compute(base)
         return made if value is value_of(base) else self._view(output, base, made)
-
-    def _argument(self, value: torch.Tensor) -> Argument:
-        (place,) = (place for place, one in enumerate(self._placeholders) if value is value_of(one))
-        return Argument(place)
 
     def _compute(self, node: fx.Node) -> Computed:
         return Computed(self._computed.setdefault(node, len(self._computed)))
@@ -421,26 +390,17 @@ class _Reader:
         return written
 
 
-def _is_tensor(node: Any) -> bool:
-    return isinstance(node, fx.Node) and _has_memory(value_of(node))
-
-
 def _has_memory(value: Any) -> bool:
     """Return whether a value is a tensor with memory; a wrapper of ``torch.func`` is not."""
     dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
     return dense and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
-def _memory(value: torch.Tensor) -> int:
+def memory_of(value: torch.Tensor) -> int:
+    """Return the identity of a tensor's storage."""
     address: int = value.untyped_storage()._cdata
     return address
 
 
 def _evaluate(written: Sequence[Json], sizes: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(size for one in written if (size := evaluate(one, sizes)) is not None)
-
-
-def _to_stride(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    if tensor.stride() == stride:
-        return tensor
-    return tensor.new_empty_strided(tensor.shape, stride).copy_(tensor)

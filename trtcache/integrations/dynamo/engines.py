@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,19 @@ from trtcache.compiler.compile import try_fast_path
 from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
-from trtcache.integrations.dynamo.calls import dynamic_shapes, flat_module, number, read_arguments, read_results
+from trtcache.integrations.dynamo.calls import (
+    dynamic_shapes,
+    flat_module,
+    memory_of,
+    number,
+    read_arguments,
+    read_results,
+    value_of,
+)
 from trtcache.runtime.memory import find_overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from torch import fx
@@ -40,7 +48,6 @@ if TYPE_CHECKING:
     from trtcache.compiler.compile import Compilation
     from trtcache.integrations.dynamo.calls import Arguments
     from trtcache.integrations.torch_compile import GraphReport, Options
-    from trtcache.lowering.interface import Interface
     from trtcache.runtime import CompiledModule
 
 MOST_INSTANCES = 256
@@ -122,7 +129,11 @@ class Instances:
             found = self._instances.get(key)
             if found is not None and found.holds(weights):
                 return found
-            instance = Instance(self._make_module(args, weights), weights, self._names)
+            module = None
+            if self._last is not None:
+                with suppress(RefitError):
+                    module = self._last.with_weights(dict(zip(self._names, weights, strict=True)))
+            instance = Instance(self._make(args) if module is None else module, weights, self._names)
             instance.owners = [weakref.ref(weight, self._forget(key)) for weight in weights]
             if found is None and len(self._instances) >= MOST_INSTANCES:
                 self._instances.pop(min(list(self._instances.items()), key=lambda item: item[1].used)[0], None)
@@ -131,14 +142,6 @@ class Instances:
             self._last = instance.module
             self._report.weight_sets += 1
             return instance
-
-    def _make_module(self, args: Sequence[Any], weights: list[torch.Tensor]) -> CompiledModule:
-        if self._last is None:
-            return self._make(args)
-        try:
-            return self._last.with_weights(dict(zip(self._names, weights, strict=True)))
-        except RefitError:
-            return self._make(args)
 
     def _forget(self, key: tuple[int, ...]) -> Callable[[weakref.ref[torch.Tensor]], None]:
         instances = self._instances
@@ -174,29 +177,21 @@ class GraphCompiler:
     name: str
     report: GraphReport
 
-    def engine(self, call: Sequence[Any]) -> GraphEngine:
-        """Return an engine for calls like this one."""
-        return GraphEngine(self, call)
-
     def prepare(self, arguments: Arguments, call: Sequence[Any]) -> Compilation:
         """Start to compile the graph as a module that contains the weights of a call."""
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
+        numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
+        name = f"{self.name} ({', '.join(numbers)})" if numbers else self.name
         with capture_messages(log):
             # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
             # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
-            shapes = dynamic_shapes(self.graph_module, arguments)
-            source = ModuleSource(flat, inputs, None, shapes, name=self._label(arguments, call))
+            source = ModuleSource(flat, inputs, None, dynamic_shapes(self.graph_module, arguments), name=name)
             options = CompileOptions(self.options.backend, self.options.settings, self.options.target, is_subgraph=True)
             compilation = try_fast_path(source.export(options), options, self.cache)
             compilation.prepare()
             return compilation
-
-    def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
-        """Return the graph's name with the numbers that the engine is specialised on."""
-        numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
-        return f"{self.name} ({', '.join(numbers)})" if numbers else self.name
 
 
 class GraphEngine:
@@ -208,15 +203,28 @@ class GraphEngine:
     """
 
     def __init__(self, compiler: GraphCompiler, call: Sequence[Any]) -> None:
-        """Compile the engine for a call, with that call's weights."""
+        """Compile the engine for a call, with that call's weights.
+
+        Raises:
+            CanonicalizationError: the graph has no key.
+        """
         self._compiler = compiler
         self._arguments, compilation = _prepare(compiler, call)
         self.numbers = self._arguments.numbers
         self._results = read_results(compiler.graph_module, self._arguments)
         self._lends = bool(self._results.lent)
         interface = compilation.prepare()
-        self.fixed = _specialized_dims(compiler.placeholders, self._arguments, interface)
-        self._find_changed = frozenset(
+        fixed = []
+        for spec in interface.inputs:
+            place = self._arguments.inputs[spec.leaf]
+            given = value_of(compiler.placeholders[place]).shape
+            fixed += [
+                (place, dim)
+                for dim, (size, lowered) in enumerate(zip(given, spec.shape, strict=True))
+                if type(size) is not int and isinstance(lowered, int)
+            ]
+        self.fixed = tuple(fixed)
+        self._changed = frozenset(
             self._arguments.inputs[one.target]
             for one in interface.results
             if one.kind == "input" and one.target is not None
@@ -227,23 +235,23 @@ class GraphEngine:
         self._first = None
 
     def __call__(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the graph's results."""
-        if self._find_changed:
-            self._check_apart(args)
+        """Return the graph's results.
+
+        Raises:
+            InputError: the engine does not accept these arguments; nothing ran.
+        """
+        if self._changed:
+            # Reject a call that modifies an argument sharing a weight's memory, which the engine reads before.
+            apart = {place: args[place] for place in (*self._changed, *self._arguments.weights)}
+            if found := find_overlap(self._changed, apart):
+                changed, other = (self._compiler.placeholders[place].name for place in found)
+                expected = f"memory of its own: a call changes argument {changed}"
+                raise InputError(f"argument {other}", expected, "a tensor that shares it")
         if self._lends:
             self._results.check_strides(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
         return computed if self._results.are_computed else self._results.make(args, computed)
-
-    def _check_apart(self, args: Sequence[Any]) -> None:
-        """Reject a call that modifies an argument sharing a weight's memory, which the engine reads before."""
-        if found := find_overlap(
-            self._find_changed, {place: args[place] for place in (*self._find_changed, *self._arguments.weights)}
-        ):
-            changed, other = (self._compiler.placeholders[place].name for place in found)
-            expected = f"memory of its own: a call changes argument {changed}"
-            raise InputError(f"argument {other}", expected, "a tensor that shares it")
 
     def _compile_instance(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
@@ -258,57 +266,28 @@ class GraphEngine:
 
 
 def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Return the arguments' roles and the started compilation; start again if calls modify weights."""
+    """Return the arguments' roles and the started compilation."""
     with _outside_of_dynamo():
-        arguments, compilation = _begin(compiler, call)
-        if changed := _find_changed(arguments, compilation.prepare(), call):
+        # Start with fractions as inputs; if that fails, for example if one is compared, specialise on them.
+        arguments = read_arguments(compiler.placeholders, call)
+        try:
+            compilation = compiler.prepare(arguments, call)
+        except ExportError:
+            if not arguments.fractions:
+                raise
+            log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
+            arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
+            compilation = compiler.prepare(arguments, call)
+        # Start again if calls modify weights: these, and those that share their memory, are inputs.
+        names = {name for slot in compilation.prepare().slots if slot.mutated for name in slot.names}
+        memories = {memory_of(call[place]) for place, name in arguments.weights.items() if name in names}
+        if changed := [place for place in arguments.weights if memory_of(call[place]) in memories]:
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(compiler.placeholders, call, changed=changed, fixed=fixed)
             compilation = compiler.prepare(arguments, call)
     if compilation.why_no_key:
         raise compilation.why_no_key
     return arguments, compilation
-
-
-def _begin(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Start with fractions as inputs; if that fails, for example if one is compared, specialise on them."""
-    arguments = read_arguments(compiler.placeholders, call)
-    try:
-        return arguments, compiler.prepare(arguments, call)
-    except ExportError:
-        if not arguments.fractions:
-            raise
-    log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
-    arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
-    return arguments, compiler.prepare(arguments, call)
-
-
-def _find_changed(arguments: Arguments, interface: Interface, call: Sequence[Any]) -> Collection[int]:
-    """Return the indices of weights that calls modify, and of those that share their memory."""
-    names = {name for slot in interface.slots if slot.mutated for name in slot.names}
-    memories = {_memory(call[place]) for place, name in arguments.weights.items() if name in names}
-    return [place for place in arguments.weights if _memory(call[place]) in memories]
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
-
-
-def _specialized_dims(
-    placeholders: Sequence[fx.Node], arguments: Arguments, interface: Interface
-) -> tuple[tuple[int, int], ...]:
-    """Return the sizes that are dynamic in Dynamo but not in the lowered program."""
-    found = []
-    for spec in interface.inputs:
-        place = arguments.inputs[spec.leaf]
-        given = placeholders[place].meta["example_value"].shape
-        found += [
-            (place, dim)
-            for dim, (size, lowered) in enumerate(zip(given, spec.shape, strict=True))
-            if type(size) is not int and isinstance(lowered, int)
-        ]
-    return tuple(found)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from trtcache.errors import (
     TrainingError,
 )
 from trtcache.integrations.dynamo.calls import number, value_of
-from trtcache.integrations.dynamo.engines import GraphCompiler
+from trtcache.integrations.dynamo.engines import GraphCompiler, GraphEngine
 
 if TYPE_CHECKING:
     from torch import fx
@@ -63,7 +63,7 @@ class CompiledGraph:
         """Compile the first engine.
 
         Raises:
-            TrtcacheError: see ``trtcache.compile``, unless the graph falls back to eager torch.
+            TrainingError: it is a training graph, and ``training`` is ``error``.
         """
         placeholders = graph_module.graph.find_nodes(op="placeholder")
         name = options.name or _name(graph_module)
@@ -75,12 +75,20 @@ class CompiledGraph:
         self._fixed: tuple[tuple[int, int], ...] = ()
         self._handlers: dict[tuple[object, ...], CallHandler] = {}
         self._lock = threading.Lock()
-        call = [_resolve_hint(one) for one in examples]
-        if why := training(graph_module, placeholders, call):
-            self._reject_training(why)
-            self._handlers[()] = self._eager
-        else:
+        # A dynamic number has its current value; reading it in another way would add a Dynamo guard.
+        call = [one.node.hint if isinstance(one, torch.SymInt) else one for one in examples]
+        why = training(graph_module, placeholders, call)
+        if not why:
             self._handler(call)
+            return
+        refused = TrainingError(name, why)
+        if options.training == "error":
+            raise refused
+        if options.training == "warn":
+            self._fall_back(str(refused))
+        else:
+            self.report.eager.append(why)
+        self._handlers[()] = self._eager
 
     def __call__(self, *args: Any) -> Any:
         """Return what the graph returns."""
@@ -109,32 +117,22 @@ class CompiledGraph:
                     f"it has {MOST_ENGINES} engines for numbers that are not an input's size, and there are more"
                 )
                 return self._eager
-            handler = self._make_handler(args)
+            handler: CallHandler = self._eager
+            try:
+                handler = engine = GraphEngine(self._compiler, args)
+            except _UNSUPPORTED as error:
+                text = error.why if isinstance(error, ExportError) else str(error)  # torch's messages are long
+                lines = (line.strip() for line in text.splitlines() if line.strip())
+                self._fall_back(next(lines, type(error).__name__))
+            else:
+                if engine.numbers != self._numbers or not set(engine.fixed) <= set(self._fixed):
+                    self._handlers.clear()  # their keys lack numbers
+                    self._numbers, self._fixed = engine.numbers, tuple(dict.fromkeys((*self._fixed, *engine.fixed)))
             self._handlers[self._key(args)] = handler
             return handler
 
-    def _make_handler(self, args: Sequence[Any]) -> CallHandler:
-        try:
-            engine = self._compiler.engine(args)
-        except _UNSUPPORTED as error:
-            self._fall_back(_first_line(error))
-            return self._eager
-        if engine.numbers != self._numbers or not set(engine.fixed) <= set(self._fixed):
-            self._handlers.clear()  # their keys lack numbers
-            self._numbers, self._fixed = engine.numbers, tuple(dict.fromkeys((*self._fixed, *engine.fixed)))
-        return engine
-
     def _eager(self, args: Sequence[Any]) -> Any:
         return self._graph_module(*args)
-
-    def _reject_training(self, why: str) -> None:
-        refused = TrainingError(self.report.name, why)
-        if self._options.training == "error":
-            raise refused
-        if self._options.training == "warn":
-            self._fall_back(str(refused))
-        else:
-            self.report.eager.append(why)
 
     def _fall_back(self, why: str) -> None:
         """Record that calls run in eager torch, and warn once.
@@ -149,17 +147,6 @@ class CompiledGraph:
         self.report.eager.append(why)
         is_news = self._reports.is_news(f"{self.report.name}: {why}")
         log.log(logging.WARNING if is_news else logging.INFO, "%s runs in eager torch: %s", self.report.name, why)
-
-
-def _resolve_hint(example: Any) -> Any:
-    """Return a dynamic number's current value, without a Dynamo guard."""
-    return example.node.hint if isinstance(example, torch.SymInt) else example
-
-
-def _first_line(error: Exception) -> str:
-    """Return an error as one line; torch's messages are long."""
-    text = error.why if isinstance(error, ExportError) else str(error)
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def _name(graph_module: fx.GraphModule) -> str:
@@ -179,23 +166,20 @@ def training(graph_module: fx.GraphModule, placeholders: Sequence[fx.Node], call
     nothing for a backward pass either. A view of one requires gradients there too, without effect; a value with a
     ``grad_fn`` comes from code that enabled gradients inside the graph.
     """
+
+    def requires_grad(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.requires_grad
+
     outputs: Any = graph_module.graph.output_node().args[0]
     given = [value_of(node) for node in placeholders]
-    made = [value for node in outputs if _gets_grad(value := value_of(node)) and not _is_among(value, given)]
+    made = [
+        value
+        for value in map(value_of, outputs)
+        if requires_grad(value)
+        and (torch.is_grad_enabled() or value.grad_fn is not None)
+        and not any(value is one for one in given)
+    ]
     if made:
         return f"{len(made)} of its results require gradients"
-    pairs = zip(given, call, strict=True)
-    changed = [value for value, one in pairs if _requires_grad(value) and not _requires_grad(one)]
+    changed = [one for value, one in zip(given, call, strict=True) if requires_grad(value) and not requires_grad(one)]
     return f"it makes {len(changed)} of its arguments require gradients" if changed else ""
-
-
-def _gets_grad(value: Any) -> bool:
-    return _requires_grad(value) and (torch.is_grad_enabled() or value.grad_fn is not None)
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _is_among(value: Any, others: Sequence[Any]) -> bool:
-    return any(value is other for other in others)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BLOB: Final = "blob.bin"
 TIMING: Final = "timing_cache.bin"
 
+_NOT_OF_LAYOUT = "it is not part of this layout"
 _MAYBE_BARE = "its weights may not be in it: torch_tensorrt stores engines for refit"
 
 
@@ -45,12 +46,10 @@ def torch_tensorrt_finds(root: Path) -> Iterator[Find]:
             continue
         if stat.S_ISDIR(status.st_mode):
             yield from _partition(path, name, status)
-            continue
-        if name == TIMING:
-            beside = Find(label(name), path, "timing", why="measurements of kernels, for a builder")
+        elif name == TIMING:
+            yield _stat(Find(label(name), path, "timing", why="measurements of kernels, for a builder"))
         else:
-            beside = Find(label(name), path, "other", why="it is not part of this layout")
-        yield _stat(beside)
+            yield _stat(Find(label(name), path, "other", why=_NOT_OF_LAYOUT))
 
 
 def _partition(path: Path, name: str, status: os.stat_result) -> Iterator[Find]:
@@ -61,26 +60,19 @@ def _partition(path: Path, name: str, status: os.stat_result) -> Iterator[Find]:
     names = sorted(os.listdir(path))  # noqa: PTH208  # only names are needed
     if BLOB not in names:
         yield folder.rejected_as("orphan", f"it has no {BLOB}")
-    for entry_name in names:
-        if entry_name == BLOB:
-            yield _pickled_engine(Find(label(f"{name}/{entry_name}"), path / entry_name, ENGINE))
-        else:
-            yield _stat(
-                Find(label(f"{name}/{entry_name}"), path / entry_name, "other", why="it is not part of this layout")
-            )
-
-
-def _pickled_engine(find: Find) -> Find:
-    find, file = open_find(find)
-    if file is None:
-        return find
-    try:
-        found = inspect_engine(find, file, engine_in(file))
-    except ValueError as error:
-        return find.rejected_as("damaged", str(error))
-    finally:
-        file.close()
-    return replace(found, why=_MAYBE_BARE) if found.keyed else found
+    for inside in names:
+        if inside != BLOB:
+            yield _stat(Find(label(f"{name}/{inside}"), path / inside, "other", why=_NOT_OF_LAYOUT))
+            continue
+        find, file = open_find(Find(label(f"{name}/{inside}"), path / inside, ENGINE))
+        if file is not None:
+            try:
+                find = inspect_engine(find, file, engine_in(file))
+            except ValueError as error:
+                find = find.rejected_as("damaged", str(error))
+            finally:
+                file.close()
+        yield replace(find, why=_MAYBE_BARE) if find.keyed else find
 
 
 def _stat(find: Find) -> Find:
@@ -171,7 +163,11 @@ def onnxruntime_finds(root: Path) -> Iterator[Find]:
         elif name.endswith(".onnx"):
             yield from _model(Find(label(name), path, "context"), names)
         else:
-            yield _beside(Find(label(name), path, "other", why="it is not part of this layout"), names)
+            what, why = _BESIDE.get(path.suffix, ("other", _NOT_OF_LAYOUT))
+            found = _stat(Find(label(name), path, what, why=why))
+            if what == "profile" and f"{path.stem}.engine" not in names and found.state != "unsafe":
+                found = found.rejected_as("orphan", "there is no engine of its name")
+            yield found
 
 
 def _engine(find: Find) -> Find:
@@ -189,16 +185,6 @@ def _engine(find: Find) -> Find:
     return found
 
 
-def _beside(find: Find, names: list[str]) -> Find:
-    what, why = _BESIDE.get(find.path.suffix, (find.what, find.why))
-    found, file = open_find(replace(find, what=what, why=why))
-    if file is not None:
-        file.close()
-    if what == "profile" and f"{find.path.stem}.engine" not in names and found.state != "unsafe":
-        return found.rejected_as("orphan", "there is no engine of its name")
-    return found
-
-
 def _model(find: Find, names: list[str]) -> Iterator[Find]:
     found, file = open_find(find)
     if file is None:
@@ -212,8 +198,12 @@ def _model(find: Find, names: list[str]) -> Iterator[Find]:
             one = found if len(contexts) == 1 else replace(found, name=f"{found.name}#{number}")
             if context.embedded is None:
                 yield _reference(one, context, names)
-            else:
-                yield _add_capability(inspect_engine(replace(one, what=ENGINE), file, context.embedded), context)
+                continue
+            engine = inspect_engine(replace(one, what=ENGINE), file, context.embedded)
+            match = _ARCHITECTURE.fullmatch(context.capability or "")
+            if engine.keyed and not engine.capabilities and match:
+                engine = replace(engine, capabilities=(_format_capability(match),), told_by="context")
+            yield engine
     except ValueError as error:
         yield found.rejected_as("damaged", f"it is not an ONNX file: {error}")
     finally:
@@ -226,13 +216,6 @@ def _reference(find: Find, context: Context, names: list[str]) -> Find:
     if context.file not in names:
         return find.rejected_as("orphan", f"it names {context.file!r}, which is not here")
     return replace(find, why=f"it names {context.file}")
-
-
-def _add_capability(find: Find, context: Context) -> Find:
-    match = _ARCHITECTURE.fullmatch(context.capability or "")
-    if find.keyed and not find.capabilities and match:
-        return replace(find, capabilities=(_format_capability(match),), told_by="context")
-    return find
 
 
 def _format_capability(match: re.Match[str]) -> str:

@@ -121,12 +121,7 @@ class Adapter:
             if attempt.hit is None:
                 raise
             _logger.warning("an engine from the cache could not be used, and is rebuilt: %s", error)
-        return self._without_hit(original, args, kwargs, attempt)
-
-    def _without_hit(
-        self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], attempt: _Attempt
-    ) -> Any:
-        """Convert with a newly built engine; only if that works the entry was at fault."""
+        # Convert with a newly built engine; only if that works the entry was at fault.
         second = replace(attempt, is_second=True)
         started_s = time.perf_counter()
         with _attempting(second):
@@ -197,17 +192,13 @@ class Adapter:
             return self._fetch(call, request, attempt, started_s)
         except Exception as error:  # noqa: BLE001  # whatever a refit raises, including assertions
             _logger.warning("an engine from the cache could not be refitted, and is rebuilt: %s", error)
-            return self._rebuild(call, request, entry, attempt.name)
+            build_started_s = time.perf_counter()
+            result, members = self._build(call, request)
+            if members is not None:  # only now the entry was at fault
+                self._replace(request, entry, members, time.perf_counter() - build_started_s, attempt.name)
+            return result
         attempt.hit = request, entry
         self._tally.add(entry, time.perf_counter() - started_s)
-        return result
-
-    def _rebuild(self, call: _Call, request: ConversionRequest, entry: Entry, name: str) -> Any:
-        """Build in place of an unusable hit; only if that works the entry was at fault."""
-        started_s = time.perf_counter()
-        result, members = self._build(call, request)
-        if members is not None:
-            self._replace(request, entry, members, time.perf_counter() - started_s, name)
         return result
 
     def _replace(

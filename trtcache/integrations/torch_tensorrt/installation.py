@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError
+from trtcache.integrations.torch_tensorrt.library import PACKAGE, TorchTensorrt, callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,8 +76,8 @@ class ConversionTally:
             return ""
         parts = []
         if self.hits:
-            saved = format_duration(self.saved_s)
-            parts.append(f"{_format_count(self.hits, 'hit')}, {format_duration(self.hit_s)}, {saved} saved")
+            counted, saved = f"{self.hits} hit{'' if self.hits == 1 else 's'}", format_duration(self.saved_s)
+            parts.append(f"{counted}, {format_duration(self.hit_s)}, {saved} saved")
         if self.built:
             parts.append(f"{self.built} built in {format_duration(self.build_s)}")
         if self.uncached:
@@ -84,39 +85,12 @@ class ConversionTally:
         return "; ".join(parts)
 
 
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 _logger = logging.getLogger(__name__)
 
-PACKAGE = "torch_tensorrt"
 RUN = "TRTCACHE_RUN"
 """Set by ``trtcache run`` to its process ID, for that process and its children."""
 
 _WRAPPED = ("interpret_module_to_result", "convert_module")
-
-
-class AfterImport(MetaPathFinder):
-    """A finder that delegates for one module, and calls ``then`` with it once it is imported."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        """Watch for the module ``name``. Insert the instance first on ``sys.meta_path``."""
-        self._name = name
-        self._then = then
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec with its loader wrapped; None for any other module."""
-        if fullname != self._name:
-            return None
-        others = (finder for finder in sys.meta_path if not isinstance(finder, AfterImport))
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((one for one in found if one is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
-        return spec
 
 
 class _Loader(Loader):
@@ -170,7 +144,7 @@ def uninstall() -> None:
         finder.end()
 
 
-class Installation(AfterImport):
+class Installation(MetaPathFinder):
     """The cache's import hook for torch_tensorrt, on ``sys.meta_path`` while installed."""
 
     def __init__(
@@ -187,12 +161,24 @@ class Installation(AfterImport):
             operator_versions: versions of custom operators that plugins implement.
             always_reports: whether to print a line at exit even if nothing was converted.
         """
-        super().__init__(PACKAGE, self._wrap)
         self._cache = cache
         self._operator_versions = operator_versions or {}
         self._always_reports = always_reports
         self._tally = ConversionTally()
         self._is_left_alone = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return torch_tensorrt's own spec with its loader wrapped; None for any other module."""
+        if fullname != PACKAGE:
+            return None
+        others = (finder for finder in sys.meta_path if not isinstance(finder, Installation))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((one for one in found if one is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._wrap)
+        return spec
 
     def begin(self) -> None:
         """Wrap torch_tensorrt now, or as soon as it is imported."""
@@ -204,8 +190,6 @@ class Installation(AfterImport):
 
     def end(self) -> None:
         """Undo ``begin``."""
-        from trtcache.integrations.torch_tensorrt.library import callers
-
         sys.meta_path.remove(self)
         atexit.unregister(self._report)
         for module in callers():
@@ -217,7 +201,6 @@ class Installation(AfterImport):
         """Wrap an imported torch_tensorrt. This never breaks the program's import."""
         from trtcache.cache import Cache
         from trtcache.integrations.torch_tensorrt.adapter import Adapter
-        from trtcache.integrations.torch_tensorrt.library import TorchTensorrt, callers
 
         try:
             library = TorchTensorrt.of(package)
@@ -241,15 +224,12 @@ class Installation(AfterImport):
     def _report(self) -> None:
         line = self._tally.line()
         if not line and self._always_reports and os.environ.get(RUN) == str(os.getpid()):
-            line = self._why_nothing()
+            line = f"torch_tensorrt {'converted nothing' if PACKAGE in sys.modules else 'was not imported'}"
+            if self._is_left_alone:
+                line = "nothing was cached: torch_tensorrt ran without trtcache"
         if line and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed standard error
                 sys.stderr.write(f"trtcache: {line}\n")
-
-    def _why_nothing(self) -> str:
-        if self._is_left_alone:
-            return "nothing was cached: torch_tensorrt ran without trtcache"
-        return f"torch_tensorrt {'converted nothing' if PACKAGE in sys.modules else 'was not imported'}"
 
 
 def install_for_run() -> None:

@@ -81,28 +81,24 @@ def unknown_settings(settings: object) -> list[str]:
 
 
 def plain(value: Any, where: str) -> Any:
-    """Return a setting's value in key document types: dtypes and operators become their names."""
+    """Return a setting's value in key document types: dtypes and operators become their names.
+
+    Raises:
+        CanonicalizationError: it has no stable form.
+    """
     if value is None or isinstance(value, (bool, int, float, str, bytes, enum.Enum)):
         return value
     if isinstance(value, Mapping):
         return {str(name): plain(one, where) for name, one in value.items()}
     if isinstance(value, (Set, list, tuple)):
         items = [plain(one, where) for one in value]
-        return set(map(_hashable, items)) if isinstance(value, Set) else items
-    return _qualified_name(value, where)
-
-
-def _qualified_name(value: Any, where: str) -> str:
+        return {tuple(one) if isinstance(one, list) else one for one in items} if isinstance(value, Set) else items
     if isinstance(value, (torch.dtype, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(value)
     names = (getattr(value, "__module__", None), getattr(value, "__qualname__", None))
     if callable(value) and all(names) and "<" not in str(names[1]):
         return ".".join(map(str, names))
     raise CanonicalizationError(where, f"a {type(value).__name__} has no stable form")
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def inputs_document(inputs: Collection[object]) -> list[dict[str, Any]]:
@@ -165,10 +161,13 @@ def request_for(
     program = describe(module, fingerprints, name=name, refittable=is_refittable and not reads_values)
     converters = converters_of(module, registry)
     records, digest = graph_records(program, {*declared_operators(converters), *operator_versions})
+    # The names that are visible outside of the engine.
+    named = [node.name for node in module.graph.nodes if is_refittable or node.op == "placeholder"]
+    bindings = (None if given is None else list(given) for given in conversion.bindings)
     parts = {
         "graph": digest,
         "inputs": inputs_document(conversion.inputs),
-        "names": _names(conversion, every=is_refittable),
+        "names": dict(zip(("nodes", "inputs", "outputs"), (named, *bindings), strict=True)),
         "weights": "refittable" if is_refittable else "frozen",
         "converters": converters_document(converters),
         "operator_versions": dict(operator_versions),
@@ -182,14 +181,6 @@ def request_for(
 def entry_name(partition: str) -> str:
     """Return an entry's name: the program that built it, and torch_tensorrt's name for the partition."""
     return f"{Path(sys.argv[0]).stem} {partition}".strip() if sys.argv else partition
-
-
-def _names(conversion: Conversion, *, every: bool) -> dict[str, Any]:
-    """Return the names that are visible outside of the engine."""
-    graph = conversion.module.graph
-    named = [node.name for node in graph.nodes if every or node.op == "placeholder"]
-    inputs, outputs = (None if given is None else list(given) for given in conversion.bindings)
-    return {"nodes": named, "inputs": inputs, "outputs": outputs}
 
 
 _ADAPTER = 1

@@ -45,18 +45,14 @@ def fields_of(entry: Entry, names: tuple[str, ...]) -> dict[str, Any]:
         stored = json.loads(bytes(entry.read(RESULT_MEMBER)))
         fields = {name: read(stored[name]) for name in names}
         fields[ENGINE] = bytes(entry.read(ENGINE_MEMBER))
-        _check(fields)
+        # torch_tensorrt would misread other values as names.
+        for name in ("input_names", "output_names"):
+            found = fields.get(name)
+            if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+                raise ValueError(f"{name} are {found!r:.50}")  # noqa: TRY301  # handled below
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptBlobError(str(entry.path), "member", f"not a result of torch_tensorrt: {error!r:.200}") from error
     return fields
-
-
-def _check(fields: Mapping[str, Any]) -> None:
-    """Reject values that torch_tensorrt would misread as names."""
-    for name in ("input_names", "output_names"):
-        names = fields.get(name)
-        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-            raise ValueError(f"{name} are {names!r:.50}")
 
 
 _DTYPE = re.compile(r"[a-z]\w{0,31}")
@@ -164,8 +160,5 @@ def stored_fields(contract: Contract, source: Mapping[str, Any]) -> dict[str, An
     equal biases share a name), and weights missing in it silently keep old values. Without it torch_tensorrt rebuilds
     the map from the network, and each weight must be in it.
     """
-    return {**{name: source[name] for name in (ENGINE, *contract.stored)}, **_omitted_fields(contract)}
-
-
-def _omitted_fields(contract: Contract) -> dict[str, None]:
-    return {_WEIGHT_NAMES: None} if _WEIGHT_NAMES in contract.result else {}
+    omitted = {_WEIGHT_NAMES: None} if _WEIGHT_NAMES in contract.result else {}
+    return {**{name: source[name] for name in (ENGINE, *contract.stored)}, **omitted}
