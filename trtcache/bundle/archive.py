@@ -164,12 +164,7 @@ class ProgramArchive:
     """
 
     def __init__(self, path: Path, *, keys: Sequence[PublicKey], local: bool) -> None:
-        """Open a file and verify that it is trusted.
-
-        Args:
-            path: the file.
-            keys: the trusted keys.
-            local: whether the caller trusts the file itself.
+        """Open a file, and verify that it is signed by a trusted key; ``local`` if the caller trusts the file itself.
 
         Raises:
             TamperedProgramError: its members are not those of its header.

@@ -91,15 +91,6 @@ def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
     return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 
-def contents_of_request(request: Request, origin: Provenance) -> ProgramContents:
-    """Return the contents of a lowered program."""
-    program = request.program
-    values = {slot.index: program.state[slot.names[0]].detach() for slot in program.interface.slots}
-    call = CallSignature(program.in_spec, program.out_spec, None)
-    parameters = parameters_of(program.state)
-    return ProgramContents(program.name, Executable.of(program), call, request.division, values, parameters, (origin,))
-
-
 @dataclass(frozen=True, slots=True)
 class ExportReport:
     """The result of an export. Printing it gives a line or two.
@@ -210,7 +201,12 @@ def export_program(
             numbers = [0] if request.division.is_whole else sorted(request.division.engines)
             origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
         if outgoing is None:
-            outgoing = contents_of_request(request, origin)
+            lowered = request.program
+            values = {slot.index: lowered.state[slot.names[0]].detach() for slot in lowered.interface.slots}
+            call, parameters = CallSignature(lowered.in_spec, lowered.out_spec, None), parameters_of(lowered.state)
+            outgoing = ProgramContents(
+                lowered.name, Executable.of(lowered), call, request.division, values, parameters, (origin,)
+            )
         else:
             outgoing = replace(outgoing, origins=(*outgoing.origins, origin))
     assert outgoing is not None  # noqa: S101  # there is at least one target

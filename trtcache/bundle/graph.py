@@ -61,12 +61,7 @@ class TracedProgram:
     """
 
     def __init__(self, outgoing: ProgramContents, payloads: Mapping[int, torch.Tensor]) -> None:
-        """Register weights and constants.
-
-        Args:
-            outgoing: the program.
-            payloads: placeholders of engines stored as constants, by partition number: tensors of their sizes.
-        """
+        """Register weights and constants; ``payloads`` are tensors of the sizes of engines stored as constants."""
         self.module = torch.nn.Module()
         self._outgoing = outgoing
         self._interface: Interface = outgoing.executable.interface
@@ -211,11 +206,6 @@ def export_graph(
     outgoing: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]], path: str
 ) -> tuple[ExportedProgram, list[int]]:
     """Return a program exported by torch, with an operator for each engine, and the engines' partitions.
-
-    Args:
-        outgoing: the program.
-        payloads: the payloads of each partition's engines, one for each target.
-        path: the file, for messages.
 
     Raises:
         ProgramFileError: torch cannot trace what stays in torch; the message includes torch's.

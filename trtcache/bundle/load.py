@@ -18,7 +18,6 @@ from trtcache.bundle.engines import EngineReader
 from trtcache.bundle.partitions import MissingOperator, read_partitions
 from trtcache.bundle.signature import read_signature, read_structure
 from trtcache.bundle.target_choice import TargetOption, choose
-from trtcache.bundle.tensors import read as read_tensors
 from trtcache.cache import Cache
 from trtcache.config import logs
 from trtcache.config.environment import Config
@@ -30,6 +29,7 @@ from trtcache.errors import (
     SettingsError,
     WeightMapError,
 )
+from trtcache.frontends.torch_archive import read_tensors
 from trtcache.lowering.contents import Content
 from trtcache.partition.partitions import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
@@ -219,7 +219,7 @@ class _ProgramReader:
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
         chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
-        return read_tensors({"config": chosen}, folder, self._archive.read)
+        return read_tensors(chosen, folder, self._archive.read)
 
     def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines."""

@@ -1,11 +1,13 @@
-"""Writing of program files."""
+"""Writing of program files, with weights and constants in torch's archive format."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import zipfile
+from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,10 +19,10 @@ from trtcache.bundle.engines import document, make_payloads
 from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
 from trtcache.bundle.partitions import write_partitions
 from trtcache.bundle.signature import write_signature, write_structure
-from trtcache.bundle.tensors import config, record, runs
 from trtcache.config.atomic_write import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
+from trtcache.frontends.torch_archive import DTYPES, STRIDED
 from trtcache.runtime.provenance import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
@@ -28,12 +30,11 @@ from trtcache.weights.archive import aligned_member
 from trtcache.weights.slots import weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
-    from trtcache.bundle.tensors import Run
     from trtcache.config.signing_keys import SecretKey
     from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 ROOT = "program"
 CHUNK_BYTES = 1 << 22
+_DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 _FOLDERS = {"weights": ("data/weights/", "weight_"), "constants": ("data/constants/", "tensor_")}
 _NOT_OURS = (
     "data/weights/model_weights_config.json",
@@ -55,12 +57,6 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     """Write a program and its sidecar files; return all paths.
 
     The program is written atomically, and gets its name after the sidecar files, when all are complete.
-
-    Args:
-        outgoing: the program.
-        path: the file.
-        engines: how to store engines: ``embed``, ``sidecar`` or ``reference``.
-        key: the signing key, or None.
 
     Raises:
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
@@ -232,3 +228,93 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A range of one storage that tensors of one dtype cover without gaps.
+
+    Attributes:
+        tensors: the tensors by name.
+        start, stop: the range in elements.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    start: int
+    stop: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size in bytes."""
+        tensor = next(iter(self.tensors.values()))
+        return (self.stop - self.start) * tensor.itemsize
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the bytes in chunks of a few MiB."""
+        tensor = next(iter(self.tensors.values()))
+        whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        whole.set_(tensor.untyped_storage(), self.start, (self.stop - self.start,), (1,))
+        step = max(1, CHUNK_BYTES // tensor.itemsize)
+        for at in range(0, len(whole), step):
+            on_cpu = whole[at : at + step].cpu().view(torch.uint8)
+            buffer = (ctypes.c_ubyte * len(on_cpu)).from_address(on_cpu.data_ptr())
+            buffer._tensor = on_cpu  # type: ignore[attr-defined]  # keeps its memory alive
+            yield memoryview(buffer).cast("B")
+
+
+def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
+    """Return the ranges to write for tensors: shared memory is written once."""
+    storages: dict[tuple[int, torch.dtype], list[tuple[int, int, str]]] = defaultdict(list)
+    plain = {name: tensor.detach().resolve_conj().resolve_neg() for name, tensor in tensors.items()}
+    empty = []
+    for name, tensor in plain.items():
+        if tensor.numel() == 0:
+            empty.append(Run({name: tensor}, 0, 0))
+            continue
+        start = int(tensor.storage_offset())
+        last = start + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        storages[tensor.untyped_storage().data_ptr(), tensor.dtype].append((start, last + 1, name))
+    found = [run for places in storages.values() for run in _merge(sorted(places), plain)]
+    return [*found, *empty]
+
+
+def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
+    """Join overlapping ranges."""
+    start, stop, names = places[0][0], 0, list[str]()
+    for begin, end, name in places:
+        if begin >= stop and names:
+            yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+            start, stop, names = begin, 0, []
+        stop = max(stop, end)
+        names.append(name)
+    yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+
+
+def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
+    """Return torch's records for members by name: the member, and the tensor's layout in it."""
+    records: dict[str, Json] = {}
+    for member, run in runs_by_member.items():
+        for name, tensor in run.tensors.items():
+            offset = int(tensor.storage_offset()) - run.start if tensor.numel() else 0
+            records[name] = record(member, tensor, tensor.device, offset, is_parameter=name in parameters)
+    return records
+
+
+def record(
+    member: str, tensor: torch.Tensor, device: torch.device, offset: int = 0, *, is_parameter: bool = False
+) -> Json:
+    """Return torch's record for a tensor in a member, ``offset`` elements from its start."""
+    return {
+        "path_name": member,
+        "is_param": is_parameter,
+        "use_pickle": False,
+        "tensor_meta": {
+            "dtype": _DTYPE_NUMBERS[tensor.dtype],
+            "sizes": [{"as_int": size} for size in tensor.shape],
+            "requires_grad": False,
+            "device": {"type": device.type, "index": device.index},
+            "strides": [{"as_int": step} for step in tensor.stride()],
+            "storage_offset": {"as_int": offset},
+            "layout": STRIDED,
+        },
+    }

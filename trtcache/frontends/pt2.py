@@ -160,16 +160,14 @@ class ProgramFile(Source):
             raise self._error("it was written to while it was read; write a new file and rename it over this one")
 
     def check(self, whole: Digest | None) -> None:
-        """Check that the weights are intact, and that the file was not written to since it was opened."""
-        if not self._known:
-            self.check_weights(whole)
-        self.check_unchanged()
+        """Check that the weights are intact, and that the file was not written to since it was opened.
 
-    def check_weights(self, whole: Digest | None) -> None:
-        """Check that the weights are intact: the file has the expected digest, or their checksums match."""
-        if self.whole != whole:
+        The weights are if the file has the expected digest, or their checksums match.
+        """
+        if not self._known and self.whole != whole:
             for name in self._weights:
                 self._check_sum(name)
+        self.check_unchanged()
 
     def check_digest(self) -> None:
         """Check that the file's bytes still have its digest.

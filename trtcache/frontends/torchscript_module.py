@@ -80,11 +80,6 @@ def graph_of(module: torch.jit.ScriptModule) -> Any:
 def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the qualified names of the attributes that a graph reads, and of those that it changes.
 
-    Args:
-        graph: the graph.
-        label: the module's name in messages.
-        parts: the names of its submodules.
-
     Raises:
         ExportError: it changes an attribute of an object that is not part of the module.
     """

@@ -40,30 +40,15 @@ class ElementType:
 
 
 TYPES = {
-    1: ElementType("float32", 32),
-    2: ElementType("uint8", 8),
-    3: ElementType("int8", 8),
-    4: ElementType("uint16", 16),
-    5: ElementType("int16", 16),
-    6: ElementType("int32", 32),
-    7: ElementType("int64", 64),
-    8: ElementType("string", 0),
-    9: ElementType("bool", 8),
-    10: ElementType("float16", 16),
-    11: ElementType("float64", 64),
-    12: ElementType("uint32", 32),
-    13: ElementType("uint64", 64),
-    14: ElementType("complex64", 64),
-    15: ElementType("complex128", 128),
-    16: ElementType("bfloat16", 16),
-    17: ElementType("float8_e4m3fn", 8),
-    18: ElementType("float8_e4m3fnuz", 8),
-    19: ElementType("float8_e5m2", 8),
-    20: ElementType("float8_e5m2fnuz", 8),
-    21: ElementType("uint4", 4),
-    22: ElementType("int4", 4),
-    23: ElementType("float4_e2m1fn", 4),
-    24: ElementType("float8_e8m0fnu", 8),
+    code: ElementType(name, bits)
+    for code, name, bits in (
+        *((1, "float32", 32), (2, "uint8", 8), (3, "int8", 8), (4, "uint16", 16), (5, "int16", 16), (6, "int32", 32)),
+        *((7, "int64", 64), (8, "string", 0), (9, "bool", 8), (10, "float16", 16), (11, "float64", 64)),
+        *((12, "uint32", 32), (13, "uint64", 64), (14, "complex64", 64), (15, "complex128", 128)),
+        *((16, "bfloat16", 16), (17, "float8_e4m3fn", 8), (18, "float8_e4m3fnuz", 8), (19, "float8_e5m2", 8)),
+        *((20, "float8_e5m2fnuz", 8), (21, "uint4", 4), (22, "int4", 4), (23, "float4_e2m1fn", 4)),
+        (24, "float8_e8m0fnu", 8),
+    )
 }
 """``TensorProto.DataType``: the values that this reader supports."""
 

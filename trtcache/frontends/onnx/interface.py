@@ -170,13 +170,7 @@ def _words(shape: Sequence[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OnnxInterface:
-    """A model's inputs and outputs with the sizes that a plan is built for.
-
-    Attributes:
-        inputs: the model's inputs.
-        outputs: the model's outputs.
-        sizes: the sizes of each input.
-    """
+    """A model's inputs and outputs with the sizes that a plan is built for."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]

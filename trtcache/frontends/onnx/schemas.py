@@ -81,66 +81,43 @@ def graphs_in(node: Any) -> list[Any]:
     return found
 
 
-def iter_names(model: Any) -> Iterator[object]:
-    """Yield every name in a model that this package reads; protobuf returns invalid UTF-8 as bytes."""
-    for opset in model.opset_import:
-        yield opset.domain
-    for function in model.functions:
-        yield from (function.name, function.domain, *function.input, *function.output, *function.attribute)
-        yield from (one.domain for one in function.opset_import)
-        yield from (text for one in function.attribute_proto for text in _names_in_attribute(one))
-        yield from (text for node in function.node for text in _names_in_node(node))
-    yield from _names_in_graph(model.graph)
-
-
-def _names_in_graph(graph: Any) -> Iterator[object]:
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-        yield from (size.dim_param for size in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield from _names_in_tensor(tensor)
-    for sparse in graph.sparse_initializer:
-        yield from (*_names_in_tensor(sparse.values), *_names_in_tensor(sparse.indices))
-    for node in graph.node:
-        yield from _names_in_node(node)
-
-
-def _names_in_node(node: Any) -> Iterator[object]:
-    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-    for attribute in node.attribute:
-        yield from _names_in_attribute(attribute)
-
-
-def _names_in_attribute(attribute: Any) -> Iterator[object]:
-    yield from (attribute.name, attribute.ref_attr_name)
-    for tensor in (*attribute.tensors, *([attribute.t] if attribute.HasField("t") else ())):
-        yield from _names_in_tensor(tensor)
-    for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else ())):
-        yield from _names_in_graph(graph)
-
-
-def _names_in_tensor(tensor: Any) -> Iterator[object]:
-    yield tensor.name
-    for entry in tensor.external_data:
-        yield from (entry.key, entry.value)
-
-
-FIELDS = {
-    1: ("f", False),
-    2: ("i", False),
-    3: ("s", False),
-    4: ("t", False),
-    5: ("g", False),
-    6: ("floats", True),
-    7: ("ints", True),
-    8: ("strings", True),
-    9: ("tensors", True),
-    10: ("graphs", True),
-    11: ("sparse_tensor", False),
-    12: ("sparse_tensors", True),
-    13: ("tp", False),
-    14: ("type_protos", True),
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "AttributeProto": ("name", "ref_attr_name", "tensors", "t", "graphs", "g"),
+    "Dimension": ("dim_param",),
+    "FunctionProto": (*("name", "domain", "input", "output", "attribute", "opset_import", "attribute_proto", "node"),),
+    "GraphProto": ("input", "output", "value_info", "initializer", "sparse_initializer", "node"),
+    "ModelProto": ("opset_import", "functions", "graph"),
+    "NodeProto": ("name", "op_type", "domain", "input", "output", "attribute"),
+    "OperatorSetIdProto": ("domain",),
+    "SparseTensorProto": ("values", "indices"),
+    "StringStringEntryProto": ("key", "value"),
+    "Tensor": ("shape",),
+    "TensorProto": ("name", "external_data"),
+    "TensorShapeProto": ("dim",),
+    "TypeProto": ("tensor_type",),
+    "ValueInfoProto": ("name", "type"),
 }
+"""Message of ONNX -> its fields with names that this package reads, and with messages that have some."""
+
+
+def iter_names(message: Any) -> Iterator[object]:
+    """Yield every name in a model that this package reads; protobuf returns invalid UTF-8 as bytes."""
+    for field in _NAMES[message.DESCRIPTOR.name]:
+        value = getattr(message, field)
+        if isinstance(value, (str, bytes)):
+            yield value
+        elif not hasattr(value, "DESCRIPTOR"):  # repeated
+            for one in value:
+                yield from (one,) if isinstance(one, (str, bytes)) else iter_names(one)
+        elif message.HasField(field):
+            yield from iter_names(value)
+
+
+_ATTRIBUTE_FIELDS = (
+    *("f", "i", "s", "t", "g", "floats", "ints", "strings", "tensors", "graphs"),
+    *("sparse_tensor", "sparse_tensors", "tp", "type_protos"),
+)
+FIELDS = {code: (name, len(name) > 1 and name.endswith("s")) for code, name in enumerate(_ATTRIBUTE_FIELDS, 1)}
 """``AttributeProto.AttributeType`` -> the field that has the value, and whether it is repeated."""
 
 _TYPES = {field: code for code, (field, _) in FIELDS.items()}

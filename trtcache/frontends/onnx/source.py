@@ -178,7 +178,9 @@ class OnnxSource(Source):
     ) -> Mapping[str, torch.Tensor]:
         """Return the plan's weights by its names for them; empty for a plan with embedded weights."""
         del interface
-        return {} if has_frozen(alias.key) else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
+        parts: Any = alias.key.document["parts"]
+        embedded = isinstance(parts, dict) and "frozen" in parts
+        return {} if embedded else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
 
     def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> OnnxWeights:
         """Return the reader of weights for refits from another ONNX file."""
@@ -355,12 +357,6 @@ def port_names(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(parts["names"]["inputs"]), tuple(parts["names"]["outputs"])
     except (LookupError, TypeError) as error:
         raise ValueError("its key is not that of an ONNX file") from error
-
-
-def has_frozen(key: CacheKey) -> bool:
-    """Return whether a key contains digests of weights, which are embedded in the plan."""
-    parts: Any = key.document["parts"]
-    return isinstance(parts, dict) and "frozen" in parts
 
 
 def _describe(given: Any) -> object:

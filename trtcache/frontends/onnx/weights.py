@@ -141,23 +141,17 @@ class OnnxWeights:
         return is_onnx(weights)
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-        """Return the weights of another file of the same graph, by the names of the file that was compiled."""
-        return weights_in(Path(path), self._known)
+        """Return the weights of another file, matched by position in the graph, by the names of the compiled file.
 
-
-def weights_in(path: Path, known: KnownGraph) -> dict[str, torch.Tensor]:
-    """Return the weights of a file, matched by position in the graph, by the names of the file that was compiled.
-
-    Raises:
-        OnnxFileError: the file cannot be read.
-        RefitError: its graph differs; the message names the differences.
-    """
-    file = OnnxFile(path)
-    graph = canonical_graph(file, read_ports(file)[0])
-    if str(graph.digest) != known.digest or dict(graph.opsets) != dict(known.opsets):
-        raise _difference(file, graph, known)
-    pairs = zip(known.slots, graph.slots, strict=True)
-    return {ours.names[0]: file.tensor(file.initializers[theirs.names[0]]) for ours, theirs in pairs}
+        Raises:
+            RefitError: its graph differs; the message names the differences.
+        """
+        file, known = OnnxFile(Path(path)), self._known
+        graph = canonical_graph(file, read_ports(file)[0])
+        if str(graph.digest) != known.digest or dict(graph.opsets) != dict(known.opsets):
+            raise _difference(file, graph, known)
+        pairs = zip(known.slots, graph.slots, strict=True)
+        return {ours.names[0]: file.tensor(file.initializers[theirs.names[0]]) for ours, theirs in pairs}
 
 
 def _difference(file: OnnxFile, graph: CanonicalGraph, known: KnownGraph) -> RefitError:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from trtcache.integrations.torch_compile import GraphReport, Options
     from trtcache.runtime import CompiledModule
 
+log = logging.getLogger(__name__)
+
 MOST_INSTANCES = 256
 """Maximum sets of weights per graph. A model with more identical blocks than this loads an engine on each call."""
 
@@ -60,13 +62,7 @@ class Instance:
     __slots__ = ("copied", "facts", "memories", "module", "owners", "used", "versions")
 
     def __init__(self, module: CompiledModule, weights: Sequence[torch.Tensor], names: Sequence[str]) -> None:
-        """Record the identity of the weights.
-
-        Args:
-            module: the compiled module with these weights.
-            weights: the weights in the order of the graph's arguments.
-            names: the module's names of the weights.
-        """
+        """Record the identity of the weights, which are in the order of the graph's arguments."""
         self.module = module
         self.facts = facts_of(weights)
         copied = module.find_copied(dict(zip(names, weights, strict=True)))
@@ -154,21 +150,9 @@ class Instances:
         return forget
 
 
-log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class GraphCompiler:
-    """Compiles engines for one graph.
-
-    Attributes:
-        graph_module: the graph from Dynamo.
-        placeholders: its placeholders.
-        options: the user's options.
-        cache: the cache.
-        name: the graph's name.
-        report: the graph's report.
-    """
+    """Compiles engines for one graph."""
 
     graph_module: fx.GraphModule
     placeholders: Sequence[fx.Node]

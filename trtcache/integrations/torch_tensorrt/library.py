@@ -49,66 +49,36 @@ class Contract:
         return tuple(name for name in self.result if name not in {ENGINE, SHAPES})
 
 
-def _contract(
-    version: str, *, parameters: str = "", result: str, cached: str, result_type: str = "SerializedInterpreterResult"
-) -> Contract:
-    names = f"{ENGINE} input_names output_names"
-    return Contract(
+_NAMES = f"{ENGINE} input_names output_names"
+_OUTPUTS = "weight_name_map requires_output_allocator"
+_DEVICES = "requires_native_multidevice"
+_VERSIONS = {
+    # version: further parameters, further fields of the result, further fields in the cache
+    "2.8": ("arg_inputs kwarg_inputs engine_cache", _OUTPUTS, _OUTPUTS),
+    "2.9": ("arg_inputs kwarg_inputs engine_cache", _OUTPUTS, _OUTPUTS),
+    "2.10": ("engine_cache", _OUTPUTS, _OUTPUTS),
+    "2.12": ("engine_cache", f"{_OUTPUTS} {SHAPES} {_DEVICES}", f"{_OUTPUTS} {_DEVICES}"),
+    "2.13": (
+        "engine_cache",
+        f"requires_output_allocator {SHAPES} {_DEVICES}",
+        f"requires_output_allocator {_DEVICES}",
+    ),
+    "2.14": (
+        "engine_cache input_binding_names output_binding_names",
+        f"requires_output_allocator {SHAPES} {_DEVICES} aliased_io",
+        f"requires_output_allocator {_DEVICES} aliased_io",
+    ),
+}
+CONTRACTS: Mapping[str, Contract] = {
+    version: Contract(
         version=version,
         parameters=tuple(f"module inputs settings {parameters}".split()),
-        result_type=result_type,
-        result=tuple(f"{names} {result}".split()),
-        cached=tuple(f"{names} input_specs compilation_settings {cached}".split()),
+        # Before 2.10 the interpreter serialized the engine and used the cache itself.
+        result_type="TRTInterpreterResult" if version in {"2.8", "2.9"} else "SerializedInterpreterResult",
+        result=tuple(f"{_NAMES} {result}".split()),
+        cached=tuple(f"{_NAMES} input_specs compilation_settings {cached}".split()),
     )
-
-
-def _until_2_9(version: str) -> Contract:
-    """Return a contract before 2.10, when the interpreter serialized the engine and used the cache itself."""
-    return _contract(
-        version,
-        parameters="arg_inputs kwarg_inputs engine_cache",
-        result_type="TRTInterpreterResult",
-        result="weight_name_map requires_output_allocator",
-        cached="weight_name_map requires_output_allocator",
-    )
-
-
-CONTRACTS: Mapping[str, Contract] = {
-    one.version: one
-    for one in (
-        _until_2_9("2.8"),
-        _until_2_9("2.9"),
-        _contract(
-            "2.10",
-            parameters="engine_cache",
-            result="weight_name_map requires_output_allocator",
-            cached="weight_name_map requires_output_allocator",
-        ),
-        _contract(
-            "2.11",
-            parameters="engine_cache",
-            result=f"weight_name_map requires_output_allocator {SHAPES}",
-            cached="weight_name_map requires_output_allocator",
-        ),
-        _contract(
-            "2.12",
-            parameters="engine_cache",
-            result=f"weight_name_map requires_output_allocator {SHAPES} requires_native_multidevice",
-            cached="weight_name_map requires_output_allocator requires_native_multidevice",
-        ),
-        _contract(
-            "2.13",
-            parameters="engine_cache",
-            result=f"requires_output_allocator {SHAPES} requires_native_multidevice",
-            cached="requires_output_allocator requires_native_multidevice",
-        ),
-        _contract(
-            "2.14",
-            parameters="engine_cache input_binding_names output_binding_names",
-            result=f"requires_output_allocator {SHAPES} requires_native_multidevice aliased_io",
-            cached="requires_output_allocator requires_native_multidevice aliased_io",
-        ),
-    )
+    for version, (parameters, result, cached) in _VERSIONS.items()
 }
 """Minor version -> its contract."""
 

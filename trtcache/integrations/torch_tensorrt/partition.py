@@ -141,10 +141,7 @@ def converters_of(module: fx.GraphModule, registry: Any) -> dict[fx.Node, Any]:
 
     The registry searches all its converters to choose one, 0.1 ms per call. Calls of torch's operators that only have
     torch_tensorrt's own converters are therefore left out: whichever is chosen, the version identifies it.
-
-    Args:
-        module: the partition.
-        registry: torch_tensorrt's ``DYNAMO_CONVERTERS``, set to the compilation's settings.
+    ``registry`` is ``DYNAMO_CONVERTERS``, set to the compilation's settings.
     """
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     covered = {target for target in {node.target for node in calls} if _is_covered(target, registry)}

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 LEFT_OUT: Mapping[str, str] = {
     "autocast_calibration_dataloader": "used while the graph is lowered; what it leads to is in the graph",
-    "cache_built_engines": "says whether another cache is used",
-    "cpu_memory_budget": "decides where the graph is cut, which the partition shows",
     "device": "described by what it is, in the target; its number is not in an engine",
     "dryrun": "nothing is built",
-    "enable_resource_partitioning": "decides where the graph is cut, which the partition shows",
     "lazy_engine_init": "says when an engine is loaded",
-    "min_block_size": "decides where the graph is cut, which the partition shows",
     "offload_module_to_cpu": "says where the weights wait meanwhile",
     "pass_through_build_failures": "says what happens to errors",
-    "require_full_compilation": "decides where the graph is cut, which the partition shows",
-    "reuse_cached_engines": "says whether another cache is used",
     "runtime_cache_path": "a path; used when the engine runs",
     "timing_cache_path": "a path; what is in it makes builds faster",
-    "torch_executed_ops": "decides where the graph is cut, which the partition shows",
-    "use_fast_partitioner": "decides where the graph is cut, which the partition shows",
     "use_python_runtime": "says what runs the engine",
+    **dict.fromkeys(("cache_built_engines", "reuse_cached_engines"), "says whether another cache is used"),
+    **dict.fromkeys(
+        (
+            *("cpu_memory_budget", "enable_resource_partitioning", "min_block_size"),
+            *("require_full_compilation", "torch_executed_ops", "use_fast_partitioner"),
+        ),
+        "decides where the graph is cut, which the partition shows",
+    ),
 }
 """Settings that cannot affect an engine, and why."""
 
