@@ -127,22 +127,6 @@ def sign_header(raw: bytes, key: SecretKey | None) -> bytes:
     return sign(key, FORMAT, raw, _CONTEXT) if key is not None else b""
 
 
-def verify_trust(
-    raw: bytes, signatures: bytes, path: str, *, keys: Sequence[PublicKey], local: bool, now_ns: int
-) -> None:
-    """Check that a header is trusted.
-
-    Raises:
-        UntrustedProgramError: it has no trusted signature, and the caller does not trust the file itself.
-    """
-    if local:
-        return
-    verdict = judge(signatures, FORMAT, raw, keys=keys, now_ns=now_ns, context=_CONTEXT)
-    if verdict.reason is not None:
-        whose = f"the signature of {verdict.signer} is not trusted" if verdict.signer else "it has no trusted signature"
-        raise UntrustedProgramError(path, whose, verdict.reason)
-
-
 def _sums(written: Any) -> dict[str, Checksum]:
     found = {}
     for name, (size, digest) in written.items():
@@ -167,6 +151,7 @@ class ProgramArchive:
         """Open a file, and verify that it is signed by a trusted key; ``local`` if the caller trusts the file itself.
 
         Raises:
+            UntrustedProgramError: its header has no trusted signature, and the caller does not trust the file itself.
             TamperedProgramError: its members are not those of its header.
             ProgramSizesError: a member has another size.
         """
@@ -175,7 +160,12 @@ class ProgramArchive:
         self._data = content_of(path)
         self._places = directory(self._data, str(path))
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
-        verify_trust(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
+        if not local:
+            verdict = judge(signatures, FORMAT, raw, keys=keys, now_ns=time.time_ns(), context=_CONTEXT)
+            if verdict.reason is not None:
+                signer = verdict.signer
+                whose = f"the signature of {signer} is not trusted" if signer else "it has no trusted signature"
+                raise UntrustedProgramError(str(path), whose, verdict.reason)
         self.header = ProgramHeader.read(raw, str(path))
         found = {name: place.size_bytes for name, place in self._places.items() if name not in {HEADER, SIGNATURES}}
         declared = {name: one.size_bytes for name, one in self.header.members.items()}

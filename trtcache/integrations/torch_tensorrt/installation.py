@@ -41,34 +41,27 @@ class ConversionTally:
 
     def add(self, entry: Entry, took_s: float) -> None:
         """Count an entry; ``took_s`` is the time of its hit, including the key."""
-        with self._lock:
-            self._reset_after_fork()
-            if entry.outcome == "hit":
-                self.hits += 1
-                self.hit_s += took_s
-                self.saved_s += max(0.0, entry.build_s - took_s)
-            else:
-                self.built += 1
-                self.build_s += entry.build_s
+        if entry.outcome == "hit":
+            self._add(hits=1, hit_s=took_s, saved_s=max(0.0, entry.build_s - took_s))
+        else:
+            self.add_built(entry.build_s)
 
     def add_built(self, build_s: float) -> None:
-        """Count an engine built in place of a hit."""
-        with self._lock:
-            self._reset_after_fork()
-            self.built += 1
-            self.build_s += build_s
+        """Count a build; also one in place of a hit."""
+        self._add(built=1, build_s=build_s)
 
     def add_uncached(self) -> None:
         """Count a conversion that bypassed the cache."""
-        with self._lock:
-            self._reset_after_fork()
-            self.uncached += 1
+        self._add(uncached=1)
 
-    def _reset_after_fork(self) -> None:
-        if self.pid != os.getpid():
-            self.hits = self.built = self.uncached = 0
-            self.hit_s = self.build_s = self.saved_s = 0.0
-            self.pid = os.getpid()
+    def _add(self, **more: float) -> None:
+        with self._lock:
+            if self.pid != os.getpid():  # a forked child
+                self.hits = self.built = self.uncached = 0
+                self.hit_s = self.build_s = self.saved_s = 0.0
+                self.pid = os.getpid()
+            for name, value in more.items():
+                setattr(self, name, getattr(self, name) + value)
 
     def line(self) -> str:
         """Return ``14 hits, 0.9 s, 311 s saved`` with builds, or an empty string if nothing happened."""
