@@ -165,26 +165,7 @@ class _ProgramReader:
             read_structure(document["output"]),
             read_signature(document["signature"]),
         )
-        backend = registry.find(option.backend, self._device.type)
-        engines: dict[int, Engine] = {}
-        reports = []
-        for place, (number, entry) in enumerate(entries.items()):
-            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
-            engines[number] = backend.load_entry(
-                entry.read, device=self._device, constants=found[number].constants, weights=own
-            )
-            reports.append(
-                PartitionReport(
-                    key=entry.key,
-                    outcome="hit" if self._target["engines"][place]["way"] == "store" else "carried",
-                    reason="",
-                    weights=len(document["interface"]["weights"]),
-                    fetch_s=entry.load_s,
-                    load_s=time.perf_counter() - start,
-                    build_s=entry.build_s,
-                    path=str(entry.path) if entry.path else self._path,
-                )
-            )
+        engines, reports = self._load_engines(entries, found, parts, weights)
         engine: Engine = (
             engines[0]
             if parts.is_whole
@@ -208,6 +189,36 @@ class _ProgramReader:
         module.report.guards = module.guards
         self._keep(entries)
         return module
+
+    def _load_engines(
+        self,
+        entries: Mapping[int, Entry],
+        found: Mapping[int, Executable],
+        parts: PartitionedProgram,
+        weights: EngineWeights,
+    ) -> tuple[dict[int, Engine], list[PartitionReport]]:
+        """Return the engines by partition number, with their weights, and their reports."""
+        backend = registry.find(self._chosen.backend, self._device.type)
+        engines: dict[int, Engine] = {}
+        reports = []
+        for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
+            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
+            engines[number] = backend.load_entry(
+                entry.read, device=self._device, constants=found[number].constants, weights=own
+            )
+            reports.append(
+                PartitionReport(
+                    key=entry.key,
+                    outcome="hit" if record["way"] == "store" else "carried",
+                    reason="",
+                    weights=len(self._document["interface"]["weights"]),
+                    fetch_s=entry.load_s,
+                    load_s=time.perf_counter() - start,
+                    build_s=entry.build_s,
+                    path=str(entry.path) if entry.path else self._path,
+                )
+            )
+        return engines, reports
 
     def _constants(self) -> Mapping[str, torch.Tensor]:
         """Return the constants of what stays in torch; an engine's are in its entry."""
