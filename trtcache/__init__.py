@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trtcache.api import compile as compile  # noqa: A004  # the front door's name
-    from trtcache.bundle.files import export as export
-    from trtcache.bundle.files import load as load
+    from trtcache.bundle.export import export as export
+    from trtcache.bundle.load import load as load
     from trtcache.cache import Cache as Cache
     from trtcache.compiler.inspect import key as key
     from trtcache.compiler.inspect import lower as lower
@@ -39,10 +39,10 @@ _EXPORTS = {
     "Step": "trtcache.progress",
     "compile": "trtcache.api",
     "digest": "trtcache.digests",
-    "export": "trtcache.bundle.files",
+    "export": "trtcache.bundle.export",
     "install": "trtcache.integrations.torch_tensorrt",
     "key": "trtcache.compiler.inspect",
-    "load": "trtcache.bundle.files",
+    "load": "trtcache.bundle.load",
     "lower": "trtcache.compiler.inspect",
     "threads": "trtcache.config.threads",
     "uninstall": "trtcache.integrations.torch_tensorrt",

@@ -9,7 +9,7 @@ from trtcache.compiler import inspect as looking
 from trtcache.errors import CanonicalizationError, SettingsError
 from trtcache.frontends.onnx.file import is_onnx
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.torchscript.program import convert_script, example_arguments, is_script_file, load_script
+from trtcache.frontends.torchscript import convert_script, example_arguments, is_script_file, load_script
 from trtcache_cli.shapes import read_examples, read_shapes
 
 if TYPE_CHECKING:

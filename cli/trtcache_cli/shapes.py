@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtcache.frontends.onnx.interface import ShapeProfile
-    from trtcache.frontends.torchscript.program import Example
+    from trtcache.frontends.torchscript import Example
 
 shape_option = click.option(
     "shapes",
@@ -51,7 +51,7 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
     """
     if not written:
         return {}
-    from trtcache.frontends.torchscript.program import Example  # imports torch
+    from trtcache.frontends.torchscript import Example  # imports torch
 
     parts = [line.partition(",") for line in written]
     found = read_shapes([sizes for sizes, _, _ in parts])

@@ -16,7 +16,7 @@ from trtcache_cli.shapes import read_examples, shape_option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trtcache.frontends.torchscript.program import Example
+    from trtcache.frontends.torchscript import Example
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.tuning import Cell
 
@@ -121,7 +121,7 @@ def _compile(
     from trtcache import api
     from trtcache.cache import Cache
     from trtcache.frontends.onnx.file import is_onnx
-    from trtcache.frontends.torchscript.program import example_arguments, is_script_file, load_script
+    from trtcache.frontends.torchscript import example_arguments, is_script_file, load_script
     from trtcache.runtime.tuning import sample
 
     if is_onnx(file):

@@ -6,7 +6,7 @@ import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from trtcache.bundle.header import HEADER
+from trtcache.bundle.archive import HEADER
 from trtcache.digests import hash_bytes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 import trtcache
 from tests.bundle.archives import header_of, resealed, rewritten
 from tests.effort import tries
-from trtcache.bundle.header import HEADER, PROGRAM
+from trtcache.bundle.archive import HEADER, PROGRAM
 from trtcache.digests import hash_bytes
 from trtcache.errors import (
     ProgramFileError,

@@ -21,7 +21,7 @@ from trtcache.bundle import engines as payloads
 from trtcache.bundle import export as exporting
 from trtcache.bundle import save as saving
 from trtcache.bundle import target_choice as fitness
-from trtcache.bundle.header import PROGRAM
+from trtcache.bundle.archive import PROGRAM
 from trtcache.bundle.target_choice import TargetOption, choose
 from trtcache.errors import (
     MissingEngineError,

@@ -13,7 +13,7 @@ import torch
 
 import trtcache
 from tests.bundle.archives import header_of, rewritten
-from trtcache.bundle.header import HEADER, ProgramHeader
+from trtcache.bundle.archive import HEADER, ProgramHeader
 from trtcache.config.signing_keys import SecretKey
 from trtcache.errors import (
     ExportError,

@@ -15,10 +15,15 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from transformers.modeling_outputs import BaseModelOutput
 
-from trtcache.bundle import pytree as structure
-from trtcache.bundle import signature
-from trtcache.bundle import torch_program as torch_graph
-from trtcache.bundle.pytree import Output
+from trtcache.bundle.partitions import MissingOperator, read_graph, write_graph
+from trtcache.bundle.signature import (
+    Output,
+    read_signature,
+    read_structure,
+    without_classes,
+    write_signature,
+    write_structure,
+)
 
 X = torch.ones(2)
 
@@ -83,21 +88,21 @@ def test_a_structure_comes_back(name: str) -> None:
     spec = pytree.tree_structure(STRUCTURES[name])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert structure.read(json.loads(json.dumps(structure.write(spec)))) == spec
-        structure.without_classes(spec)
+        assert read_structure(json.loads(json.dumps(write_structure(spec)))) == spec
+        without_classes(spec)
 
 
 def test_what_cannot_be_named_is_refused_when_it_is_written() -> None:
     """A mapping whose missing values a function makes would be a file that nothing loads."""
     with pytest.raises(ValueError, match="which a file cannot name"):
-        structure.write(pytree.tree_structure(defaultdict(lambda: X, a=X)))
+        write_structure(pytree.tree_structure(defaultdict(lambda: X, a=X)))
 
 
 def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:
     """Parts are had by attribute, by name and by place; attributes that the model left out are None."""
-    written: Any = structure.write(pytree.tree_structure(STRUCTURES["model output"]))
+    written: Any = write_structure(pytree.tree_structure(STRUCTURES["model output"]))
     written["name"] = "far.away.Output"
-    spec = structure.read(written)
+    spec = read_structure(written)
     output = pytree.tree_unflatten([1, 2, 3], spec)
     assert isinstance(output, Output)
     assert (output.last_hidden_state, output["hidden_states"], output[0], output[1:]) == (1, (2, 3), 1, ((2, 3),))
@@ -105,21 +110,21 @@ def test_a_class_that_is_not_here_is_an_output_with_its_names() -> None:
     with pytest.raises(AttributeError, match="it has last_hidden_state, hidden_states"):
         output.other  # noqa: B018
     assert pytree.tree_structure(output) == spec
-    assert structure.read(structure.write(spec)) == spec
+    assert read_structure(write_structure(spec)) == spec
 
 
 def test_a_namedtuple_that_is_not_here_is_one_of_its_fields() -> None:
     """It has the same fields in the same order."""
-    written: Any = structure.write(pytree.tree_structure(Pair(X, X)))
+    written: Any = write_structure(pytree.tree_structure(Pair(X, X)))
     written["name"] = "far.away.Pair"
-    made = pytree.tree_unflatten([1, 2], structure.read(written))
+    made = pytree.tree_unflatten([1, 2], read_structure(written))
     assert (made.first, made.second, type(made).__name__) == (1, 2, "Pair")
 
 
 def test_a_key_that_json_has_not_is_refused() -> None:
     """A mapping by tuples cannot be written."""
     with pytest.raises(ValueError, match=r"has the key \(1, 2\)"):
-        structure.write(pytree.tree_structure({(1, 2): X}))
+        write_structure(pytree.tree_structure({(1, 2): X}))
 
 
 BROKEN_STRUCTURES = {
@@ -135,7 +140,7 @@ BROKEN_STRUCTURES = {
 def test_what_is_no_structure_is_refused(name: str) -> None:
     """Other kinds and names that do not fit are errors."""
     with pytest.raises(ValueError, match=r"structure|mapping"):
-        structure.read(BROKEN_STRUCTURES[name])
+        read_structure(BROKEN_STRUCTURES[name])
 
 
 def test_a_structure_is_nested_so_deep_and_no_deeper() -> None:
@@ -144,7 +149,7 @@ def test_a_structure_is_nested_so_deep_and_no_deeper() -> None:
     for _ in range(100):
         written = {"kind": "list", "parts": [written]}
     with pytest.raises(ValueError, match="not a structure"):
-        structure.read(written)
+        read_structure(written)
 
 
 def test_a_signature_comes_back() -> None:
@@ -152,11 +157,11 @@ def test_a_signature_comes_back() -> None:
 
     def forward(x: Any, /, y: Any, z: Any = 2.5, *more: Any, flag: bool = True, kind: Any = X, **rest: Any) -> None: ...
 
-    written = json.loads(json.dumps(signature.write(inspect.signature(forward))))
-    found = signature.read(written)
+    written = json.loads(json.dumps(write_signature(inspect.signature(forward))))
+    found = read_signature(written)
     assert found is not None
     assert str(found) == "(x, /, y, z=2.5, *more, flag=True, kind=the model's own default, **rest)"
-    assert signature.read(signature.write(None)) is None
+    assert read_signature(write_signature(None)) is None
 
 
 def _graph(build: Any) -> fx.GraphModule:
@@ -184,7 +189,7 @@ def _every_argument(graph: fx.Graph, a: fx.Node, b: fx.Node) -> list[fx.Node]:
 def test_what_torch_computes_comes_back() -> None:
     """Operators, numbers (infinite ones and negative zero too), dtypes, devices and layouts."""
     call = _graph(_every_argument)
-    again = torch_graph.read(json.loads(json.dumps(torch_graph.write(call))))
+    again = read_graph(json.loads(json.dumps(write_graph(call))))
     given = torch.tensor([1.0, 5.0]), torch.tensor([2.0, 3.0])
     for one, other in zip(call(*given), again(*given), strict=True):
         assert str(one) == str(other)
@@ -202,8 +207,8 @@ OPERATORS = {
 def test_only_operators_are_called(name: str) -> None:
     """Nothing else can be named; what has the form of an operator has to be one."""
     written = {"takes": 0, "nodes": [[OPERATORS[name], ["x"], {}]], "gives": []}
-    with pytest.raises((ValueError, torch_graph.MissingOperator), match=r"is not an operator|is not registered"):
-        torch_graph.read(written)
+    with pytest.raises((ValueError, MissingOperator), match=r"is not an operator|is not registered"):
+        read_graph(written)
 
 
 ARGUMENTS: dict[str, Any] = {
@@ -220,4 +225,4 @@ def test_only_values_are_arguments(name: str) -> None:
     """A node that is not made yet, and a name in torch that is no dtype, are refused."""
     written = {"takes": 1, "nodes": [["aten.relu.default", [ARGUMENTS[name]], {}]], "gives": []}
     with pytest.raises(ValueError, match=r"not computed yet|of the kind"):
-        torch_graph.read(written)
+        read_graph(written)

@@ -16,8 +16,7 @@ import trtcache
 from tests.models import Affine
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends import pt2
-from trtcache.frontends.pt2 import ProgramFile
-from trtcache.frontends.pt2.file import _state
+from trtcache.frontends.pt2 import ProgramFile, _state
 from trtcache.lowering.contents import Content
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.integrations.partitions import Small, partition, small
 from tests.integrations.stand_in import VALUES
 from trtcache.cache import Cache
 from trtcache.errors import BuildForbiddenError
-from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS
+from trtcache.integrations.torch_tensorrt.library import CONTRACTS
 from trtcache.integrations.torch_tensorrt.results import RESULT_MEMBER
 from trtcache.store.disk import DiskStore
 

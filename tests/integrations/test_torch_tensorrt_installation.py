@@ -23,8 +23,8 @@ from tests.integrations.partitions import partition
 from trtcache.digests import CacheKey
 from trtcache.errors import BackendUnavailableError, SettingsError
 from trtcache.integrations.torch_tensorrt import installation, results
-from trtcache.integrations.torch_tensorrt.contracts import CONTRACTS, breach, contract_for, known_versions
-from trtcache.integrations.torch_tensorrt.counters import ConversionTally
+from trtcache.integrations.torch_tensorrt.installation import ConversionTally
+from trtcache.integrations.torch_tensorrt.library import CONTRACTS, breach, contract_for, known_versions
 from trtcache.store.entry import Entry
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from tests.integrations.partitions import Small, partition, small
 from tests.keys.pairs import interfaces, layers, tensors
 from tests.keys.pairs.pair import Program, drawn, made
 from trtcache.errors import CanonicalizationError
-from trtcache.integrations.torch_tensorrt import settings as settings_of
 from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.partition import describe
-from trtcache.integrations.torch_tensorrt.request import Conversion, memory_gib, request_for
+from trtcache.integrations.torch_tensorrt.request import KNOWN, LEFT_OUT, Conversion, memory_gib, request_for
 from trtcache.keys.graph_digest import graph_records
 from trtcache.keys.stored_graph import StoredGraph
 from trtcache.lowering.capture import quiet
@@ -178,13 +177,13 @@ def test_names_that_callers_see_are_in_the_key(keyed: Callable[..., str]) -> Non
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("name", sorted(settings_of.KNOWN - set(settings_of.LEFT_OUT)))
+@pytest.mark.parametrize("name", sorted(KNOWN - set(LEFT_OUT)))
 def test_each_setting_is_in_the_key(keyed: Callable[..., str], name: str) -> None:
     """Of 2.8 to 2.14, but for those that are left out with a reason."""
     assert keyed(**{name: "another value"}) != keyed()
 
 
-@pytest.mark.parametrize("name", sorted(set(settings_of.LEFT_OUT) - {"device"}))
+@pytest.mark.parametrize("name", sorted(set(LEFT_OUT) - {"device"}))
 def test_what_is_left_out_is_not(keyed: Callable[..., str], name: str) -> None:
     """Paths, switches of the other cache, and what decides where a graph is cut."""
     assert keyed(**{name: object()}) == keyed()

@@ -1,7 +1,12 @@
-"""A program file open for reading: every member is checked against the header's size and digest before use."""
+"""Program files open for reading: every member is checked against the header's size and digest before use.
+
+The header has names, sizes and digests of the members and of sidecar files. A signature covers the header's bytes, and
+so everything. With ``trust="local-file"`` the caller trusts the file itself.
+"""
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import re
@@ -10,28 +15,124 @@ import struct
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from trtcache.bundle.header import HEADER, SIGNATURES, ProgramHeader, verify_trust
-from trtcache.digests import hash_bytes
+from trtcache.digests import hash_bytes, json_bytes
 from trtcache.errors import (
     DamagedProgramError,
     NotAProgramError,
+    ProgramContentError,
     ProgramFileError,
     ProgramNamesError,
     ProgramSizesError,
+    ProgramVersionError,
     TamperedProgramError,
     TruncatedProgramError,
+    UntrustedProgramError,
 )
-from trtcache.store.format import MAX_HEADER_BYTES, MAX_SIGNATURES_BYTES
+from trtcache.store.format import MAX_HEADER_BYTES, MAX_SIGNATURES_BYTES, MAX_VALUES
+from trtcache.store.signatures import judge, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from trtcache.config.signing_keys import PublicKey
+    from trtcache.config.signing_keys import PublicKey, SecretKey
 
-_IGNORED = (HEADER, SIGNATURES)
+FORMAT: Final = 1
+FOLDER: Final = "trtcache/"
+HEADER: Final = f"{FOLDER}header.json"
+SIGNATURES: Final = f"{FOLDER}signatures"
+PROGRAM: Final = f"{FOLDER}program.json"
+LOCAL_FILE: Final = "local-file"
+
+_CONTEXT = b"trtcache program signature 1\n"
+_DIGEST = re.compile(r"b3:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A size and a digest, ``b3:...``."""
+
+    size_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramHeader:
+    """The header of a program file.
+
+    Attributes:
+        name: the program's name.
+        members: every member of the archive except the header and its signatures.
+        beside: sidecar files by name.
+    """
+
+    name: str
+    members: Mapping[str, Checksum]
+    beside: Mapping[str, Checksum]
+
+    def write(self) -> bytes:
+        """Return the header as bytes."""
+        document = {
+            "format": FORMAT,
+            "name": self.name,
+            "members": {name: [one.size_bytes, one.digest] for name, one in self.members.items()},
+            "beside": {name: [one.size_bytes, one.digest] for name, one in self.beside.items()},
+        }
+        return json_bytes(document)
+
+    @classmethod
+    def read(cls, raw: bytes, path: str) -> ProgramHeader:
+        """Parse a header.
+
+        Raises:
+            NotAProgramError: it is not a header.
+            ProgramVersionError: it has a later format.
+            ProgramContentError: it is malformed.
+        """
+        try:
+            document = parse(raw)
+            version = document["format"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise NotAProgramError(path, f"it is not the header of a program with engines ({error})") from error
+        if type(version) is int and version > FORMAT:
+            raise ProgramVersionError(path, "", version, FORMAT)
+        if type(version) is not int or version != FORMAT:
+            raise ProgramContentError(path, f"its header has the format {version!r:.20}")
+        try:
+            return cls(str(document["name"]), _sums(document["members"]), _sums(document["beside"]))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ProgramContentError(path, f"its header is malformed: {error}") from error
+
+
+def parse(raw: bytes | memoryview) -> Any:
+    """Parse a JSON document of bounded size.
+
+    Raises:
+        ValueError: it is not JSON, or has more values than any valid document.
+    """
+    data = bytes(raw)
+    if len(data) > MAX_HEADER_BYTES or sum(map(data.count, (b"[", b"{", b","))) > MAX_VALUES:
+        raise ValueError("a document that is larger than any valid one")
+    try:
+        return json.loads(data.decode())
+    except RecursionError as error:
+        raise ValueError("a document that is nested too deeply") from error
+
+
+def sign_header(raw: bytes, key: SecretKey | None) -> bytes:
+    """Return a header's signatures; empty without a key."""
+    return sign(key, FORMAT, raw, _CONTEXT) if key is not None else b""
+
+
+def _sums(written: Any) -> dict[str, Checksum]:
+    found = {}
+    for name, (size, digest) in written.items():
+        if type(size) is not int or size < 0 or not _DIGEST.fullmatch(digest):
+            raise ValueError(f"a size or digest of {name!r:.60}")
+        found[name] = Checksum(size, digest)
+    return found
 
 
 class ProgramArchive:
@@ -46,28 +147,32 @@ class ProgramArchive:
     """
 
     def __init__(self, path: Path, *, keys: Sequence[PublicKey], local: bool) -> None:
-        """Open a file and verify that it is trusted.
-
-        Args:
-            path: the file.
-            keys: the trusted keys.
-            local: whether the caller trusts the file itself.
+        """Open a file, and verify that it is signed by a trusted key; ``local`` if the caller trusts the file itself.
 
         Raises:
-            NotAProgramError: it is not a program file.
-            DamagedProgramError: it is damaged.
-            ProgramVersionError: it has a later format.
-            UntrustedProgramError: it is not trusted.
-            ProgramFileError: it cannot be read.
+            UntrustedProgramError: its header has no trusted signature, and the caller does not trust the file itself.
+            TamperedProgramError: its members are not those of its header.
+            ProgramSizesError: a member has another size.
         """
         self.path = path
         self._checked: set[str] = set()
         self._data = content_of(path)
         self._places = directory(self._data, str(path))
         raw, signatures = self._small(HEADER, MAX_HEADER_BYTES), self._small(SIGNATURES, MAX_SIGNATURES_BYTES)
-        verify_trust(raw, signatures, str(path), keys=keys, local=local, now_ns=time.time_ns())
+        if not local:
+            verdict = judge(signatures, FORMAT, raw, keys=keys, now_ns=time.time_ns(), context=_CONTEXT)
+            if verdict.reason is not None:
+                signer = verdict.signer
+                whose = f"the signature of {signer} is not trusted" if signer else "it has no trusted signature"
+                raise UntrustedProgramError(str(path), whose, verdict.reason)
         self.header = ProgramHeader.read(raw, str(path))
-        self._check_members()
+        found = {name: place.size_bytes for name, place in self._places.items() if name not in {HEADER, SIGNATURES}}
+        declared = {name: one.size_bytes for name, one in self.header.members.items()}
+        if found.keys() != declared.keys():
+            names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
+            raise TamperedProgramError(str(path), f"its members do not match its header: {names}")
+        if wrong := sorted(name for name, size in found.items() if size != declared[name]):
+            raise ProgramSizesError(str(path), f"its member {wrong[0]} has another size than its header says")
 
     def read(self, name: str) -> memoryview:
         """Return the bytes of a member, verified against its digest on first use.
@@ -107,16 +212,6 @@ class ProgramArchive:
             raise TamperedProgramError(str(self.path), f"its member {name} does not match its checksum")
         return content
 
-    def _check_members(self) -> None:
-        """Compare names and sizes with the header."""
-        found = {name: place.size_bytes for name, place in self._places.items() if name not in _IGNORED}
-        declared = {name: one.size_bytes for name, one in self.header.members.items()}
-        if found.keys() != declared.keys():
-            names = ", ".join(sorted(found.keys() ^ declared.keys())[:4])
-            raise TamperedProgramError(str(self.path), f"its members do not match its header: {names}")
-        if wrong := sorted(name for name, size in found.items() if size != declared[name]):
-            raise ProgramSizesError(str(self.path), f"its member {wrong[0]} has another size than its header says")
-
 
 def content_of(path: Path) -> memoryview:
     """Return a file's bytes in memory that no other user can write to.
@@ -134,28 +229,23 @@ def content_of(path: Path) -> memoryview:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
             raise NotAProgramError(str(path), "it is not a regular file, or it is empty")
-        if is_private(found):
-            return memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE))
-        return _read_all(descriptor, found.st_size, path)
+        done, private = 0, is_private(found)
+        view = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if private else mmap.mmap(-1, found.st_size))
+        while not private and done < found.st_size:
+            count = os.preadv(descriptor, [view[done:]], done)
+            if not count:
+                raise ProgramSizesError(str(path), "it became shorter while it was read")
+            done += count
     except (OSError, ValueError) as error:
         raise ProgramFileError(str(path), f"it cannot be read: {error}") from error
     finally:
         os.close(descriptor)
+    return view
 
 
 def is_private(found: os.stat_result) -> bool:
     """Return whether only this user and root can write to a file, so that it may be mapped."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
-
-
-def _read_all(descriptor: int, size_bytes: int, path: Path) -> memoryview:
-    view, done = memoryview(mmap.mmap(-1, size_bytes)), 0
-    while done < size_bytes:
-        count = os.preadv(descriptor, [view[done:]], done)
-        if not count:
-            raise ProgramSizesError(str(path), "it became shorter while it was read")
-        done += count
-    return view
 
 
 MAX_MEMBERS = 1 << 16
@@ -186,10 +276,8 @@ def directory(data: memoryview, path: str) -> dict[str, MemberSpan]:
 
     Raises:
         NotAProgramError: it is not a zip archive with one folder.
-        TruncatedProgramError: it is truncated.
         ProgramSizesError: sizes in it do not match the file.
         ProgramNamesError: a name is a path, or occurs twice.
-        DamagedProgramError: it is damaged.
     """
     if bytes(data[:4]) != _BEGINS:
         raise NotAProgramError(path, "it is not a program of trtcache.export: not even a zip archive")
@@ -248,7 +336,9 @@ def _entries(data: memoryview, start: int, size: int, count: int, path: str) -> 
         after = at + _ENTRY.size + names + extra + comment
         if mark != b"PK\x01\x02" or after > end:
             raise DamagedProgramError(path, "its directory is not as it was written")
-        name = _check_name(bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]), path)
+        name = bytes(data[at + _ENTRY.size : at + _ENTRY.size + names]).decode("ascii", "replace")
+        if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
+            raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")
         more = bytes(data[at + _ENTRY.size + names : at + _ENTRY.size + names + extra])
         plain, packed, offset = _wide(more, (plain, packed, offset), path)
         if method or flags & 1 or packed != plain:
@@ -283,10 +373,3 @@ def _place(data: memoryview, offset: int, size: int, crc: int, path: str) -> Mem
     if start + size > len(data):
         raise ProgramSizesError(path, "a member is not within the file")
     return MemberSpan(start, size, crc)
-
-
-def _check_name(raw: bytes, path: str) -> str:
-    name = raw.decode("ascii", "replace")
-    if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in name.split("/")) or len(name) > 512:
-        raise ProgramNamesError(path, f"a member has the invalid name {name!r:.80}")
-    return name

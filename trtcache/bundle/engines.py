@@ -8,7 +8,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
 from trtcache.bundle.archive import is_private
@@ -26,10 +26,9 @@ from trtcache.store.reader import ArtifactFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from trtcache.bundle.archive import ProgramArchive
-    from trtcache.bundle.contents import ProgramContents
+    from trtcache.bundle.export import ProgramContents
     from trtcache.cache import Cache
     from trtcache.store.reader import Buffer
 
@@ -42,24 +41,30 @@ class EngineReader:
     """The engines of one program. Malformed documents raise Python's own errors, which the caller converts."""
 
     def __init__(self, archive: ProgramArchive, targets: Any, cache: Cache | None) -> None:
-        """Store where the engines are; nothing is read.
-
-        Args:
-            archive: the program file.
-            targets: the targets in its document.
-            cache: the cache with referenced engines; None for the environment's.
-        """
+        """Store where the engines are; without a cache, referenced ones are in the environment's. Nothing is read."""
         self._archive, self._targets, self._cache = archive, targets, cache
         self._path = str(archive.path)
         self._texts: list[str] | None = None
 
     def entry(self, record: Any) -> Entry:
-        """Return a stored engine with its other members."""
-        if record["way"] == "file":
-            return self._read_sidecar(str(record["file"]), CacheKey.of_document(record["key"]))
+        """Return a stored engine with its other members.
+
+        Raises:
+            MissingEngineError: it is in a store, and not there.
+        """
         key = CacheKey.of_document(record["key"])
+        if record["way"] == "file":
+            return self._read_sidecar(str(record["file"]), key)
         if record["way"] == "store":
-            return self._read_from_store(key)
+            from trtcache.cache import Cache
+
+            store = self._cache if self._cache is not None else Cache()
+            found = store.peek(key)
+            if found is None:
+                why = f"it refers to engine {key.digest[:16]}, which is not in {store.config.root}"
+                remedy = "name the cache that has it (cache=, TRTCACHE_DIR), or export with engines='embed'"
+                raise MissingEngineError(self._path, f"{why}; {remedy}")
+            return found
         contents: dict[str, Any] = {name: self._archive.read(member) for name, member in record["members"].items()}
         contents[ENGINE] = self._read_embedded(record)
         return Entry(
@@ -80,7 +85,19 @@ class EngineReader:
         """Return an engine from the file, verified by its digest."""
         content: bytes | memoryview
         if record["way"] == "text":
-            content = self._decode_text(int(record["node"]), self._place_of(record))
+            # Engines in the graph are text, in the order of the targets.
+            if self._texts is None:
+                model = json.loads(bytes(self._archive.read(_MODEL)).decode())
+                calls = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
+                arguments = [{one["name"]: one["arg"] for one in call["inputs"]} for call in calls]
+                self._texts = [str(one["engine"]["as_string"]) for one in arguments]
+            (place,) = (
+                at for at, one in enumerate(self._targets) if any(engine is record for engine in one["engines"])
+            )
+            try:
+                content = base64.b64decode(self._texts[int(record["node"])].split(",")[place], validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"an engine that is not base64: {error}") from error
         elif record["way"] == "constant":
             whole = self._archive.read(f"{_CONSTANTS}tensor_trtcache_engine_{int(record['part'])}")
             begin, size = int(record["offset"]), int(record["size_bytes"])
@@ -90,24 +107,6 @@ class EngineReader:
         if f"b3:{hash_bytes(content).hex()}" != record["digest"]:
             raise TamperedProgramError(self._path, f"the engine of part {record['part']} does not match its digest")
         return content
-
-    def _place_of(self, record: Any) -> int:
-        """Return the index of an engine's target: engines in the graph are in that order."""
-        for place, target in enumerate(self._targets):
-            if any(one is record for one in target["engines"]):
-                return place
-        raise ValueError("an engine of no target")
-
-    def _decode_text(self, node: int, place: int) -> bytes:
-        """Return an engine that is stored as text in the graph."""
-        if self._texts is None:
-            model = json.loads(bytes(self._archive.read(_MODEL)).decode())
-            nodes = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
-            self._texts = [_argument(one, "engine") for one in nodes]
-        try:
-            return base64.b64decode(self._texts[node].split(",")[place], validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"an engine that is not base64: {error}") from error
 
     def _read_sidecar(self, name: str, key: CacheKey) -> Entry:
         """Return the entry in a sidecar file.
@@ -119,7 +118,9 @@ class EngineReader:
         """
         if not SIDECAR.fullmatch(name):
             raise ProgramNamesError(self._path, f"a sidecar file has the invalid name {name!r:.80}")
-        record, beside = self._archive.header.beside.get(name), _sidecar_path(self._archive.path, name)
+        # It is next to the program, or next to the target of a symbolic link.
+        record, beside = self._archive.header.beside.get(name), self._archive.path.with_name(name)
+        beside = (beside if beside.exists() else self._archive.path.resolve().with_name(name)).resolve()
         try:
             file = ArtifactFile(beside, shared=True)  # its owner does not matter: its digest is in the header
             contents: Any = file.load(mapped=is_private(file.stat))
@@ -138,37 +139,6 @@ class EngineReader:
         file.close()
         return found
 
-    def _read_from_store(self, key: CacheKey) -> Entry:
-        """Return the entry of a key from a store.
-
-        Raises:
-            MissingEngineError: it is not there.
-        """
-        from trtcache.cache import Cache
-
-        store = self._cache if self._cache is not None else Cache()
-        found = store.peek(key)
-        if found is None:
-            why = f"it refers to engine {key.digest[:16]}, which is not in {store.config.root}"
-            remedy = "name the cache that has it (cache=, TRTCACHE_DIR), or export with engines='embed'"
-            raise MissingEngineError(self._path, f"{why}; {remedy}")
-        return found
-
-
-def _sidecar_path(path: Path, name: str) -> Path:
-    """Return the path of a sidecar file: next to the program, or next to the target of a symbolic link."""
-    beside = path.with_name(name)
-    return (beside if beside.exists() else path.resolve().with_name(name)).resolve()
-
-
-def _argument(node: Any, name: str) -> str:
-    for spec in node["inputs"]:
-        if spec["name"] == name:
-            return str(spec["arg"]["as_string"])
-    raise ValueError(f"a call of an engine without {name}")
-
-
-Way: TypeAlias = Literal["embed", "sidecar", "reference"]
 
 WAYS = ("embed", "sidecar", "reference")
 TEXT_BYTES = 16 << 20
@@ -237,53 +207,37 @@ def check_way(way: str) -> None:
 
 
 def make_payloads(outgoing: ProgramContents, way: str, stem: str) -> dict[int, list[EnginePayload]]:
-    """Decide how to store each engine; return one payload for each target, by partition number.
-
-    Raises:
-        SettingsError: ``way`` is unknown.
-    """
+    """Decide how to store each engine; return one payload for each target, by partition number."""
     check_way(way)
+    # Portable characters, and different names for different programs.
+    plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
+    safe = plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
     left = ALL_TEXT_BYTES
     found: dict[int, list[EnginePayload]] = {}
     for target, origin in enumerate(outgoing.origins):
-        for number, entry in sorted(origin.entries.items()):
-            before = found.setdefault(number, [])
-            offset = sum(one.constant_bytes for one in before)
-            payload = _make_payload(number, target, entry, way=way, left=left, offset=offset, stem=stem)
-            left -= payload.size_bytes if payload.way == "text" else 0
+        for part, entry in sorted(origin.entries.items()):
+            before, content = found.setdefault(part, []), entry.read(ENGINE)
+            size, digest = len(content), f"b3:{hash_bytes(content).hex()}"
+            if way == "reference":
+                payload = EnginePayload(part, target, entry, "store", size, digest)
+            elif way == "sidecar":
+                file = f"{safe}.{entry.key.digest[:16]}.trtc"
+                payload = EnginePayload(part, target, entry, "file", size, digest, file=file)
+            elif size <= min(TEXT_BYTES, left):
+                payload = EnginePayload(part, target, entry, "text", size, digest)
+                left -= size
+            else:
+                offset = sum(one.constant_bytes for one in before)
+                payload = EnginePayload(part, target, entry, "constant", size, digest, offset=offset)
             before.append(payload)
     return found
-
-
-def _make_payload(
-    part: int, target: int, entry: Entry, *, way: str, left: int, offset: int, stem: str
-) -> EnginePayload:
-    content = entry.read(ENGINE)
-    size, digest = len(content), f"b3:{hash_bytes(content).hex()}"
-    if way == "reference":
-        return EnginePayload(part, target, entry, "store", size, digest)
-    if way == "sidecar":
-        return EnginePayload(
-            part, target, entry, "file", size, digest, file=f"{_safe_name(stem)}.{entry.key.digest[:16]}.trtc"
-        )
-    if size <= min(TEXT_BYTES, left):
-        return EnginePayload(part, target, entry, "text", size, digest)
-    return EnginePayload(part, target, entry, "constant", size, digest, offset=offset)
-
-
-def _safe_name(stem: str) -> str:
-    """Return a file name of portable characters that is different for different programs."""
-    plain = _NO_NAME.sub("-", stem).strip("-._")[:100] or "program"
-    return plain if plain == stem else f"{plain}-{hash_bytes(os.fsencode(stem)).hex()[:8]}"
 
 
 def document(payload: EnginePayload, members: Mapping[str, str], node: int) -> dict[str, object]:
     """Return an engine's record in the program file.
 
-    Args:
-        payload: the engine.
-        members: the archive members of its entry's other members, by name.
-        node: the index of its call in the graph.
+    ``members`` are the archive members of its entry's other members, by name; ``node`` is the index of its call in the
+    graph.
     """
     entry = payload.entry
     return {

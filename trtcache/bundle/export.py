@@ -1,4 +1,4 @@
-"""Implementation of ``trtcache.export`` and the command: from a module or a program to a file."""
+"""Export of modules and programs to files: one interface, one set of weights, and engines for each target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.backends import registry
 from trtcache.backends.protocol import ENGINE, GRAPH
-from trtcache.bundle.contents import contents_of_module, contents_of_request
 from trtcache.bundle.engines import check_way
 from trtcache.bundle.save import save
 from trtcache.cache import Cache
@@ -27,19 +26,69 @@ from trtcache.frontends.exported import ExportedSource
 from trtcache.frontends.request import Request, make_request
 from trtcache.frontends.source import CompileOptions
 from trtcache.lowering.capture import Role
-from trtcache.runtime.provenance import load_members
+from trtcache.runtime.executable import Executable
+from trtcache.runtime.provenance import load_members, parameters_of, slot_values
+from trtcache.runtime.signature import CallSignature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import torch
 
-    from trtcache.bundle.contents import ProgramContents
     from trtcache.lowering import LoweredProgram
+    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.runtime import CompiledModule
     from trtcache.runtime.provenance import Provenance
     from trtcache.settings import Settings
     from trtcache.store.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramContents:
+    """The contents of a program file.
+
+    Attributes:
+        name: the program's name.
+        executable: its interface, constants, and the model's names.
+        call: the structure of arguments and outputs.
+        division: its partitions, the same for all targets.
+        weights: the value of each slot, by number.
+        parameters: the names of parameters.
+        origins: the engines of each target; the first one is the compiled module's.
+    """
+
+    name: str
+    executable: Executable
+    call: CallSignature
+    division: PartitionedProgram
+    weights: Mapping[int, torch.Tensor]
+    parameters: frozenset[str]
+    origins: tuple[Provenance, ...]
+
+    @property
+    def backend(self) -> str:
+        """The backend of the engines."""
+        return self.origins[0].backend
+
+
+def contents_of_module(module: CompiledModule, path: str) -> ProgramContents:
+    """Return the contents of a compiled module, with its current weights.
+
+    Raises:
+        ProgramFileError: it does not come from ``compile``, or one of its engines runs in torch.
+    """
+    origin = getattr(module, "origin", None)  # a module of an ONNX file has none
+    if origin is None:
+        what = f"a {type(module).__name__} has no stored engines of a program"
+        raise ProgramFileError(
+            path, f"{what}; give a model compiled by trtcache.compile (an ONNX file's plan is a file)"
+        )
+    if missing := set(origin.division.engines or ({0} if origin.division.is_whole else ())) - set(origin.entries):
+        why = f"parts {sorted(missing)} of it run in torch in this process, while another builds their engines"
+        raise ProgramFileError(path, f"{why}; compile it again when they are built")
+    executable, call, weights = module.stored_form()
+    values = slot_values(executable.interface, weights)
+    return ProgramContents(module.report.name, executable, call, origin.division, values, origin.parameters, (origin,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +122,43 @@ class ExportReport:
         return f"{self.name}: {counted} for {'; '.join(self.targets)}\n  {files} ({whose})"
 
 
-def export_module(
+def export(
     compiled: CompiledModule,
-    path: Path,
+    path: str | os.PathLike[str],
     *,
-    engines: str,
-    targets: Sequence[str],
-    cache: Cache | str | os.PathLike[str] | None,
+    engines: str = "embed",
+    target: str | Sequence[str] | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
 ) -> ExportReport:
-    """Export a compiled module, for its own target or for others.
+    """Write a compiled module to a file with its engines, weights and call signature.
+
+    ``torch.export.load`` opens it as a program with an operator for each engine, once that operator's schema is
+    declared; ``load`` runs it. The file is signed if a signing key is set (``TRTCACHE_SIGNING_KEY``).
+
+    Args:
+        compiled: the result of ``compile``; its current weights are written.
+        path: the file, ``NAME.pt2``, written atomically.
+        engines: ``embed``; ``sidecar`` for files in the same folder, which are mapped on load; ``reference`` for
+            engines taken from a cache on load.
+        target: other targets to run on, such as ``x86-64-v3``, one or several; their engines are built, or taken from
+            the cache. If given, the file contains these targets only.
+        cache: the cache for engines of other targets; by default that of the ``TRTCACHE_*`` variables.
+
+    Returns:
+        A report with ``targets`` and ``files``.
 
     Raises:
-        ProgramFileError: it has no stored engines, or something in it cannot be written.
-        RefitError: model weights that an engine weight is computed from no longer exist.
+        ProgramFileError: the module has no stored engines, or something in it cannot be written.
+        RefitError: model weights that an engine weight is computed from no longer exist: refit with the model.
         SettingsError: ``engines`` or a target is unknown, or the signing key cannot be read.
         BuildError: an engine for another target could not be built.
         OSError: the file cannot be written.
     """
-    start = time.perf_counter()
+    start, path = time.perf_counter(), Path(path)
     check_way(engines)
     require_file(path)
     outgoing = contents_of_module(compiled, str(path))
+    targets = (target,) if isinstance(target, str) else tuple(target or ())
     if targets:
         store = cache if isinstance(cache, Cache) else Cache(cache)
         outgoing = replace(
@@ -136,7 +201,12 @@ def export_program(
             numbers = [0] if request.division.is_whole else sorted(request.division.engines)
             origin = provenance_of(request, request.division, dict(zip(numbers, found, strict=True)))
         if outgoing is None:
-            outgoing = contents_of_request(request, origin)
+            lowered = request.program
+            values = {slot.index: lowered.state[slot.names[0]].detach() for slot in lowered.interface.slots}
+            call, parameters = CallSignature(lowered.in_spec, lowered.out_spec, None), parameters_of(lowered.state)
+            outgoing = ProgramContents(
+                lowered.name, Executable.of(lowered), call, request.division, values, parameters, (origin,)
+            )
         else:
             outgoing = replace(outgoing, origins=(*outgoing.origins, origin))
     assert outgoing is not None  # noqa: S101  # there is at least one target
@@ -165,7 +235,6 @@ def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path:
     Raises:
         SettingsError: the target is unknown.
         ProgramFileError: the stored entries are not enough to rebuild the program.
-        BuildError: a build failed.
     """
     origin = outgoing.origins[0]
     device = outgoing.executable.device
@@ -191,23 +260,12 @@ def build_for_target(outgoing: ProgramContents, target: str, cache: Cache, path:
     return replace(made, parameters=origin.parameters, settings=origin.settings)
 
 
-def _call_interface(outgoing: ProgramContents, outputs: Any) -> CallStructure:
-    """Return the call interface of a program that is one engine; ``outputs`` are those of its stored graph."""
-    interface = outgoing.executable.interface
-    results = iter(interface.results)
-    roles = []
-    for kind, target, _ in outputs:
-        if kind == "weight":
-            roles.append(Role("weight", f"s{target}"))
-        else:
-            one = next(results)
-            roles.append(Role(one.kind, one.target, one.value, one.layout))
-    values = {one.leaf: one.value for one in interface.values}
-    return CallStructure(outgoing.call.in_spec, outgoing.call.out_spec, tuple(roles), values)
-
-
 def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -> LoweredProgram:
-    """Return the lowered program of an engine, with current weights."""
+    """Return the lowered program of an engine, with current weights.
+
+    Raises:
+        ProgramFileError: the entry has no stored graph, or one that cannot be rebuilt.
+    """
     if not outgoing.division.is_whole:
         return outgoing.division.engines[number].program
     if GRAPH not in entry.members:
@@ -215,6 +273,14 @@ def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -
     parts: Any = entry.key.document["parts"]
     members = {name: bytes(entry.read(name)) for name in entry.members if name != ENGINE}
     graph = json.loads(members[GRAPH])
+    # The program is one engine: the outputs of its stored graph are the program's, in this order.
+    interface, call = outgoing.executable.interface, outgoing.call
+    results = iter(interface.results)
+    roles = []
+    for kind, target, _ in graph["nodes"][-1][1]:
+        one = None if kind == "weight" else next(results)
+        roles.append(Role(one.kind, one.target, one.value, one.layout) if one else Role("weight", f"s{target}"))
+    values = {one.leaf: one.value for one in interface.values}
     try:
         program = rebuild_program(
             members,
@@ -222,7 +288,7 @@ def _program(outgoing: ProgramContents, number: int, entry: Entry, path: Path) -
             pipeline=[str(one) for one in parts["pipeline"]],
             hints=[None] * len(graph["sizes"]),
             device=outgoing.executable.device,
-            outside=_call_interface(outgoing, graph["nodes"][-1][1]),
+            outside=CallStructure(call.in_spec, call.out_spec, tuple(roles), values),
         )
     except ValueError as error:
         why = f"its stored graph cannot be rebuilt ({error})"

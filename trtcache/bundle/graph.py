@@ -1,9 +1,15 @@
-"""The graph in a program file for ``torch.export.load``: exported by ``torch.export`` from a traceable module."""
+"""The graph of a program file: a module of engines and torch operators, exported by ``torch.export``.
+
+The module calls engines as placeholder operators, and everything else as in torch. So the exported program has the
+model's names, signature and structure, lifted weights, mutations and ranges like any other. An engine is a call of
+``trtcache::execute_engine``, with short tokens as arguments during tracing: strings of megabytes would become part of
+the code that torch generates for a graph.
+"""
 
 from __future__ import annotations
 
+import inspect
 import io
-import itertools
 import json
 import logging
 import random
@@ -15,27 +21,185 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from trtcache.bundle.pytree import without_classes
-from trtcache.bundle.traced_module import TOKEN, TracedProgram, signature_of
+from trtcache.bundle.signature import without_classes
 from trtcache.errors import ProgramFileError
+from trtcache.frontends.torch_archive import register_tensor
 from trtcache.lowering.expressions import affine, evaluate
 from trtcache.lowering.tracing_lock import ALONE
+from trtcache.partition.partitions import EnginePartition
+from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
 from trtcache.runtime.guards import failed_guard
+from trtcache.runtime.inputs import bind_sizes, evaluate_size
+from trtcache.runtime.operator import specs_of, with_carriers
+from trtcache.weights.recipes import evaluate as evaluate_recipe
 from trtcache.weights.slots import contiguous, weight_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch.export import ExportedProgram
 
-    from trtcache.bundle.contents import ProgramContents
     from trtcache.bundle.engines import EnginePayload
-    from trtcache.digests import Json
-    from trtcache.lowering.interface import Interface, TensorInput
+    from trtcache.bundle.export import ProgramContents
+    from trtcache.lowering.interface import Interface
+    from trtcache.partition.wires import Wire
 
 log = logging.getLogger(__name__)
 
 _OF_ALL_BYTES = ".data/serialization_id"  # torch's hash over all members, invalid with ours added
+_VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+
+TOKEN = "engine:"  # noqa: S105  # prefix of an engine's placeholder text during tracing
+
+
+class TracedProgram:
+    """A program of engines and torch operators, with the model's weights under the model's names.
+
+    Attributes:
+        module: the module to trace. It has only the model's attributes: any name may be a weight's.
+        constants: the name in the module of each constant (``c0``).
+    """
+
+    def __init__(self, outgoing: ProgramContents, payloads: Mapping[int, torch.Tensor]) -> None:
+        """Register weights and constants; ``payloads`` are tensors of the sizes of engines stored as constants."""
+        self.module = torch.nn.Module()
+        self._outgoing = outgoing
+        self._interface: Interface = outgoing.executable.interface
+        self.constants: dict[str, str] = {}
+        for slot in self._interface.slots:
+            tensor = outgoing.weights[slot.index]
+            is_parameter = bool(outgoing.parameters & set(slot.names)) and not slot.mutated
+            made = torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
+            for name in slot.names:
+                register_tensor(self.module, name, made, persistent=not slot.transient)
+        executable, division = outgoing.executable, outgoing.division
+        wires = [*(wire for part in division.parts for wire in part.takes), *division.results]
+        for name in sorted({wire.name for wire in wires if isinstance(wire, ConstantWire)}):
+            # A constant has the model's own name if it has one, and that is free.
+            digest = self._interface.constants[list(executable.constants).index(name)]
+            own = [one for one, content in executable.sources.items() if content.digest == digest]
+            chosen = own[0] if own and not _is_taken(self.module, own[0]) else f"constant_{name}"
+            register_tensor(self.module, chosen, executable.constants[name], persistent=False)
+            self.constants[name] = chosen
+        for number, payload in payloads.items():
+            self.module.register_buffer(payload_name(number), payload, persistent=False)
+        self._payloads = frozenset(payloads)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return self._forward(args, kwargs)
+
+        vars(forward)["__signature__"] = signature_of(outgoing)  # the model's own
+        self.module.forward = forward
+
+    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        interface, call = self._interface, self._outgoing.call
+        numbers = [(one.leaf, one.device) for one in interface.inputs if one.number]
+        leaves = with_carriers(call.flatten(args, kwargs), numbers)
+        inputs = [leaves[one.leaf] for one in interface.inputs]
+        if self._outgoing.division.is_whole:
+            # The only engine returns new contents of modified weights after its results.
+            outputs = self._call_engine(0, interface, inputs)
+            changed = [slot.names[0] for slot in interface.slots if slot.mutated]
+            count = len(outputs) - len(changed)
+            outputs, stores = outputs[:count], list(zip(changed, outputs[count:], strict=True))
+        else:
+            outputs, stores = self._run(inputs)
+        results: list[Any] = []
+        remaining = iter(outputs)
+        for result in interface.results:
+            if result.kind == "value":
+                results.append(result.value)
+            elif result.kind == "size":
+                results.append(evaluate_size(result.value, bind_sizes(interface.inputs, inputs)))
+            elif result.kind == "number":
+                results.append(next(remaining).item())
+            elif result.kind == "input":
+                leaves[result.target or 0].copy_(next(remaining))
+            else:
+                results.append(next(remaining))
+        for name, value in stores:
+            self._tensor(name).copy_(value)
+        return pytree.tree_unflatten(results, call.out_spec)
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[tuple[str, torch.Tensor]]]:
+        """Run all partitions; return the results, and the new contents of weights by the model's names."""
+        interface, division = self._interface, self._outgoing.division
+        values: dict[Wire, Any] = {InputWire(place): one for place, one in enumerate(inputs)}
+        sizes = bind_sizes(interface.inputs, inputs)
+        weights = {one.name: one for one in interface.weights}
+
+        def compute(wire: Wire) -> Any:
+            match wire:
+                case WeightWire(name):
+                    slots: dict[str | int, torch.Tensor] = {
+                        slot.index: self._tensor(slot.names[0]) for slot in weights[name].slots
+                    }
+                    return evaluate_recipe(weights[name].recipe, slots)
+                case ConstantWire(name):
+                    return self._tensor(self.constants[name])
+                case SizeWire(text):
+                    return evaluate(json.loads(text), sizes)
+                case SizeTensor(size):
+                    count = evaluate(json.loads(size.text), sizes)
+                    return torch.empty((count, 0), device=self._outgoing.executable.device)
+            raise AssertionError(wire)
+
+        def value(wire: Wire) -> Any:
+            if wire not in values:
+                values[wire] = compute(wire)
+            return values[wire]
+
+        for number, part in enumerate(division.parts):
+            taken = [value(wire) for wire in part.takes]
+            if isinstance(part, EnginePartition):
+                made: Sequence[Any] = self._call_engine(number, part.program.interface, taken)
+            else:
+                made = part.call(*taken)
+            values |= {PartitionOutput(number, place): one for place, one in enumerate(made)}
+        stores = [(weights[name].slots[0].names[0], value(wire)) for name, wire in division.stores]
+        return [value(wire) for wire in division.results], stores
+
+    def _call_engine(self, number: int, interface: Interface, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Call the placeholder of an engine."""
+        weights = [self._tensor(slot.names[0]) for slot in interface.slots]
+        if number in self._payloads:
+            weights.append(self._tensor(payload_name(number)))
+        input_spec, output_spec = specs_of(interface, changed=True)
+        made: list[torch.Tensor] = torch.ops.trtcache.execute_engine(
+            list(inputs), weights, f"{TOKEN}{number}", "", "", input_spec, output_spec
+        )
+        return made
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        """Return a weight or constant by name."""
+        path, _, last = name.rpartition(".")
+        found: torch.Tensor = getattr(self.module.get_submodule(path), last)
+        return found
+
+
+def signature_of(outgoing: ProgramContents) -> inspect.Signature:
+    """Return the model's signature, or one with the same arguments if it is unknown."""
+    known = outgoing.call.signature
+    if known is not None and not any(one.kind in _VARIABLE for one in known.parameters.values()):
+        return known
+    positional, named = outgoing.call.counts
+    plain, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(f"arg{place}", plain) for place in range(positional)]
+    return inspect.Signature([*parameters, *(inspect.Parameter(name, keyword) for name in named)])
+
+
+def payload_name(number: int) -> str:
+    """Return the name of the constant that contains an engine."""
+    return f"trtcache_engine_{number}"
+
+
+def _is_taken(root: torch.nn.Module, name: str) -> bool:
+    module: Any = root
+    for step in name.split("."):
+        module = getattr(module, step, None)
+        if module is None:
+            return False
+    return True
 
 
 def export_graph(
@@ -43,14 +207,11 @@ def export_graph(
 ) -> tuple[ExportedProgram, list[int]]:
     """Return a program exported by torch, with an operator for each engine, and the engines' partitions.
 
-    Args:
-        outgoing: the program.
-        payloads: the payloads of each partition's engines, one for each target.
-        path: the file, for messages.
-
     Raises:
         ProgramFileError: torch cannot trace what stays in torch; the message includes torch's.
     """
+    interface = outgoing.executable.interface
+    mutates = any(slot.mutated for slot in interface.slots) or any(one.kind == "input" for one in interface.results)
     sizes = {number: sum(one.constant_bytes for one in each) for number, each in payloads.items()}
     empty = {number: torch.empty(size, dtype=torch.uint8) for number, size in sizes.items() if size}
     try:
@@ -58,14 +219,13 @@ def export_graph(
         with ALONE, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = _trace(traced.module, outgoing)
-            if _mutates(outgoing):
+            if mutates:
                 program = program.run_decompositions({})
     except Exception as error:
         raise ProgramFileError(path, f"torch.export cannot trace the program: {_describe_error(error)}") from error
-    calls = engine_calls(program)
+    calls = _label(program, outgoing, payloads)
     if missing := sorted(set(payloads) - set(calls)):
         raise ProgramFileError(path, f"nothing uses what the engines of parts {missing} make")
-    _label(program, outgoing, payloads)
     program._example_inputs = None  # generated, and torch would pickle them
     return program, calls
 
@@ -108,8 +268,20 @@ def _describe_error(error: Exception) -> str:
 
 
 def _trace(traced: torch.nn.Module, outgoing: ProgramContents) -> ExportedProgram:
-    interface = outgoing.executable.interface
-    args, kwargs = _arguments(outgoing, _examples(interface, outgoing.executable.device))
+    interface, spec, device = outgoing.executable.interface, outgoing.call.in_spec, outgoing.executable.device
+    # The arguments of a call: example tensors, and the values that the program was compiled for.
+    sizes = hints(interface)
+    leaves: dict[int, Any] = {one.leaf: one.value for one in interface.values}
+    for one in interface.inputs:
+        place = device if one.device == device.type else torch.device(one.device)
+        shape = tuple(evaluate(size, sizes) or 0 for size in one.shape)
+        stride = tuple(evaluate(step, sizes) for step in one.stride)
+        known = tuple(step for step in stride if step is not None)
+        laid = known if len(known) == len(stride) else contiguous(shape)
+        tensor = torch.empty_strided(shape, laid, dtype=getattr(torch, one.dtype), device=place).zero_()
+        leaves[one.leaf] = tensor.shape[0] if one.number else tensor
+    args, kwargs = pytree.tree_unflatten([leaves.get(leaf) for leaf in range(spec.num_leaves)], spec)
+    args, kwargs = tuple(args), dict(kwargs)
     shapes = _shapes(outgoing)
     if shapes is None:
         return torch.export.export(traced, args, kwargs, strict=False)
@@ -123,19 +295,10 @@ def _trace(traced: torch.nn.Module, outgoing: ProgramContents) -> ExportedProgra
         return torch.export.export(traced, args, kwargs, dynamic_shapes=automatic, strict=False)
 
 
-def _arguments(outgoing: ProgramContents, tensors: Mapping[int, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call, with the values that the program was compiled for."""
-    spec = outgoing.call.in_spec
-    values = {one.leaf: one.value for one in outgoing.executable.interface.values}
-    leaves = [tensors[leaf] if leaf in tensors else values.get(leaf) for leaf in range(spec.num_leaves)]
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
-    return tuple(args), dict(kwargs)
-
-
 def hints(interface: Interface) -> dict[int, int]:
     """Return an example size for each symbol: in its range, all different if possible.
 
-    If guards exclude these sizes, others near them are tried.
+    If guards exclude these sizes, others near them are tried, small ones first.
 
     Raises:
         ValueError: none of 100,000 combinations of sizes satisfies the guards.
@@ -144,107 +307,57 @@ def hints(interface: Interface) -> dict[int, int]:
     for number, (least, most) in enumerate(interface.ranges):
         wanted = max(least or 0, 2) + number
         preferred.append(wanted if most is None or wanted <= most else most)
-    for sizes in itertools.chain((preferred,), _other_sizes(interface.ranges, preferred)):
+    generator = random.Random(0)  # noqa: S311  # the same examples each time
+    sizes = preferred
+    for attempt in range(100_001):
         found = dict(enumerate(sizes))
         if failed_guard(interface.conditions, found) is None:
             return found
-    raise ValueError("no example sizes satisfy the guards of the program")
-
-
-def _other_sizes(ranges: Sequence[tuple[int | None, int | None]], preferred: Sequence[int]) -> Iterator[list[int]]:
-    """Yield combinations of sizes in their ranges, small ones first."""
-    generator = random.Random(0)  # noqa: S311  # the same examples each time
-    for attempt in range(100_000):
-        reach = 8 if attempt < 50_000 else 512
-        sizes = []
-        for (least, most), wanted in zip(ranges, preferred, strict=True):
+        reach, sizes = 8 if attempt < 50_000 else 512, []
+        for (least, most), wanted in zip(interface.ranges, preferred, strict=True):
             low = min(max(least or 0, 2), wanted)
             sizes.append(generator.randint(low, wanted + reach if most is None else min(most, wanted + reach)))
-        yield sizes
-
-
-def _examples(interface: Interface, device: torch.device) -> dict[int, Any]:
-    sizes = hints(interface)
-    found = {one.leaf: _example(one, sizes, device) for one in interface.inputs}
-    return {one.leaf: found[one.leaf].shape[0] if one.number else found[one.leaf] for one in interface.inputs}
-
-
-def _example(spec: TensorInput, sizes: Mapping[int, int], device: torch.device) -> torch.Tensor:
-    place = device if spec.device == device.type else torch.device(spec.device)
-    shape = tuple(evaluate(size, sizes) or 0 for size in spec.shape)
-    stride = tuple(evaluate(step, sizes) for step in spec.stride)
-    known = tuple(step for step in stride if step is not None)
-    laid = known if len(known) == len(stride) else contiguous(shape)
-    return torch.empty_strided(shape, laid, dtype=getattr(torch, spec.dtype), device=place).zero_()
+    raise ValueError("no example sizes satisfy the guards of the program")
 
 
 def _shapes(outgoing: ProgramContents) -> Any:
     """Return the dynamic sizes in torch.export's format; None without any."""
-    interface = outgoing.executable.interface
+    interface, spec = outgoing.executable.interface, outgoing.call.in_spec
     if not any(type(size) is not int for one in interface.inputs for size in one.shape):
         return None
-    dims = [_dim(number, *bounds) for number, bounds in enumerate(interface.ranges)]
-    shapes_: dict[int, Any] = {
-        one.leaf: {place: _size(size, dims) for place, size in enumerate(one.shape) if type(size) is not int}
-        for one in interface.inputs
-    }
-    shapes_ |= {
-        one.leaf: Dim.AUTO for one in interface.inputs if one.number
-    }  # torch does not accept a named Dim for an int
-    spec = outgoing.call.in_spec
-    args, kwargs = pytree.tree_unflatten([shapes_.get(leaf) for leaf in range(spec.num_leaves)], spec)
-    positional, names = len(args), list(kwargs)
-    parameters = list(_parameters(outgoing, positional))
-    return dict(zip([*parameters, *names], [*args, *kwargs.values()], strict=True)) if parameters else None
-
-
-def _parameters(outgoing: ProgramContents, positional: int) -> list[str]:
-    """Return the names of the positional arguments."""
-    return list(signature_of(outgoing).parameters)[:positional]
-
-
-def _dim(number: int, least: int | None, most: int | None) -> Any:
-    return Dim(f"s{number}", min=least, max=most)
-
-
-def _size(written: Json, dims: Sequence[Any]) -> Any:
-    """Return a size in torch.export's format: ``a * s + b``, or automatic."""
-    number, factor, more = affine(written) or (0, 0, 0)
-    if factor <= 0:
-        return Dim.AUTO
-    scaled = dims[number] if factor == 1 else factor * dims[number]
-    return scaled + more if more else scaled
-
-
-def _mutates(outgoing: ProgramContents) -> bool:
-    interface = outgoing.executable.interface
-    return any(slot.mutated for slot in interface.slots) or any(one.kind == "input" for one in interface.results)
-
-
-def engine_calls(program: ExportedProgram) -> list[int]:
-    """Return the partitions whose engines a program calls, in graph order, before they are labelled."""
-    calls = [node for node in program.graph.nodes if node.target is torch.ops.trtcache.execute_engine.default]
-    return [int(str(node.args[2]).removeprefix(TOKEN)) for node in calls]
+    dims = [Dim(f"s{number}", min=least, max=most) for number, (least, most) in enumerate(interface.ranges)]
+    found: dict[int, Any] = {}
+    for one in interface.inputs:
+        dynamic: dict[int, Any] = {}
+        for place, size in enumerate(one.shape):
+            if type(size) is int:
+                continue
+            number, factor, more = affine(size) or (0, 0, 0)
+            dynamic[place] = Dim.AUTO
+            if factor > 0:  # the form a * s + b, which a Dim can express
+                scaled = dims[number] if factor == 1 else factor * dims[number]
+                dynamic[place] = scaled + more if more else scaled
+        found[one.leaf] = Dim.AUTO if one.number else dynamic  # torch does not accept a named Dim for an int
+    args, kwargs = pytree.tree_unflatten([found.get(leaf) for leaf in range(spec.num_leaves)], spec)
+    parameters = list(signature_of(outgoing).parameters)[: len(args)]
+    return dict(zip([*parameters, *kwargs], [*args, *kwargs.values()], strict=True)) if parameters else None
 
 
 def _label(
     program: ExportedProgram, outgoing: ProgramContents, payloads: Mapping[int, Sequence[EnginePayload]]
-) -> None:
-    """Set the text arguments of engine calls: the engine, its key, its weight map."""
-    operator = torch.ops.trtcache.execute_engine.default
+) -> list[int]:
+    """Set the text arguments of engine calls: engine, key and weight map. Return their partitions in graph order."""
+    operator, calls = torch.ops.trtcache.execute_engine.default, []
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, and lines of the traced module
         if node.target is not operator:
             continue
         inputs, weights, token, *_, input_spec, output_spec = node.args
         number = int(str(token).removeprefix(TOKEN))
+        part = outgoing.executable if outgoing.division.is_whole else outgoing.division.engines[number].program
         keys = json.dumps([origin.entries[number].key.document for origin in outgoing.origins], sort_keys=True)
-        recipes = json.dumps(weight_map(_interface(outgoing, number).weights), sort_keys=True)
+        recipes = json.dumps(weight_map(part.interface.weights), sort_keys=True)
         engine = ",".join(one.text for one in payloads[number])
         node.args = (inputs, weights, engine, keys, recipes, input_spec, output_spec)
-
-
-def _interface(outgoing: ProgramContents, number: int) -> Interface:
-    if outgoing.division.is_whole:
-        return outgoing.executable.interface
-    return outgoing.division.engines[number].program.interface
+        calls.append(number)
+    return calls

@@ -1,26 +1,25 @@
-"""Loading of a program file: verify it, choose the target that fits, load engines and weights."""
+"""Loading of program files: verify the file, choose the target that fits, load engines and weights."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trtcache.backends import registry
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, WEIGHT_MAP
-from trtcache.bundle import partitions as division
-from trtcache.bundle import pytree as structure
-from trtcache.bundle import signature
-from trtcache.bundle.archive import ProgramArchive
+from trtcache.bundle.archive import LOCAL_FILE, PROGRAM, ProgramArchive, parse
 from trtcache.bundle.engines import EngineReader
-from trtcache.bundle.header import LOCAL_FILE, PROGRAM, parse
-from trtcache.bundle.partitions import EngineInterface
+from trtcache.bundle.partitions import MissingOperator, read_partitions
+from trtcache.bundle.signature import read_signature, read_structure
 from trtcache.bundle.target_choice import TargetOption, choose
-from trtcache.bundle.tensors import read as read_tensors
-from trtcache.bundle.torch_program import MissingOperator
+from trtcache.cache import Cache
+from trtcache.config.environment import Config, start_logging
 from trtcache.config.signing_keys import parse_keys
 from trtcache.errors import (
     NoFittingEngineError,
@@ -29,22 +28,21 @@ from trtcache.errors import (
     SettingsError,
     WeightMapError,
 )
+from trtcache.frontends.torch_archive import read_tensors
 from trtcache.lowering.contents import Content
+from trtcache.partition.partitions import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of
+from trtcache.runtime.on_guard import parse_on_guard
 from trtcache.runtime.provenance import Provenance
 from trtcache.runtime.signature import CallSignature
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from trtcache.backends.protocol import Engine
-    from trtcache.cache import Cache
-    from trtcache.config.signing_keys import PublicKey
-    from trtcache.partition.partitions import PartitionedProgram
     from trtcache.store.entry import Entry
     from trtcache.weights.slots import EngineWeights
 
@@ -55,31 +53,55 @@ _BROKEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, Ari
 """Errors raised by malformed documents; RuntimeError: torch rejects a size or a type."""
 
 
-def load(path: Path, *, cache: Cache | None, keys: Sequence[PublicKey], trust: str | None) -> CompiledModule:
-    """Load the compiled module in a file.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    cache: Cache | str | os.PathLike[str] | None = None,
+    trust: str | None = None,
+    on_guard: str = "error",
+) -> CompiledModule:
+    """Load a compiled module from a file written by ``export``, after verifying it. Nothing is unpickled.
+
+    It needs neither the model's code nor a cache, and accepts other weights through ``refit``. Its weights are the
+    file's own memory: replace the file only by renaming a new one over it.
 
     Args:
         path: the file.
         cache: a cache to store its engines in, and to look up referenced engines.
-        keys: the trusted keys.
-        trust: None, ``local-file``, or further trusted public keys.
+        trust: None if it is signed by a key of ``TRTCACHE_TRUSTED_KEYS``; ``local-file`` if you wrote it or know who
+            did, since an engine runs code; or public keys to trust, as ``NAME:HEX``.
+        on_guard: ``error``: a call with sizes that the program was not exported for raises GuardError. The other
+            policies of ``compile`` need the model, which is not in the file.
+
+    Returns:
+        The module; ``.report.target`` is the target chosen from the file.
 
     Raises:
-        NotAProgramError: it is not a program with engines.
+        NotAProgramError: it is not a program file.
         DamagedProgramError: it is damaged; the class says how.
         ProgramVersionError: it has a later format.
-        UntrustedProgramError: it is not trusted.
-        NoFittingEngineError: none of its engines can run here.
-        MissingEngineError: a referenced engine is missing.
-        SettingsError: ``trust`` is invalid.
-        IncompatibleEngineError: an engine that should fit cannot be loaded.
+        UntrustedProgramError: it has no trusted signature.
+        NoFittingEngineError: none of its engines can run here; the message says why, and the simplest remedy.
+        MissingEngineError: a referenced engine or sidecar file is missing.
+        ProgramFileError: it cannot be read.
+        SettingsError: ``trust`` is invalid, or ``on_guard`` is not ``error``.
+        IncompatibleEngineError: an engine that fits cannot be loaded.
+        StoreError: ``cache`` names a directory that cannot be a cache.
     """
+    if parse_on_guard(on_guard) != "error":
+        raise SettingsError("on_guard", f"{on_guard!r} needs the model, which is not in the file; leave it at 'error'")
+    start_logging(os.environ)
+    store = cache if cache is None or isinstance(cache, Cache) else Cache(cache)
+    keys = Config.from_environ(os.environ).trust.keys
     start = time.perf_counter()
-    more = () if trust is None or trust == LOCAL_FILE else _keys(trust)
-    archive = ProgramArchive(path, keys=(*keys, *more), local=trust == LOCAL_FILE)
+    if isinstance(trust, str) and ":" in trust:
+        keys = (*keys, *parse_keys(trust, "trust"))
+    elif trust is not None and trust != LOCAL_FILE:
+        raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
+    archive = ProgramArchive(Path(path), keys=keys, local=trust == LOCAL_FILE)
     opened = time.perf_counter()
     try:
-        module = _ProgramReader(archive, cache).module()
+        module = _ProgramReader(archive, store).module()
     except MissingOperator as error:
         remedy = "import the library that defines it, and load the program then"
         raise NoFittingEngineError(str(path), "what stays in torch cannot run here", (str(error),), remedy) from error
@@ -92,13 +114,6 @@ def load(path: Path, *, cache: Cache | None, keys: Sequence[PublicKey], trust: s
     return module
 
 
-def _keys(trust: object) -> tuple[PublicKey, ...]:
-    """Parse public keys."""
-    if isinstance(trust, str) and ":" in trust:
-        return parse_keys(trust, "trust")
-    raise SettingsError("trust", f"{trust!r} is neither None, {LOCAL_FILE!r} nor public keys as NAME:HEX")
-
-
 class _ProgramReader:
     """A program file that is being loaded."""
 
@@ -107,38 +122,11 @@ class _ProgramReader:
         self._path = str(archive.path)
         self._document = parse(archive.read(PROGRAM))
         self._engines = EngineReader(archive, self._document["targets"], cache)
-        self._device = _here(torch.device(self._document["device"]))
-        self._load_s: dict[int, float] = {}
-        options = [self._option(number, one) for number, one in enumerate(self._document["targets"])]
-        self._chosen = choose(options, self._path)
+        self._device = torch.device(self._document["device"])
+        if self._device.type == "cuda" and torch.cuda.is_available():  # a program has no device index
+            self._device = torch.device("cuda", torch.cuda.current_device())
+        self._chosen = choose([self._option(*one) for one in enumerate(self._document["targets"])], self._path)
         self._target = self._document["targets"][self._chosen.number]
-
-    def module(self) -> CompiledModule:
-        """Return the module of the chosen target."""
-        entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
-        parts, interfaces = self._division(entries)
-        executable = self._executable(interfaces[0].constants if parts.is_whole else self._constants())
-        weights = self._weights(executable)
-        call = CallSignature(
-            structure.read(self._document["arguments"]),
-            structure.read(self._document["output"]),
-            signature.read(self._document["signature"]),
-        )
-        engine = self._engine(entries, executable, weights, parts, interfaces)
-        module = CompiledModule(executable, engine, weights, call)
-        module.origin = Provenance(
-            backend=self._chosen.backend,
-            target=self._chosen.target,
-            label=self._chosen.label,
-            toolchain=self._chosen.toolchain,
-            entries=entries,
-            division=parts,
-            parameters=frozenset(map(str, self._document["parameters"])),
-        )
-        module.report = self._report(entries, parts)
-        module.report.guards = module.guards
-        self._keep(entries)
-        return module
 
     def _option(self, number: int, record: Any) -> TargetOption:
         first: Any = next(iter(record["engines"]), None)
@@ -152,63 +140,115 @@ class _ProgramReader:
             number, *words, dict(record["target"]), dict(record["toolchain"]), member if first else None
         )
 
-    def _executable(self, constants: Mapping[str, torch.Tensor]) -> Executable:
-        record = self._document
-        interface = parse_interface(record["interface"], record["weight_map"], record["slots"])
-        return Executable(
-            interface,
-            self._device,
-            constants,
-            frozenset(map(str, record["known"])),
-            {
-                str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
-                for name, one in record["sources"].items()
-            },
+    def module(self) -> CompiledModule:
+        """Return the module of the chosen target."""
+        document, option = self._document, self._chosen
+        entries = {int(one["part"]): self._engines.entry(one) for one in self._target["engines"]}
+        if document["division"] is None:
+            parts, found = PartitionedProgram(), {0: self._part(entries[0], document["slots"])}
+        else:
+            records = enumerate(document["division"]["parts"])
+            slots = {number: one["slots"] for number, one in records if one["kind"] == "engine"}
+            found = {number: self._part(entries[number], names) for number, names in slots.items()}
+            parts = read_partitions(document["division"], found)
+        sources = {
+            str(name): Content(str(one["digest"]), str(one["dtype"]), tuple(one["shape"]))
+            for name, one in document["sources"].items()
+        }
+        interface = parse_interface(document["interface"], document["weight_map"], document["slots"])
+        constants = found[0].constants if parts.is_whole else self._constants()
+        executable = Executable(interface, self._device, constants, frozenset(map(str, document["known"])), sources)
+        weights = self._weights(executable)
+        call = CallSignature(
+            read_structure(document["arguments"]),
+            read_structure(document["output"]),
+            read_signature(document["signature"]),
         )
+        engines, reports = self._load_engines(entries, found, parts, weights)
+        engine: Engine = (
+            engines[0]
+            if parts.is_whole
+            else PartitionedEngine(
+                ExecutionPlan(parts, interface, self._device), engines, weights, executable.constants
+            )
+        )
+        module = CompiledModule(executable, engine, weights, call)
+        module.origin = Provenance(
+            backend=option.backend,
+            target=option.target,
+            label=option.label,
+            toolchain=option.toolchain,
+            entries=entries,
+            division=parts,
+            parameters=frozenset(map(str, document["parameters"])),
+        )
+        module.report = Report(
+            str(document["name"]), option.backend, option.label, reports, route="program", left=parts.left
+        )
+        module.report.guards = module.guards
+        self._keep(entries)
+        return module
+
+    def _load_engines(
+        self,
+        entries: Mapping[int, Entry],
+        found: Mapping[int, Executable],
+        parts: PartitionedProgram,
+        weights: EngineWeights,
+    ) -> tuple[dict[int, Engine], list[PartitionReport]]:
+        """Return the engines by partition number, with their weights, and their reports."""
+        backend = registry.find(self._chosen.backend, self._device.type)
+        engines: dict[int, Engine] = {}
+        reports = []
+        for record, (number, entry) in zip(self._target["engines"], entries.items(), strict=True):
+            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
+            engines[number] = backend.load_entry(
+                entry.read, device=self._device, constants=found[number].constants, weights=own
+            )
+            reports.append(
+                PartitionReport(
+                    key=entry.key,
+                    outcome="hit" if record["way"] == "store" else "carried",
+                    reason="",
+                    weights=len(self._document["interface"]["weights"]),
+                    fetch_s=entry.load_s,
+                    load_s=time.perf_counter() - start,
+                    build_s=entry.build_s,
+                    path=str(entry.path) if entry.path else self._path,
+                )
+            )
+        return engines, reports
 
     def _constants(self) -> Mapping[str, torch.Tensor]:
         """Return the constants of what stays in torch; an engine's are in its entry."""
-        names = self._document["constants"]
-        if not names:
-            return {}
-        found, kinds = self._tensors(_CONSTANTS, set(names.values())), self._document["interface"]["constants"]
-        return {str(own): found[name].to(self._place(kinds[own][1])) for own, name in names.items()}
-
-    def _place(self, kind: Any) -> torch.device:
-        return self._device if kind == self._device.type else torch.device(str(kind))
+        names, kinds = self._document["constants"], self._document["interface"]["constants"]
+        found = self._tensors(_CONSTANTS, set(names.values())) if names else {}
+        places = {own: self._device if kinds[own][1] == self._device.type else str(kinds[own][1]) for own in names}
+        return {str(own): found[name].to(places[own]) for own, name in names.items()}
 
     def _tensors(self, folder: str, names: set[str] | None = None) -> dict[str, torch.Tensor]:
         document = parse(self._archive.read(f"{folder}model_{folder.split('/')[1]}_config.json"))
         chosen = {name: one for name, one in document["config"].items() if names is None or name in names}
-        return read_tensors({"config": chosen}, folder, self._archive.read)
+        return read_tensors(chosen, folder, self._archive.read)
 
     def _weights(self, executable: Executable) -> EngineWeights:
         """Return the weights in the file, fitted to the engines."""
-        interface = executable.interface
-        transient = {name for slot in interface.slots if slot.transient for name in slot.names}
+        slots = executable.interface.slots
+        transient = {name for slot in slots if slot.transient for name in slot.names}
         state = self._tensors(_WEIGHTS)
         if transient:
             state |= self._tensors(_CONSTANTS, transient)
+        moved = {name for slot in slots if slot.device != "cpu" for name in slot.names}
+        needed = {name for slot in slots for name in slot.names}
         placed = {
-            name: tensor.to(self._device) if _moves(name, interface) else tensor for name, tensor in state.items()
+            name: tensor.to(self._device) if name in moved else tensor
+            for name, tensor in state.items()
+            if name in needed
         }
-        needed = {name for slot in interface.slots for name in slot.names}
-        chosen = {name: tensor for name, tensor in placed.items() if name in needed}
         try:
-            return fit(interface.weights, chosen, known=executable.known, device=self._device)
+            return fit(executable.interface.weights, placed, known=executable.known, device=self._device)
         except RefitError as error:
             raise WeightMapError(self._path, f"its weights do not fit its engines ({error})") from error
-
-    def _division(self, entries: Mapping[int, Entry]) -> tuple[PartitionedProgram, dict[int, Executable]]:
-        from trtcache.partition.partitions import PartitionedProgram as Parts
-
-        record = self._document["division"]
-        if record is None:
-            return Parts(), {0: self._part(entries[0], self._document["slots"])}
-        slots = {number: one["slots"] for number, one in enumerate(record["parts"]) if one["kind"] == "engine"}
-        found = {number: self._part(entries[number], names) for number, names in slots.items()}
-        interfaces = {number: EngineInterface(one.interface, one.device) for number, one in found.items()}
-        return division.read(record, interfaces), found
 
     def _part(self, entry: Entry, slots: Any) -> Executable:
         """Return the executable of an engine's entry."""
@@ -219,66 +259,12 @@ class _ProgramReader:
             raise ValueError("constants out of order")
         return Executable(interface, self._device, constants, frozenset(), {})
 
-    def _engine(
-        self,
-        entries: Mapping[int, Entry],
-        executable: Executable,
-        weights: EngineWeights,
-        parts: PartitionedProgram,
-        found: Mapping[int, Executable],
-    ) -> Engine:
-        backend = registry.find(self._chosen.backend, self._device.type)
-        engines: dict[int, Engine] = {}
-        for number, entry in entries.items():
-            own, start = weights if parts.is_whole else weights_of(parts, number, weights), time.perf_counter()
-            engines[number] = backend.load_entry(
-                entry.read, device=self._device, constants=found[number].constants, weights=own
-            )
-            self._load_s[number] = time.perf_counter() - start
-        if parts.is_whole:
-            return engines[0]
-        return PartitionedEngine(
-            ExecutionPlan(parts, executable.interface, self._device), engines, weights, executable.constants
-        )
-
-    def _report(self, entries: Mapping[int, Entry], parts: PartitionedProgram) -> Report:
-        reports = [
-            PartitionReport(
-                key=entry.key,
-                outcome="hit" if self._target["engines"][place]["way"] == "store" else "carried",
-                reason="",
-                weights=len(self._document["interface"]["weights"]),
-                fetch_s=entry.load_s,
-                load_s=self._load_s[number],
-                build_s=entry.build_s,
-                path=str(entry.path) if entry.path else self._path,
-            )
-            for place, (number, entry) in enumerate(entries.items())
-        ]
-        name, option = str(self._document["name"]), self._chosen
-        return Report(name, option.backend, option.label, reports, route="program", left=parts.left)
-
     def _keep(self, entries: Mapping[int, Entry]) -> None:
         """Store engines if the caller named a cache; the cache itself warns if it cannot."""
         if self._cache is None:
             return
         for entry in entries.values():
             parts = entry.key.document.get("parts")
-            if (
-                isinstance(parts, dict)
-                and "uncacheable" not in parts
-                and self._cache.peek(entry.key, counted=False) is None
-            ):
+            cacheable = isinstance(parts, dict) and "uncacheable" not in parts
+            if cacheable and self._cache.peek(entry.key, counted=False) is None:
                 self._cache.keep(entry.key, entry.contents, build_s=entry.build_s, name=entry.name)
-
-
-def _here(device: torch.device) -> torch.device:
-    """Return this process's device of the same type: a program has no device index."""
-    if device.type == "cuda" and torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
-
-
-def _moves(name: str, interface: Any) -> bool:
-    """Return whether a weight moves to the engine's device."""
-    return any(name in slot.names and slot.device != "cpu" for slot in interface.slots)

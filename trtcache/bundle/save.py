@@ -1,27 +1,28 @@
-"""Writing of program files."""
+"""Writing of program files, with weights and constants in torch's archive format."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import zipfile
+from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
+import torch
 from blake3 import blake3
 
 from trtcache.backends.protocol import CONSTANTS, ENGINE, INTERFACE, WEIGHT_MAP, interface_document
-from trtcache.bundle import partitions as division
-from trtcache.bundle import pytree as structure
+from trtcache.bundle.archive import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
 from trtcache.bundle.engines import document, make_payloads
-from trtcache.bundle.graph import export_graph, torch_members
-from trtcache.bundle.header import FOLDER, HEADER, PROGRAM, SIGNATURES, Checksum, ProgramHeader, sign_header
-from trtcache.bundle.signature import write as write_signature
-from trtcache.bundle.tensors import config, runs
-from trtcache.bundle.traced_module import TracedProgram, payload_name
+from trtcache.bundle.graph import TracedProgram, export_graph, payload_name, torch_members
+from trtcache.bundle.partitions import write_partitions
+from trtcache.bundle.signature import write_signature, write_structure
 from trtcache.config.paths import atomic_write, require_file
 from trtcache.digests import json_bytes
 from trtcache.errors import ProgramFileError
+from trtcache.frontends.torch_archive import DTYPES, STRIDED
 from trtcache.runtime.provenance import parameters_of
 from trtcache.store.format import PRELUDE_BYTES, Draft, parse_prelude
 from trtcache.store.writer import write_artifact
@@ -32,17 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import torch
-
-    from trtcache.bundle.contents import ProgramContents
     from trtcache.bundle.engines import EnginePayload
-    from trtcache.bundle.tensors import Run
+    from trtcache.bundle.export import ProgramContents
     from trtcache.config.signing_keys import SecretKey
+    from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
     from trtcache.store.entry import Entry
 
 ROOT = "program"
 CHUNK_BYTES = 1 << 22
+_DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 _FOLDERS = {"weights": ("data/weights/", "weight_"), "constants": ("data/constants/", "tensor_")}
 _NOT_OURS = (
     "data/weights/model_weights_config.json",
@@ -58,16 +58,8 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
 
     The program is written atomically, and gets its name after the sidecar files, when all are complete.
 
-    Args:
-        outgoing: the program.
-        path: the file.
-        engines: how to store engines: ``embed``, ``sidecar`` or ``reference``.
-        key: the signing key, or None.
-
     Raises:
-        SettingsError: ``engines`` is unknown.
         ProgramFileError: torch cannot write what stays in torch, or a name or argument cannot be written.
-        OSError: a file cannot be written, or a folder, device or pipe has its name.
     """
     require_file(path)
     payloads = make_payloads(outgoing, engines, path.stem)
@@ -79,10 +71,13 @@ def save(outgoing: ProgramContents, path: Path, *, engines: str, key: SecretKey 
     beside = {one.file: one for each in payloads.values() for one in each if one.way == "file"}
     with atomic_write(path) as temporary, ExitStack() as stack:  # sidecar files get their names first
         files = {name: stack.enter_context(atomic_write(path.with_name(name))) for name in beside}
-        sums = {name: _write_beside(file, beside[name].entry, key) for name, file in files.items()}
+        sums = {name: _write_sidecar(file, beside[name].entry, key) for name, file in files.items()}
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             writer = _Writer(archive)
-            writer.add_torch_members(torch_members(program, str(path)))
+            for name, content in torch_members(program, str(path)).items():
+                if not name.startswith(_NOT_OURS):
+                    writer.add(name, [content])
+            writer.add("data/sample_inputs/model.pt", [b""])  # torch's are generated, and pickled
             writer.add_tensors("weights", program.state_dict, parameters_of(program.state_dict))
             writer.add_constants(program.constants, payloads)
             targets = [writer.add_engines(outgoing, payloads, target, calls) for target in range(len(outgoing.origins))]
@@ -113,23 +108,19 @@ class _Writer:
                 member.write(chunk)
         self.sums[name] = Checksum(size_bytes, f"b3:{hasher.hexdigest()}")
 
-    def add_torch_members(self, members: Mapping[str, bytes]) -> None:
-        """Add torch's members except weights and constants; example inputs are empty."""
-        for name, content in members.items():
-            if not name.startswith(_NOT_OURS):
-                self.add(name, [content])
-        self.add("data/sample_inputs/model.pt", [b""])
-
     def add_tensors(
-        self, what: str, tensors: Mapping[str, torch.Tensor], parameters: frozenset[str], more: Any = None
+        self,
+        what: str,
+        tensors: Mapping[str, torch.Tensor],
+        parameters: frozenset[str] = frozenset(),
+        more: Mapping[str, Json] | None = None,
     ) -> None:
-        """Add weights or constants, and torch's document for them."""
+        """Add weights or constants, and torch's records of them and of ``more``."""
         folder, prefix = _FOLDERS[what]
         members: dict[str, Run] = {f"{prefix}{number}": run for number, run in enumerate(runs(tensors))}
         for name, run in members.items():
             self.add(f"{folder}{name}", run.chunks() if run.size_bytes else [], run.size_bytes)
-        document_: Any = config(members, parameters)
-        document = {"config": {**document_["config"], **(more or {})}}
+        document = {"config": {**config(members, parameters), **(more or {})}}
         self.add(f"{folder}model_{what}_config.json", [json_bytes(document)])
 
     def add_constants(
@@ -137,13 +128,14 @@ class _Writer:
     ) -> None:
         """Add constants, some of which may be engines."""
         engines, more = {payload_name(number): each for number, each in payloads.items()}, {}
+        for name in [one for one in tensors if one in engines]:
+            sent = [memoryview(one.content) for one in engines[name] if one.way == "constant"]
+            member, size_bytes = f"tensor_{name}", sum(map(len, sent))
+            chunks = (one[at : at + CHUNK_BYTES] for one in sent for at in range(0, len(one), CHUNK_BYTES))
+            self.add(f"data/constants/{member}", chunks, size_bytes)
+            more[name] = record(member, torch.empty(size_bytes, dtype=torch.uint8, device="meta"), torch.device("cpu"))
         plain = {name: one for name, one in tensors.items() if name not in engines}
-        for name in set(tensors) - set(plain):
-            sent = [one for one in engines[name] if one.way == "constant"]
-            member, size_bytes = f"tensor_{name}", sum(one.size_bytes for one in sent)
-            self.add(f"data/constants/{member}", (chunk for one in sent for chunk in pieces(one.content)), size_bytes)
-            more[name] = _constant(member, size_bytes)
-        self.add_tensors("constants", plain, frozenset(), more)
+        self.add_tensors("constants", plain, more=more)
 
     def add_engines(
         self,
@@ -156,8 +148,11 @@ class _Writer:
         origin = outgoing.origins[target]
         engines = []
         for number in sorted(payloads):
-            payload = payloads[number][target]
-            members = {} if payload.way == "file" else self._members(outgoing, payload)
+            payload, members = payloads[number][target], dict[str, str]()
+            if payload.way != "file":
+                for name, content in _contents(outgoing, payload).items():
+                    members[name] = f"{FOLDER}engines/{target}.{number}/{name}"
+                    self.add(members[name], [content])
             engines.append(document(payload, members, calls.index(number)))
         return {
             "backend": origin.backend,
@@ -166,13 +161,6 @@ class _Writer:
             "toolchain": origin.toolchain,
             "engines": engines,
         }
-
-    def _members(self, outgoing: ProgramContents, payload: EnginePayload) -> dict[str, str]:
-        folder, names = f"{FOLDER}engines/{payload.target}.{payload.part}/", {}
-        for name, content in _contents(outgoing, payload).items():
-            names[name] = f"{folder}{name}"
-            self.add(names[name], [content])
-        return names
 
 
 def _contents(outgoing: ProgramContents, payload: EnginePayload) -> dict[str, bytes]:
@@ -206,46 +194,20 @@ def _program_document(outgoing: ProgramContents) -> dict[str, object]:
         "parameters": sorted(outgoing.parameters & {n for slot in executable.interface.slots for n in slot.names}),
         "known": sorted(executable.known),
         "sources": {name: asdict(content) for name, content in executable.sources.items()},
-        "constants": _constant_names(outgoing),
-        "arguments": structure.write(call.in_spec),
-        "output": structure.write(call.out_spec),
+        # torch's names of constants that stay in torch, by the program's names
+        "constants": {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants),
+        "arguments": write_structure(call.in_spec),
+        "output": write_structure(call.out_spec),
         "signature": write_signature(call.signature),
-        "division": None if outgoing.division.is_whole else division.write(outgoing.division),
+        "division": None if outgoing.division.is_whole else write_partitions(outgoing.division),
     }
 
 
-def _constant_names(outgoing: ProgramContents) -> dict[str, str]:
-    """Return the torch names of constants that stay in torch, by the program's names."""
-    return {} if outgoing.division.is_whole else dict(TracedProgram(outgoing, {}).constants)
+def _write_sidecar(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
+    """Write an entry to its own file, in the store's format; return its size and the digest of its prelude.
 
-
-def _constant(member: str, size_bytes: int) -> dict[str, object]:
-    """Return torch's record of a member of plain bytes."""
-    return {
-        "path_name": member,
-        "is_param": False,
-        "use_pickle": False,
-        "tensor_meta": {
-            "dtype": 1,
-            "sizes": [{"as_int": size_bytes}],
-            "requires_grad": False,
-            "device": {"type": "cpu", "index": None},
-            "strides": [{"as_int": 1}],
-            "storage_offset": {"as_int": 0},
-            "layout": 7,
-        },
-    }
-
-
-def pieces(content: bytes | memoryview) -> Iterator[memoryview]:
-    """Yield bytes in chunks of a few MiB."""
-    view = memoryview(content)
-    for at in range(0, len(view), CHUNK_BYTES):
-        yield view[at : at + CHUNK_BYTES]
-
-
-def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
-    """Write an entry to its own file, in the store's format."""
+    That digest covers the members' digests.
+    """
     draft = Draft(
         entry.key, entry.kind, entry.name, entry.created_ns, entry.build_s, dict(entry.provenance), entry.contents
     )
@@ -253,16 +215,11 @@ def _write_beside(file: Path, entry: Entry, key: SecretKey | None) -> Checksum:
     try:
         write_artifact(descriptor, draft, key)
         os.fsync(descriptor)
-        return _sum(descriptor, str(file))
+        size_bytes = os.fstat(descriptor).st_size
+        prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, str(file))
+        return Checksum(size_bytes, f"b3:{prelude.digest.hex()}")
     finally:
         os.close(descriptor)
-
-
-def _sum(descriptor: int, path: str) -> Checksum:
-    """Return the size of an entry's file and the digest in its prelude, which covers the members' digests."""
-    size_bytes = os.fstat(descriptor).st_size
-    prelude = parse_prelude(os.pread(descriptor, PRELUDE_BYTES, 0), size_bytes, path)
-    return Checksum(size_bytes, f"b3:{prelude.digest.hex()}")
 
 
 def _flush(path: Path) -> None:
@@ -271,3 +228,93 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A range of one storage that tensors of one dtype cover without gaps.
+
+    Attributes:
+        tensors: the tensors by name.
+        start, stop: the range in elements.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    start: int
+    stop: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size in bytes."""
+        tensor = next(iter(self.tensors.values()))
+        return (self.stop - self.start) * tensor.itemsize
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the bytes in chunks of a few MiB."""
+        tensor = next(iter(self.tensors.values()))
+        whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        whole.set_(tensor.untyped_storage(), self.start, (self.stop - self.start,), (1,))
+        step = max(1, CHUNK_BYTES // tensor.itemsize)
+        for at in range(0, len(whole), step):
+            on_cpu = whole[at : at + step].cpu().view(torch.uint8)
+            buffer = (ctypes.c_ubyte * len(on_cpu)).from_address(on_cpu.data_ptr())
+            buffer._tensor = on_cpu  # type: ignore[attr-defined]  # keeps its memory alive
+            yield memoryview(buffer).cast("B")
+
+
+def runs(tensors: Mapping[str, torch.Tensor]) -> list[Run]:
+    """Return the ranges to write for tensors: shared memory is written once."""
+    storages: dict[tuple[int, torch.dtype], list[tuple[int, int, str]]] = defaultdict(list)
+    plain = {name: tensor.detach().resolve_conj().resolve_neg() for name, tensor in tensors.items()}
+    empty = []
+    for name, tensor in plain.items():
+        if tensor.numel() == 0:
+            empty.append(Run({name: tensor}, 0, 0))
+            continue
+        start = int(tensor.storage_offset())
+        last = start + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        storages[tensor.untyped_storage().data_ptr(), tensor.dtype].append((start, last + 1, name))
+    found = [run for places in storages.values() for run in _merge(sorted(places), plain)]
+    return [*found, *empty]
+
+
+def _merge(places: list[tuple[int, int, str]], tensors: Mapping[str, torch.Tensor]) -> Iterator[Run]:
+    """Join overlapping ranges."""
+    start, stop, names = places[0][0], 0, list[str]()
+    for begin, end, name in places:
+        if begin >= stop and names:
+            yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+            start, stop, names = begin, 0, []
+        stop = max(stop, end)
+        names.append(name)
+    yield Run({tensor: tensors[tensor] for tensor in names}, start, stop)
+
+
+def config(runs_by_member: Mapping[str, Run], parameters: frozenset[str]) -> dict[str, Json]:
+    """Return torch's records for members by name: the member, and the tensor's layout in it."""
+    records: dict[str, Json] = {}
+    for member, run in runs_by_member.items():
+        for name, tensor in run.tensors.items():
+            offset = int(tensor.storage_offset()) - run.start if tensor.numel() else 0
+            records[name] = record(member, tensor, tensor.device, offset, is_parameter=name in parameters)
+    return records
+
+
+def record(
+    member: str, tensor: torch.Tensor, device: torch.device, offset: int = 0, *, is_parameter: bool = False
+) -> Json:
+    """Return torch's record for a tensor in a member, ``offset`` elements from its start."""
+    return {
+        "path_name": member,
+        "is_param": is_parameter,
+        "use_pickle": False,
+        "tensor_meta": {
+            "dtype": _DTYPE_NUMBERS[tensor.dtype],
+            "sizes": [{"as_int": size} for size in tensor.shape],
+            "requires_grad": False,
+            "device": {"type": device.type, "index": device.index},
+            "strides": [{"as_int": step} for step in tensor.stride()],
+            "storage_offset": {"as_int": offset},
+            "layout": STRIDED,
+        },
+    }

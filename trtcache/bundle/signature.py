@@ -1,17 +1,261 @@
-"""JSON format of a model's call signature: names, kinds and plain defaults; no annotations, and no code."""
+"""JSON format of call signatures: pytree structures without a model's classes; names, kinds and plain defaults.
+
+``torch.utils._pytree`` stores class names, and reads a structure only if those classes are registered, which needs the
+model's library. Here each node also has the names of its children, so that a mapping with these names can replace a
+missing class. Classes are looked up only among modules that are already imported. There are no annotations and no code.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
+import sys
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
 
 from trtcache.digests import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtcache.digests import Json
 
-_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
-_PLAIN = (bool, int, float, str)
+_PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict}
+_KINDS = {kind: name for name, kind in _PLAIN.items()}
+_FACTORIES = {None: None, "list": list, "dict": dict, "int": int, "float": float, "tuple": tuple, "set": set}
+_DEPTH = 64
+
+
+class Output(OrderedDict[str, Any]):
+    """Replace an output of a class that is not available: its children by name, as attributes, and by index.
+
+    Fields of the class that the output did not have are None, as in the original.
+    """
+
+    kind: str = ""
+    names: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        if name in self.__dict__.get("names", ()):
+            return None
+        raise AttributeError(f"{self.kind or 'the output'} has no {name}; it has {', '.join(self)}")
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a child by name or index, or several as a tuple."""
+        return super().__getitem__(key) if isinstance(key, str) else self.to_tuple()[key]
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Return the children in order."""
+        return tuple(self.values())
+
+
+_Context = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+def _flatten(output: Output) -> tuple[list[Any], _Context]:
+    return list(output.values()), (output.kind, tuple(output), output.names)
+
+
+def _unflatten(values: Any, context: _Context) -> Output:
+    kind, keys, names = context
+    made = Output(zip(keys, values, strict=True))
+    made.kind, made.names = kind, names
+    return made
+
+
+def _flatten_with_keys(output: Output) -> tuple[list[tuple[Any, Any]], _Context]:
+    values, context = _flatten(output)
+    return [(pytree.MappingKey(key), value) for key, value in zip(output, values, strict=True)], context
+
+
+pytree.register_pytree_node(
+    Output,
+    _flatten,
+    _unflatten,
+    flatten_with_keys_fn=_flatten_with_keys,
+    serialized_type_name="trtcache.Output",
+)
+
+
+def write_structure(spec: pytree.TreeSpec) -> Json:
+    """Return a structure as JSON: None for a leaf.
+
+    Raises:
+        ValueError: a file cannot name the factory of a ``defaultdict``.
+    """
+    if spec.is_leaf():
+        return None
+    children: list[Json] = [write_structure(child) for child in children_of(spec)]
+    kind, context = spec.type, spec.context
+    if kind in {tuple, list}:
+        return {"kind": _KINDS[kind], "parts": children}
+    if kind in {dict, OrderedDict}:
+        return {"kind": _KINDS[kind], "keys": list(map(_key, context)), "parts": children}
+    if kind is defaultdict:
+        factories = [name for name, one in _FACTORIES.items() if one is context[0]]
+        if not factories:
+            raise ValueError(f"a defaultdict has the factory {context[0]!r:.60}, which a file cannot name")
+        return {"kind": "default", "of": factories[0], "keys": list(map(_key, context[1])), "parts": children}
+    if kind is deque:
+        return {"kind": "deque", "longest": context, "parts": children}
+    if pytree.is_structseq_class(kind):
+        return {"kind": "torch", "name": kind.__name__, "parts": children}
+    if kind is namedtuple:
+        return {"kind": "named", "name": _name(context), "keys": list(_fields(context)), "parts": children}
+    return {**_class_node(spec), "parts": children}
+
+
+def read_structure(written: Any, depth: int = 0) -> pytree.TreeSpec:
+    """Parse a structure.
+
+    Raises:
+        ValueError: it is malformed, or nested more than 64 deep.
+    """
+    if written is None:
+        return _leaf()
+    if depth > _DEPTH or not isinstance(written, dict):
+        raise ValueError("not a structure of arguments")
+    parts, keys = [read_structure(one, depth + 1) for one in written["parts"]], written.get("keys")
+    if keys is not None and len(keys) != len(parts):
+        raise ValueError("a structure with more names than parts")
+    kind: Any
+    context: Any
+    match written["kind"]:
+        case "tuple" | "list" | "dict" | "ordered" as name:
+            kind, context = _PLAIN[name], None if name in {"tuple", "list"} else _distinct(keys)
+        case "default":
+            kind, context = defaultdict, [_FACTORIES[written["of"]], _distinct(keys)]
+        case "deque":
+            kind, context = deque, written["longest"]
+        case "named":
+            name, fields = written["name"], _distinct(keys)
+            kind, context = namedtuple, _find_class(name)
+            if context is None or not issubclass(context, tuple) or _fields(context) != tuple(fields):
+                made: type = namedtuple(name.rpartition(".")[2] or "Output", fields, rename=True)  # type: ignore[misc]
+                context = made
+        case "torch" | "class":
+            kind, context = _find_node_type(written)
+        case other:
+            raise ValueError(f"a structure of the kind {other!r:.40}")
+    return pytree.TreeSpec(kind, context, parts)
+
+
+def without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    """Return a structure with tuples in place of classes that ``torch.export.save`` cannot write."""
+    if spec.is_leaf():
+        return spec
+    children = children_of(spec)
+    kind, context = spec.type, spec.context
+    try:
+        pytree.treespec_dumps(pytree.TreeSpec(kind, context, [_leaf() for _ in children]))
+    except (TypeError, NotImplementedError, AttributeError):  # the last: a defaultdict without a factory
+        kind, context = tuple, None
+    return pytree.TreeSpec(kind, context, [without_classes(child) for child in children])
+
+
+def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    """Return the children of a structure."""
+    children = spec.children
+    return list(children() if callable(children) else children)
+
+
+def _leaf() -> pytree.TreeSpec:
+    return pytree.tree_structure(0)  # LeafSpec() warns in torch 2.13
+
+
+def _key(key: Any) -> Json:
+    if key is None or isinstance(key, (bool, int, str)):
+        return key
+    raise ValueError(f"a mapping among arguments or outputs has the key {key!r:.40}, which JSON does not support")
+
+
+def _distinct(keys: Any) -> list[Any]:
+    if not isinstance(keys, list) or len({(type(key), key) for key in map(_key, keys)}) != len(keys):
+        raise ValueError("a mapping with a name twice")
+    return keys
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def _find_class(name: str) -> type | None:
+    """Return a class by its qualified name if its module is already imported."""
+    steps = name.split(".")
+    for count in range(len(steps) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(steps[:count]))
+        for step in steps[count:]:
+            found = getattr(found, "__dict__", {}).get(step)  # getattr would make lazy modules import
+        if isinstance(found, type):
+            return found
+    return None
+
+
+def _class_node(spec: pytree.TreeSpec) -> dict[str, Json]:
+    kind = spec.type
+    if kind is Output:
+        name, keys, names = spec.context
+        return {"kind": "class", "name": name, "context": None, "keys": list(keys), "names": list(names)}
+    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+    serialized = getattr(known, "serialized_type_name", None)
+    name = serialized if isinstance(serialized, str) and "NO_SERIALIZED" not in serialized else _name(kind)
+    try:
+        dumped = known.to_dumpable_context(spec.context) if known and known.to_dumpable_context else spec.context
+        context: Json = json.loads(json.dumps(dumped))
+    except (TypeError, ValueError):
+        context = None
+    fields = list(getattr(kind, "__dataclass_fields__", ()))
+    return {"kind": "class", "name": name, "context": context, "keys": list(_keys(spec)), "names": fields}
+
+
+def _keys(spec: pytree.TreeSpec) -> Iterator[str]:
+    """Yield the names of a node's children, or their indices."""
+    node, count, context = pytree.SUPPORTED_NODES[spec.type], len(children_of(spec)), spec.context
+    keys: list[Any] = []
+    # The context, or a list in it (of a dataclass's fields), may be the names.
+    inside = [one for one in context if isinstance(one, list)] if isinstance(context, (list, tuple)) else []
+    known = [
+        one
+        for one in (context, *inside)
+        if isinstance(one, (list, tuple)) and len(one) == count and all(isinstance(name, str) for name in one)
+    ]
+    if known:
+        keys = [pytree.MappingKey(one) for one in known[0]]
+    elif node.flatten_with_keys_fn is not None:
+        whole = node.unflatten_fn([()] * count, context)
+        keys = [key for key, _ in node.flatten_with_keys_fn(whole)[0]]
+    for place in range(count):
+        key = keys[place] if len(keys) == count else None
+        name = getattr(key, "key", getattr(key, "name", None))
+        yield str(place) if name is None else str(name)
+
+
+def _find_node_type(written: Any) -> tuple[type, Any]:
+    """Return a class registered with torch and its context, or ``Output``."""
+    name, kind = written["name"], None
+    if written["kind"] == "torch":  # one of torch's classes for several results (torch.max)
+        kind = vars(torch.return_types).get(name)
+        if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES:
+            raise ValueError(f"torch has no return type {name!r:.40}")
+        return kind, None
+    context = written["context"]
+    kind = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name) or _find_class(name)
+    if isinstance(kind, type) and kind in pytree.SUPPORTED_NODES and kind is not Output and context is not None:
+        read_context = getattr(pytree.SUPPORTED_SERIALIZED_TYPES.get(kind), "from_dumpable_context", None)
+        return kind, read_context(context) if read_context else context
+    return Output, (str(name), tuple(map(str, _distinct(written["keys"]))), tuple(map(str, written["names"])))
+
+
+_PARAMETER_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
 
 
 class Default:
@@ -21,31 +265,29 @@ class Default:
         return "the model's own default"
 
 
-def write(signature: inspect.Signature | None) -> Json:
+def write_signature(signature: inspect.Signature | None) -> Json:
     """Return a signature as JSON; None without one."""
     if signature is None:
         return None
-    return [[one.name, one.kind.name, _default(one.default)] for one in signature.parameters.values()]
+    written: list[Json] = []
+    for one in signature.parameters.values():
+        default: list[Json] = ["", "other"]
+        if one.default is inspect.Parameter.empty:
+            default = []
+        elif one.default is None or isinstance(one.default, (bool, int, float, str)):
+            default = [canonical(one.default)]
+        written.append([one.name, one.kind.name, default])
+    return written
 
 
-def read(written: Any) -> inspect.Signature | None:
-    """Parse a signature.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+def read_signature(written: Any) -> inspect.Signature | None:
+    """Parse a signature."""
     if written is None:
         return None
-    parameters = [inspect.Parameter(str(name), _KINDS[kind], default=_read(value)) for name, kind, value in written]
+    parameters = [
+        inspect.Parameter(str(name), _PARAMETER_KINDS[kind], default=_read(value)) for name, kind, value in written
+    ]
     return inspect.Signature(parameters)
-
-
-def _default(value: object) -> Json:
-    if value is inspect.Parameter.empty:
-        return []
-    if value is None or isinstance(value, _PLAIN):
-        return [canonical(value)]
-    return ["", "other"]
 
 
 def _read(written: Any) -> object:

@@ -82,22 +82,19 @@ def rank(option: TargetOption) -> tuple[int, int]:
 
 def why_rejected(option: TargetOption) -> Rejection | None:
     """Return why a target cannot run here, or None if it can."""
-    target = option.target
+    platform, device = option.target.get("platform"), str(option.target.get("device"))
     if option.member is None:  # everything runs in torch
         return None
-    if target.get("platform") != host_platform():
-        why = f"it is for {target.get('platform')}, and this is {host_platform()}"
-        return Rejection(
-            why, f"export it for this machine: trtcache export FILE.pt2 -o OUT.pt2, on {host_platform()}", 90
-        )
+    if platform != host_platform():
+        remedy = f"export it for this machine: trtcache export FILE.pt2 -o OUT.pt2, on {host_platform()}"
+        return Rejection(f"it is for {platform}, and this is {host_platform()}", remedy, 90)
     if option.backend in _FLAVOURS:
         return _plan(option)
     try:
-        backend = registry.find(option.backend, str(target.get("device")))
+        backend = registry.find(option.backend, device)
     except BackendUnavailableError as error:
         return Rejection(error.why, f"make {option.backend} available here, or export it for this machine's target", 60)
-    facts = backend.toolchain(str(target.get("device")))
-    return _package(option, facts)
+    return _package(option, backend.toolchain(device))
 
 
 def _package(option: TargetOption, facts: Any) -> Rejection | None:
@@ -114,16 +111,11 @@ def _package(option: TargetOption, facts: Any) -> Rejection | None:
         why = f"this machine's processor lacks {', '.join(lacks)}"
         return Rejection(why, f"export it for less: trtcache export FILE.pt2 --target {level} -o OUT.pt2", 40)
     if option.target["device"] == "cuda":
-        return _capability(option)
-    return None
-
-
-def _capability(option: TargetOption) -> Rejection | None:
-    gpu, wanted = gpu_here(), str(option.target.get("capability"))
-    if gpu is None or gpu.capability != wanted:
-        here = f"{gpu.product} ({capability_words(gpu.capability)})" if gpu else "none"
-        why = f"it is for {capability_words(wanted)}, and the GPU here is {here}"
-        return Rejection(why, f"run it on a GPU of {capability_words(wanted)}, or export it on this one", 50)
+        gpu, wanted = gpu_here(), str(option.target.get("capability"))
+        if gpu is None or gpu.capability != wanted:
+            here = f"{gpu.product} ({capability_words(gpu.capability)})" if gpu else "none"
+            why = f"it is for {capability_words(wanted)}, and the GPU here is {here}"
+            return Rejection(why, f"run it on a GPU of {capability_words(wanted)}, or export it on this one", 50)
     return None
 
 
@@ -140,15 +132,11 @@ def _plan(option: TargetOption) -> Rejection | None:
     except IncompatibleEngineError as error:
         version = f"{flavour.title} {option.toolchain.get(flavour.name)}"
         return Rejection(error.why, f"install {version}, or export it again with {machine.version}", 30)
-    if why := why_not_here(facts, machine):
-        return Rejection(why, _remedy(why, option), 10 if "driver" in why else 50)
-    return None
-
-
-def _remedy(why: str, option: TargetOption) -> str:
+    why = why_not_here(facts, machine)
+    if not why:
+        return None
     if "driver" in why:
-        return "install a later NVIDIA driver"
-    words = capability_words(str(option.target.get("capability") or ""))
-    gpu = gpu_here()
+        return Rejection(why, "install a later NVIDIA driver", 10)
+    words, gpu = capability_words(str(option.target.get("capability") or "")), gpu_here()
     again = f", or export it for this one: --target {capability_words(gpu.capability)}" if gpu else ""
-    return f"run it on a machine with a GPU of {words}{again}"
+    return Rejection(why, f"run it on a machine with a GPU of {words}{again}", 50)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.bundle.archive import content_of, directory
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
-from trtcache.frontends.pt2 import DTYPES
+from trtcache.frontends.torch_archive import DTYPES
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
@@ -117,19 +117,30 @@ def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
     texts = {name: str(arg["as_string"]) for name, arg in given.items() if "as_string" in arg}
     taken = [one["name"] for one in given["inputs"]["as_tensors"]]
     made = [one["name"] for output in node["outputs"] for one in output.get("as_tensors", [output.get("as_tensor")])]
-    names = (_names(texts.pop(f"serialized_{side}_binding_names", "")) for side in ("in", "out"))
     values = graph["graph"]["tensor_values"]
     inputs, outputs = (
-        _tensor_specs(names_, places, values) for names_, places in zip(names, (taken, made), strict=True)
+        _tensor_specs(texts.pop(f"serialized_{side}_binding_names", ""), places, values)
+        for side, places in (("in", taken), ("out", made))
     )
-    engine = texts.pop("serialized_engine", None)
+    plan: bytes | memoryview
+    if "serialized_engine" in texts:
+        try:
+            plan = base64.b64decode(texts.pop("serialized_engine"), validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"an engine that is not base64: {error}") from error
+    else:
+        plan = reading.constant(_constant_name(given["serialized_engine"], graph))
+    written = texts.pop("serialized_device_info", "")
+    device = written.split(_BETWEEN)
     return ForeignEngine(
         name=texts.pop("name", ""),
-        plan=_decode(engine) if engine is not None else reading.constant(_fqn(given["serialized_engine"], graph)),
+        plan=plan,
         abi=texts.pop("abi_version", ""),
         inputs=inputs,
         outputs=outputs,
-        device=_device(texts.pop("serialized_device_info", "")),
+        device={"index": device[0], "capability": f"{device[1]}.{device[2]}", "name": device[4]}
+        if len(device) == 5
+        else ({"said": written} if written else {}),
         platform=texts.pop("serialized_target_platform", ""),
         hardware_compatible=texts.pop("serialized_hardware_compatible", "0") == "1",
         metadata_bytes=len(texts.pop("serialized_metadata", "")),
@@ -137,13 +148,9 @@ def _engine(node: Any, graph: Any, reading: _ProgramFile) -> ForeignEngine:
     )
 
 
-def _names(written: str) -> list[str]:
-    return written.split(_BETWEEN) if written else []
-
-
-def _tensor_specs(names: list[str], places: list[str], values: Any) -> tuple[TensorSpec, ...]:
+def _tensor_specs(written: str, places: list[str], values: Any) -> tuple[TensorSpec, ...]:
     """Return the specs of a call's values from the graph, with the engine's own names in order."""
-    made = []
+    names, made = written.split(_BETWEEN) if written else [], []
     for at, place in enumerate(places):
         meta = values[place]
         shape = tuple(
@@ -154,14 +161,7 @@ def _tensor_specs(names: list[str], places: list[str], values: Any) -> tuple[Ten
     return tuple(made)
 
 
-def _decode(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"an engine that is not base64: {error}") from error
-
-
-def _fqn(argument: Any, graph: Any) -> str:
+def _constant_name(argument: Any, graph: Any) -> str:
     """Return the name of an argument's constant: later versions store the engine as a tensor of bytes."""
     name = argument["as_tensor"]["name"]
     for spec in graph["signature"]["input_specs"]:
@@ -169,10 +169,3 @@ def _fqn(argument: Any, graph: Any) -> str:
             if kind in spec and spec[kind]["arg"]["name"] == name:
                 return str(spec[kind][key])
     raise ValueError(f"an engine that is not a constant: {name!r:.60}")
-
-
-def _device(written: str) -> dict[str, str]:
-    parts = written.split(_BETWEEN)
-    if len(parts) != 5:
-        return {"said": written} if written else {}
-    return {"index": parts[0], "capability": f"{parts[1]}.{parts[2]}", "name": parts[4]}

@@ -59,7 +59,7 @@ def resolve(
             from trtcache.frontends.onnx.source import OnnxSource
 
             return OnnxSource(path, args, kwargs, dynamic_shapes, name)
-        from trtcache.frontends.torchscript.program import ScriptSource, is_script_file, load_script
+        from trtcache.frontends.torchscript import ScriptSource, is_script_file, load_script
 
         if is_script_file(path):
             return ScriptSource(load_script(path), args, kwargs, dynamic_shapes, name=name or path.stem)
@@ -73,7 +73,7 @@ def resolve(
             raise
         return program
     if isinstance(model, torch.jit.ScriptModule):
-        from trtcache.frontends.torchscript.program import ScriptSource
+        from trtcache.frontends.torchscript import ScriptSource
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
     attempt = None

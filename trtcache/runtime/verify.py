@@ -86,7 +86,7 @@ def eager(module: torch.nn.Module | None, weights: Mapping[str, torch.Tensor]) -
         why = "weights alone cannot run in eager torch, and the compiled model no longer exists"
         raise VerifyError(why=f"{why}; give the module")
     if isinstance(module, torch.jit.ScriptModule):
-        from trtcache.frontends.torchscript.module import Script, Scripted  # few models are TorchScript
+        from trtcache.frontends.torchscript_module import Script, Scripted  # few models are TorchScript
 
         module = Scripted(Script(module))
     names = {name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())}

@@ -15,7 +15,6 @@ from tests.frontends.onnx.graphs import BRANCHES, FUNCTION, canonical, model, sa
 from trtcache.errors import OnnxFileError
 from trtcache.frontends.onnx import file as file_module
 from trtcache.frontends.onnx.file import OnnxFile
-from trtcache.frontends.onnx.tensors import tensor_of
 from trtcache.frontends.onnx.weights import make_parser_model
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def pointed(path: Path, **external: str) -> Path:
 def weight(path: Path) -> torch.Tensor:
     """Return the weight ``w`` of a file."""
     file = OnnxFile(path)
-    return tensor_of(file, file.initializers["w"])
+    return file.tensor(file.initializers["w"])
 
 
 @pytest.mark.parametrize(

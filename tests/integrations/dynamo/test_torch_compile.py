@@ -14,7 +14,6 @@ from torch import nn
 from tests.comparing import difference
 from tests.models import ConvNorm
 from trtcache.integrations import torch_compile
-from trtcache.integrations.dynamo import graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +183,7 @@ def test_a_number_that_is_no_size_has_engines_of_its_own(
     compile_model: CompileModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An argument that varies is in the program: each value has its engine, up to a limit, and the report says so."""
-    monkeypatch.setattr(graph, "MOST_ENGINES", 3)
+    monkeypatch.setattr(torch_compile, "MOST_ENGINES", 3)
 
     def padded(x: torch.Tensor, count: int) -> torch.Tensor:
         return nn.functional.pad(x, (0, count)) * count
@@ -210,11 +209,11 @@ def test_a_fraction_that_varies_builds_nothing(compile_model: CompileModel, made
 
 def test_no_more_is_kept_of_numbers_than_the_limit(tmp_path: Path, interpreter: str, monkeypatch: Any) -> None:
     """A number beyond the limit runs in eager torch each time, and leaves nothing behind."""
-    monkeypatch.setattr(graph, "MOST_ENGINES", 2)
-    made: list[graph.CompiledGraph] = []
+    monkeypatch.setattr(torch_compile, "MOST_ENGINES", 2)
+    made: list[torch_compile.CompiledGraph] = []
     options = {"backend": interpreter, "cache": tmp_path / "cache"}
 
-    def backend(graph_module: torch.fx.GraphModule, examples: list[Any]) -> graph.CompiledGraph:
+    def backend(graph_module: torch.fx.GraphModule, examples: list[Any]) -> torch_compile.CompiledGraph:
         made.append(torch_compile.backend(graph_module, examples, options=options))
         return made[-1]
 

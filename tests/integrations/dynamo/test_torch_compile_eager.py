@@ -21,7 +21,7 @@ from trtcache.errors import (
     TrainingError,
 )
 from trtcache.integrations import torch_compile
-from trtcache.integrations.dynamo.options import Options
+from trtcache.integrations.torch_compile import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

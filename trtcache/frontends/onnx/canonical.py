@@ -12,18 +12,18 @@ well.
 
 from __future__ import annotations
 
+import json
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trtcache.digests import Digest
-from trtcache.frontends.onnx.operators import GraphWalk, Operators, digest_of
-from trtcache.frontends.onnx.roles import weights_among
-from trtcache.frontends.onnx.tensors import TYPES
-from trtcache.frontends.onnx.validation import domain_of, graphs_in
+from trtcache.digests import Digest, hash_bytes
+from trtcache.frontends.onnx.file import TYPES, digest_of_texts
+from trtcache.frontends.onnx.schemas import FIELDS, Schemas, decides_sizes, domain_of, graphs_in, weights_among
 from trtcache.weights.slots import Slot, contiguous
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
@@ -62,57 +62,42 @@ def canonical_graph(file: OnnxFile, inputs: Sequence[Port]) -> CanonicalGraph:
     """Return the canonical form of a file's graph."""
     graph = file.model.graph
     functions = {(domain_of(one.domain), one.name, getattr(one, "overload", "")): one for one in file.model.functions}
-    known = Operators(str(file.path), file.elements, file.model.opset_import, functions)
+    known = Operators(file, file.model.opset_import, functions)
     results = [value.name for value in graph.output]
     needed = [graph.node[at] for at in needed_nodes(graph)]
     weights = weights_among(file.initializers, needed, results, opaque=known.opaque, calls=known.function_of)
-    leaves = _Leaves(file, inputs, weights)
-    walk = GraphWalk(known, graph.node, leaves.record, {one.values.name: one for one in graph.sparse_initializer})
+    ports = {port.name: (place, port) for place, port in enumerate(inputs)}
+    slots: list[Slot] = []
+
+    def leaf(name: str) -> list[Json]:
+        tensor = file.initializers.get(name)
+        if tensor is None:
+            if name not in ports:
+                raise file.error(f"its graph uses {name!r}, which nothing produces")
+            place, port = ports[name]
+            return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
+        if name in weights:  # numbered in the order of their records
+            shape = tuple(tensor.dims)
+            slots.append(Slot(len(slots), TYPES[tensor.data_type].name, shape, contiguous(shape), "cpu", (name,)))
+            return ["weight", [{"slot": slots[-1].index}], slots[-1].document()]
+        digest, dtype, sizes = file.document(tensor)
+        return ["constant", [digest], [dtype, sizes, "cpu"]]
+
+    walk = GraphWalk(known, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
     digests = [walk.digest(name) for name in results]
     whole = digest_of(["output", len(results)], digests)
     uses: dict[int, int] = {}
     returned: list[Json] = [
-        ["result", None, {"$use": uses.setdefault(walk.place(name), len(uses))}] for name in results
+        ["result", None, {"$use": uses.setdefault(walk.places[name], len(uses))}] for name in results
     ]
     return CanonicalGraph(
         digest=Digest(whole.hex(), sum(map(len, digests))),
         records=[*walk.records, ["output", returned, list(uses)]],
-        slots=tuple(leaves.slots),
+        slots=tuple(slots),
         operators=walk.operators,
         opsets={domain or "ai.onnx": version for domain, version in sorted(known.used.items())},
         foreign=tuple(sorted(known.foreign)),
     )
-
-
-class _Leaves:
-    """Inputs, weights and constants of a model as records; weights are numbered in the order of their records."""
-
-    def __init__(self, file: OnnxFile, inputs: Sequence[Port], weights: frozenset[str]) -> None:
-        self.slots: list[Slot] = []
-        self._file = file
-        self._inputs = {port.name: (place, port) for place, port in enumerate(inputs)}
-        self._weights = weights
-
-    def record(self, name: str) -> list[Json]:
-        tensor = self._file.initializers.get(name)
-        if tensor is None:
-            return self._input(name)
-        if name in self._weights:
-            return self._weight(name, tensor)
-        digest, dtype, shape = self._file.elements.document(tensor)
-        return ["constant", [digest], [dtype, shape, "cpu"]]
-
-    def _input(self, name: str) -> list[Json]:
-        if name not in self._inputs:
-            raise self._file.error(f"its graph uses {name!r}, which nothing produces")
-        place, port = self._inputs[name]
-        return ["input", [place], [port.dtype, list(port.declared), "cuda"], None]
-
-    def _weight(self, name: str, tensor: Any) -> list[Json]:
-        shape = tuple(tensor.dims)
-        slot = Slot(len(self.slots), TYPES[tensor.data_type].name, shape, contiguous(shape), "cpu", (name,))
-        self.slots.append(slot)
-        return ["weight", [{"slot": slot.index}], slot.document()]
 
 
 def needed_nodes(graph: Any) -> list[int]:
@@ -133,3 +118,381 @@ def _used_names(node: Any) -> list[str]:
     inside = graphs_in(node)
     names = [name for graph in inside for inner in graph.node for name in _used_names(inner)]
     return [*node.input, *names, *(value.name for graph in inside for value in graph.output)]
+
+
+encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+_GRAPHS = frozenset({5, 10})
+
+_MOST_CALLS = 50
+"""Each call takes about ten Python frames, of which there are 1000."""
+
+_RANDOM = frozenset(
+    (
+        *("Bernoulli", "Dropout", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+
+
+def digest_of(head: Json, digests: Iterable[bytes] = ()) -> bytes:
+    """Return the digest of a record and of the digests of its operands."""
+    text = encoded(head)
+    return hash_bytes(b"".join([f"{len(text)}:{text}".encode(), *digests]))
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph inside a node: its digest, and the names of tensors from outside, in the order of first use."""
+
+    digest: str
+    outer: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A local function: the digest and the properties of its body."""
+
+    digest: str
+    random: bool
+    opaque: bool
+    foreign: frozenset[str]
+
+
+class Operators:
+    """The operators of one model, or of one of its functions.
+
+    Attributes:
+        file: the model's file.
+        used: the versions of the domains whose operators were recorded.
+        foreign: the recorded operators that neither ONNX nor the model defines, ``domain::Operator``.
+    """
+
+    def __init__(
+        self,
+        file: OnnxFile,
+        opsets: Iterable[Any],
+        functions: Mapping[tuple[str, str, str], Any],
+        schemas: Schemas | None = None,
+        calling: tuple[tuple[str, str, str], ...] = (),
+        called: dict[tuple[str, str, str], _Function] | None = None,
+    ) -> None:
+        """Create the operators of a file, with its ``opset_import`` and its functions by domain, name and overload.
+
+        For a function's operators, ``calling`` are the functions on the call stack. They share the schemas that were
+        found and the functions that were digested before.
+        """
+        self.used: dict[str, int] = {}
+        self.foreign: set[str] = set()
+        self.file = file
+        self._versions = {domain_of(one.domain): one.version for one in opsets}
+        self._functions = functions
+        self._schemas = schemas or Schemas()
+        self._calling = calling
+        self._called = {} if called is None else called
+
+    def function_of(self, node: Any) -> tuple[str, str, str] | None:
+        """Return the local function that a node calls, or None."""
+        name = (domain_of(node.domain), node.op_type, getattr(node, "overload", ""))
+        return name if name in self._functions else None
+
+    def name(self, node: Any) -> str:
+        """Return the name of a node's operator in records."""
+        domain = domain_of(node.domain)
+        return f"{domain}.{node.op_type}" if domain else str(node.op_type)
+
+    def is_random(self, node: Any) -> bool:
+        """Return whether a node's results may differ from call to call; those of unknown operators may."""
+        if function := self.function_of(node):
+            return self._function(function).random
+        inner = any(self.is_random(one) for graph in graphs_in(node) for one in graph.node)
+        return inner or node.op_type in _RANDOM or self._schema(node) is None
+
+    def opaque(self, node: Any) -> bool:
+        """Return whether a node may compute sizes from any of its inputs."""
+        if function := self.function_of(node):
+            return self._function(function).opaque
+        return self._schema(node) is None
+
+    def _schema(self, node: Any) -> Any:
+        domain = domain_of(node.domain)
+        version = self._versions.get(domain)
+        return self._schemas.find(domain, node.op_type, version) if version else None
+
+    def record(
+        self, node: Any, use: Callable[[str], Json], bodies: Mapping[str, Sequence[Body]]
+    ) -> tuple[list[Json], list[str]]:
+        """Return ``[operator, arguments, None]`` of a node, and the names of the arguments.
+
+        Args:
+            node: a ``NodeProto``.
+            use: returns the reference to the tensor of a name.
+            bodies: the graphs inside it, by attribute.
+        """
+        given = {one.name: self._attribute(one, use, bodies.get(one.name, ())) for one in node.attribute}
+        operands: list[Json] = [use(name) if name else None for name in node.input]
+        present = [int(bool(name)) for name in node.output]
+        shown: list[Json] = [] if present == [1] else [list(present)]
+        domain, schema = domain_of(node.domain), self._schema(node)
+        if function := self.function_of(node):
+            called = self._function(function)
+            self.foreign |= called.foreign
+            record: list[Json] = [self.name(node), [operands, dict(given), called.digest, *shown], None]
+            return record, ["", "attributes", "function"]
+        if domain in self._versions:
+            self.used[domain] = self._versions[domain]
+        if schema is None:
+            self.foreign.add(f"{domain or 'ai.onnx'}::{node.op_type}")
+            return [self.name(node), [operands, dict(given), *shown], None], ["", "attributes"]
+        for name, default in schema.attributes.items():
+            if name not in given:
+                given[name] = None if default is None else self._attribute(default, use, ())
+        # One operand for each in the schema; the last is a list if it is variadic.
+        count, names = len(schema.operands), sorted(given)
+        if schema.variadic:
+            operands = [*operands[: count - 1], operands[count - 1 :]]
+        else:
+            operands += [None] * (count - len(operands))
+        arguments = [*operands, *(given[name] for name in names), *shown]
+        return [self.name(node), arguments, None], [*schema.operands, *names, "outputs"]
+
+    def _attribute(self, attribute: Any, use: Callable[[str], Json], bodies: Sequence[Body]) -> Json:
+        """Return an attribute's value."""
+        if attribute.ref_attr_name:
+            return {"attribute": attribute.ref_attr_name}
+        if attribute.type in _GRAPHS:
+            return [[{"graph": body.digest}, *map(use, body.outer)] for body in bodies]
+        if attribute.type not in FIELDS:
+            raise self.file.error(f"attribute {attribute.name!r} is of a kind ({attribute.type}) that is not known")
+        field, several = FIELDS[attribute.type]
+        value = getattr(attribute, field)
+        return [self._value(field, one) for one in value] if several else self._value(field, value)
+
+    def _value(self, field: str, value: Any) -> Json:
+        match field:
+            case "f" | "floats":
+                return {"$float": float(value).hex()}
+            case "i" | "ints":
+                return int(value)
+            case "s" | "strings":
+                try:
+                    return str(value.decode())
+                except UnicodeDecodeError:
+                    return {"$bytes": value.hex()}
+            case "t" | "tensors":
+                return {"tensor": self.file.document(value)}
+            case "sparse_tensor" | "sparse_tensors":
+                return {"sparse": self.sparse(value)}
+        return {"type": type_of(value)}
+
+    def constant(self, node: Any) -> list[Json] | None:
+        """Return the record of a ``Constant`` node, whatever attribute has its value; None for other nodes."""
+        if node.op_type != "Constant" or domain_of(node.domain) or len(node.attribute) != 1:
+            return None
+        (given,) = node.attribute
+        if given.ref_attr_name:
+            return None
+        match given.name:
+            case "value":
+                digest, *kind = self.file.document(given.t)
+                return ["constant", [digest], [*kind, "cpu"]]
+            case "sparse_value":
+                return self.sparse_constant(given.sparse_tensor)
+            case "value_float" | "value_floats":
+                return _numbers("float32", "f", [given.f] if given.type == 1 else given.floats, given.type == 1)
+            case "value_int" | "value_ints":
+                return _numbers("int64", "q", [given.i] if given.type == 2 else given.ints, given.type == 2)
+        texts = [given.s] if given.type == 3 else list(given.strings)
+        return ["constant", [str(digest_of_texts(texts))], ["string", [] if given.type == 3 else [len(texts)], "cpu"]]
+
+    def sparse_constant(self, tensor: Any) -> list[Json]:
+        """Return the record of a sparse constant."""
+        return ["constant", [{"sparse": self.sparse(tensor)}], ["sparse", list(tensor.dims), "cpu"]]
+
+    def sparse(self, tensor: Any) -> list[Json]:
+        """Return a sparse tensor: its shape, values and indices."""
+        return [list(tensor.dims), self.file.document(tensor.values), self.file.document(tensor.indices)]
+
+    def body(self, graph: Any) -> Body:
+        """Return the digest of a graph inside a node."""
+        places = {one.name: place for place, one in enumerate(graph.input)}
+        constants = {one.name: one for one in graph.initializer}
+        outer: dict[str, int] = {}
+
+        def leaf(name: str) -> list[Json]:
+            if name in constants:
+                digest, *kind = self.file.document(constants[name])
+                return ["constant", [digest], kind]
+            if name in places:
+                return ["inner input", [places[name]]]
+            return ["outer", [outer.setdefault(name, len(outer))]]
+
+        walk = GraphWalk(self, graph.node, leaf, {one.values.name: one for one in graph.sparse_initializer})
+        digests = [walk.digest(one.name) for one in graph.output]
+        return Body(digest_of(["graph", len(graph.input)], digests).hex(), tuple(outer))
+
+    def _function(self, name: tuple[str, str, str]) -> _Function:
+        """Return the digest and properties of a local function."""
+        if name in self._calling:
+            raise self.file.error(f"its function {name[1]} calls itself")
+        if len(self._calling) >= _MOST_CALLS:
+            raise self.file.error(f"its functions call each other more than {_MOST_CALLS} deep; inline them")
+        if name in self._called:
+            return self._called[name]
+        proto, calling = self._functions[name], (*self._calling, name)
+        inner = Operators(self.file, proto.opset_import, self._functions, self._schemas, calling, self._called)
+        places = {one: place for place, one in enumerate(proto.input)}
+
+        def leaf(wanted: str) -> list[Json]:
+            if wanted not in places:
+                raise self.file.error(f"its function {name[1]} uses {wanted!r}, which nothing produces")
+            return ["inner input", [places[wanted]]]
+
+        walk = GraphWalk(inner, proto.node, leaf, {})
+        digests = [walk.digest(one) for one in proto.output]
+        defaults: dict[str, Json] = {one.name: inner._attribute(one, str, ()) for one in proto.attribute_proto}
+        head: list[Json] = ["function", len(proto.input), sorted(proto.attribute), defaults, dict(inner.used)]
+        self._called[name] = _Function(
+            digest=digest_of(head, digests).hex(),
+            random=any(map(inner.is_random, proto.node)),
+            opaque=any(decides_sizes(one) or inner.opaque(one) for one in proto.node),
+            foreign=frozenset(inner.foreign),
+        )
+        return self._called[name]
+
+
+def type_of(proto: Any) -> Json:
+    """Return a ``TypeProto`` with its sizes, without names of sizes and documentation."""
+    kind = proto.WhichOneof("value")
+    if kind in {"sequence_type", "optional_type"}:
+        return [kind, type_of(getattr(proto, kind).elem_type)]
+    if kind == "map_type":
+        return [kind, proto.map_type.key_type, type_of(proto.map_type.value_type)]
+    if kind is None:
+        return None
+    tensor = getattr(proto, kind)
+    sizes: list[Json] = [one.dim_value if one.HasField("dim_value") else None for one in tensor.shape.dim]
+    return [kind, tensor.elem_type, sizes if tensor.HasField("shape") else None]
+
+
+def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> list[Json]:
+    content = struct.pack(f"<{len(values)}{code}", *values)
+    return ["constant", [str(Digest.of(content))], [dtype, [] if scalar else [len(values)], "cpu"]]
+
+
+SELECTION = "_operator.getitem"
+"""The operator of a record that selects one of several outputs, as in torch's graphs."""
+
+
+class GraphWalk:
+    """Records and digests of the tensors of a graph.
+
+    A record is ``[operator, arguments, result, uses]``: in the arguments a tensor is ``{"$use": k}``, the k-th operand
+    of the node, and ``uses`` has the operands' indices in the list of records.
+
+    Attributes:
+        records: the records in canonical order.
+        operators: the names of the arguments of each recorded operator.
+        places: the index of each recorded tensor's record, by name.
+    """
+
+    def __init__(
+        self,
+        known: Operators,
+        nodes: Iterable[Any],
+        leaf: Callable[[str], list[Json]],
+        sparse: Mapping[str, Any],
+    ) -> None:
+        """Prepare the traversal of a graph.
+
+        Args:
+            known: the model's operators.
+            nodes: the graph's nodes.
+            leaf: returns the record of a tensor that no node produces, without ``uses``; called once for each name.
+            sparse: sparse initializers by name.
+        """
+        self.records: list[Json] = []
+        self.operators: dict[str, Json] = {}
+        self.places: dict[str, int] = {}
+        self._known, self._leaf, self._sparse = known, leaf, sparse
+        self._nodes = list(nodes)
+        self._makers = {
+            name: (at, place) for at, node in enumerate(self._nodes) for place, name in enumerate(node.output) if name
+        }
+        random = [at for at, node in enumerate(self._nodes) if known.is_random(node)]
+        self._random = {at: number for number, at in enumerate(random)}
+        self._bodies: dict[int, dict[str, list[Body]]] = {}
+        self._made: dict[int, tuple[bytes, int]] = {}
+        self._digests: dict[str, bytes] = {}
+
+    def digest(self, wanted: str) -> bytes:
+        """Record a tensor after the tensors that it depends on, and return its digest.
+
+        Raises:
+            OnnxFileError: the graph has a cycle, or something in it cannot be read.
+        """
+        stack, entered = [wanted], set()
+        while stack:
+            name = stack[-1]
+            producer = None if name in self._digests else self._makers.get(name)
+            missing = [needed for needed in self._needs(producer[0]) if needed not in self._digests] if producer else []
+            if missing and producer:
+                if producer[0] in entered:
+                    raise self._known.file.error(f"its node {self._nodes[producer[0]].name!r} depends on itself")
+                entered.add(producer[0])
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if name in self._digests:
+                continue
+            if producer is not None:
+                self._add_output(name, *producer)
+            elif (sparse := self._sparse.get(name)) is not None:
+                self._add_leaf(name, self._known.sparse_constant(sparse))
+            else:
+                self._add_leaf(name, self._leaf(name))
+        return self._digests[wanted]
+
+    def _needs(self, at: int) -> list[str]:
+        """Return the names of the tensors that a node and the graphs inside it use."""
+        if at not in self._bodies:
+            self._bodies[at] = {
+                field.name: [self._known.body(graph) for graph in ([field.g] if field.HasField("g") else field.graphs)]
+                for field in self._nodes[at].attribute
+                if field.type in _GRAPHS
+            }
+        given = [name for name in self._nodes[at].input if name]
+        outer = [name for _, bodies in sorted(self._bodies[at].items()) for body in bodies for name in body.outer]
+        return [*given, *outer]
+
+    def _add_leaf(self, name: str, head: list[Json]) -> None:
+        self._digests[name] = digest_of(head)
+        self.places[name] = len(self.records)
+        self.records.append([*head, []])
+
+    def _add_output(self, name: str, at: int, place: int) -> None:
+        """Record a node, and the selection of one of its outputs if it has several."""
+        node = self._nodes[at]
+        constant = self._known.constant(node)
+        if constant is not None:
+            self._add_leaf(name, constant)
+            return
+        if at not in self._made:
+            uses: dict[bytes, str] = {}  # by digest, so that equal operands are one
+
+            def use(operand: str) -> Json:
+                uses.setdefault(self._digests[operand], operand)
+                return {"$use": list(uses).index(self._digests[operand])}
+
+            head, names = self._known.record(node, use, self._bodies[at])
+            self.operators[self._known.name(node)] = list(names)
+            if at in self._random:
+                head.append(self._random[at])
+            self._made[at] = digest_of(head, uses), len(self.records)
+            self.records.append([*head, [self.places[operand] for operand in uses.values()]])
+        digest, where = self._made[at]
+        if [one for one in node.output if one] != [name] or place:
+            selection: list[Json] = [SELECTION, [{"$use": 0}, place], None]
+            self.records.append([*selection, [where]])
+            digest, where = digest_of(selection, [digest]), len(self.records) - 1
+        self._digests[name], self.places[name] = digest, where

@@ -2,20 +2,174 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import mmap
 import os
 import re
+import stat
+import sys
+import warnings
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from trtcache.digests import Digest
+import torch
+
+from trtcache.digests import Digest, encode
 from trtcache.errors import OnnxFileError
-from trtcache.frontends.onnx.tensors import EXTERNAL, Elements, ExternalData, state
-from trtcache.frontends.onnx.validation import find_faults, iter_names
+from trtcache.frontends.onnx.schemas import find_faults, iter_names
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
+
+    from trtcache.digests import Json
+
+EXTERNAL = 1  # TensorProto.EXTERNAL
+_STRING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """An ONNX dtype: its name in torch, if torch has it, and the bits of an element."""
+
+    name: str
+    bits: int
+
+
+TYPES = {
+    code: ElementType(name, bits)
+    for code, name, bits in (
+        *((1, "float32", 32), (2, "uint8", 8), (3, "int8", 8), (4, "uint16", 16), (5, "int16", 16), (6, "int32", 32)),
+        *((7, "int64", 64), (8, "string", 0), (9, "bool", 8), (10, "float16", 16), (11, "float64", 64)),
+        *((12, "uint32", 32), (13, "uint64", 64), (14, "complex64", 64), (15, "complex128", 128)),
+        *((16, "bfloat16", 16), (17, "float8_e4m3fn", 8), (18, "float8_e4m3fnuz", 8), (19, "float8_e5m2", 8)),
+        *((20, "float8_e5m2fnuz", 8), (21, "uint4", 4), (22, "int4", 4), (23, "float4_e2m1fn", 4)),
+        (24, "float8_e8m0fnu", 8),
+    )
+}
+"""``TensorProto.DataType``: the values that this reader supports."""
+
+
+def digest_of_texts(texts: Iterable[bytes]) -> Digest:
+    """Return the digest of the elements of a tensor of strings."""
+    return Digest.of(encode([one.hex() for one in texts]))
+
+
+_MOST_DIGITS = 100
+_MOST_NAME_BYTES = 255
+_MOST_PATH_BYTES = 4000
+
+
+class ExternalData:
+    """The files with external data of one model, mapped on first use and never read as a whole.
+
+    A model names these files itself, so the names are not trusted: paths out of the model's own folder, links, and
+    anything but regular files are refused. Tensors are views of the mapped files: replace such a file by renaming.
+    """
+
+    def __init__(self, model: Path) -> None:
+        """Create the external data of the file ``model``."""
+        self._model = model
+        self._mapped: dict[str, tuple[memoryview, tuple[int, ...]]] = {}
+
+    def content(self, tensor: Any, size_bytes: int) -> memoryview:
+        """Return the bytes of a tensor.
+
+        Raises:
+            OnnxFileError: its file is missing, forbidden or too short; the message names it.
+        """
+        given = {entry.key: entry.value for entry in tensor.external_data}
+        where = f"tensor {tensor.name!r}"
+        offset = self._number(given.get("offset", "0"), where, "offset")
+        length = self._number(given.get("length", str(size_bytes)), where, "length")
+        if length != size_bytes:
+            raise self._error(f"{where} has {length} bytes of external data, and its shape needs {size_bytes}")
+        content = self._content(given.get("location", ""), where)
+        if offset + length > len(content):
+            found = f"{offset} to {offset + length} of {given.get('location')}, which has {len(content)}"
+            raise self._error(f"{where} is in bytes {found}: the file is cut off, or belongs to another model")
+        return content[offset : offset + length]
+
+    def digests(self, locations: Iterable[str]) -> dict[str, Digest]:
+        """Return the digests of files by their locations in the model."""
+        return {one: Digest.of(self._content(one, f"external data {one!r}")) for one in sorted(set(locations))}
+
+    def check_unchanged(self) -> None:
+        """Check that no file was written to since it was opened.
+
+        Raises:
+            OnnxFileError: one was; the data may be a mixture of both.
+        """
+        for location, (_, before) in self._mapped.items():
+            try:
+                now = state(os.stat(self._model.parent / location))  # noqa: PTH116  # compared with fstat's
+            except FileNotFoundError:
+                continue  # it was replaced: the old one is mapped
+            if now[0] == before[0] and now != before:
+                raise self._error(f"{location} was written to while it was read; write a new file and rename it")
+
+    def _number(self, text: str, where: str, what: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            raise self._error(f"{where} has external data with {what} {text[:40]!r}, which is not a number of bytes")
+        return int(text)
+
+    def _content(self, location: str, where: str) -> memoryview:
+        """Return the bytes of a file, mapped on first use."""
+        if location in self._mapped:
+            return self._mapped[location][0]
+        path = self._path(location, where)
+        try:
+            # O_NONBLOCK: opening a pipe must not wait for its writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            remedy = "it belongs beside the model" if error.errno == errno.ENOENT else "see its permissions"
+            raise self._error(f"{where} is in {path.name}, which cannot be read: {error.strerror}; {remedy}") from error
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise self._error(f"{where} is in {path.name}, which is not a regular file")
+            mapped = mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE) if found.st_size else b""
+        finally:
+            os.close(descriptor)
+        self._mapped[location] = memoryview(mapped), state(found)
+        return self._mapped[location][0]
+
+    def _path(self, location: str, where: str) -> Path:
+        """Return the path of a file below the model's folder.
+
+        Raises:
+            OnnxFileError: the location leads elsewhere, or over a link.
+        """
+        parts = PurePosixPath(location).parts
+        if not location or "\\" in location or "\0" in location or location.startswith("/") or ".." in parts:
+            raise self._error(f"{where} is in {location!r}, and external data must be in the model's own folder")
+        path = self._model.parent
+        for part in parts:
+            path /= part
+            if len(os.fsencode(part)) > _MOST_NAME_BYTES or len(os.fsencode(path)) > _MOST_PATH_BYTES:  # ENAMETOOLONG
+                raise self._error(f"{where} is in {location[:40]!r}..., a name that is too long for a file")
+            if path.is_symlink():
+                remedy = "copy the files themselves into one folder (cp -L)"
+                raise self._error(f"{where} is in {location!r}, which is a link and may lead anywhere; {remedy}")
+        return path
+
+    def _error(self, why: str) -> OnnxFileError:
+        return OnnxFileError(str(self._model), why)
+
+
+def state(found: os.stat_result) -> tuple[int, ...]:
+    """Return the fields of a file's status that change when it is written to, its inode first."""
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def size_bytes(tensor: Any) -> int:
+    """Return the size of a tensor's elements in memory."""
+    bits: int = math.prod(tensor.dims) * TYPES[tensor.data_type].bits
+    return (bits + 7) // 8
+
 
 SUFFIX = ".onnx"
 _LONGEST_VARINT_BYTE = 127  # the length of a longer name takes two bytes
@@ -41,7 +195,6 @@ class OnnxFile:
         path: the file's path.
         digest: the digest of the file itself; files with external data have digests of their own.
         external: the files with external data.
-        elements: the reader of its tensors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +218,6 @@ class OnnxFile:
                 raise self.error(what)
         self.digest = Digest.of(self._bytes)
         self.external = ExternalData(path)
-        self.elements = Elements(str(path), self.external)
 
     @cached_property
     def model(self) -> Any:
@@ -77,7 +229,10 @@ class OnnxFile:
         if len(self._bytes) > _MOST_BYTES:
             remedy = "save it with external data: onnx.save(model, path, save_as_external_data=True)"
             raise self.error(f"it is larger than 2 GB, which protobuf cannot read; {remedy}")
-        onnx = self._onnx()
+        try:
+            import onnx
+        except ImportError as error:
+            raise self.error("reading it needs the onnx package: pip install 'trtcache[tensorrt-rtx]'") from error
         try:
             model = onnx.ModelProto.FromString(self._bytes)
         except Exception as error:  # google.protobuf.message.DecodeError, from the protobuf that onnx was built with
@@ -90,29 +245,14 @@ class OnnxFile:
             raise self.error(fault)
         return model
 
-    def _onnx(self) -> Any:
-        try:
-            import onnx
-        except ImportError as error:
-            raise self.error("reading it needs the onnx package: pip install 'trtcache[tensorrt-rtx]'") from error
-        return onnx
-
     @cached_property
     def initializers(self) -> dict[str, Any]:
-        """The graph's initializers by name.
-
-        Raises:
-            OnnxFileError: ``model`` raises it.
-        """
+        """The graph's initializers by name."""
         return {tensor.name: tensor for tensor in self.model.graph.initializer}
 
     @cached_property
     def locations(self) -> list[str]:
-        """The locations of external data in the model, sorted.
-
-        Raises:
-            OnnxFileError: ``model`` raises it.
-        """
+        """The locations of external data in the model, sorted."""
         locations: set[str] = set()
         for graph in (self.model.graph, *self.model.functions):
             for tensor in tensors_in(graph):
@@ -125,9 +265,6 @@ class OnnxFile:
 
         A tensor names its file in an entry of strings, ``{1: "location", 2: NAME}``. If every occurrence of that word
         has this form, the names found include all locations, and maybe others; otherwise the model is parsed.
-
-        Raises:
-            OnnxFileError: the model has to be parsed and cannot be.
         """
         found: set[str] = set()
         for match in re.finditer(b"location", self._bytes):
@@ -153,6 +290,84 @@ class OnnxFile:
             if now[0] == self._before[0] and now != self._before:
                 raise self.error("it was written to while it was read; write a new file and rename it over this one")
         self.external.check_unchanged()
+
+    def type_of(self, code: int, what: str) -> ElementType:
+        """Return a dtype by its number.
+
+        Raises:
+            OnnxFileError: this reader does not support it.
+        """
+        if code not in TYPES:
+            raise self.error(f"{what} has dtype {code} of ONNX, which this trtcache does not know")
+        return TYPES[code]
+
+    def bytes_of(self, tensor: Any) -> memoryview | None:
+        """Return a tensor's elements as a view if the file has their bytes, else None (lists of numbers, strings).
+
+        Raises:
+            OnnxFileError: they are missing, or their number contradicts its shape.
+        """
+        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
+        if tensor.HasField("segment"):
+            raise self.error(f"tensor {tensor.name!r} is stored in segments, which are not supported")
+        if tensor.data_location == EXTERNAL:
+            return self.external.content(tensor, size_bytes(tensor))
+        if not tensor.HasField("raw_data") or sys.byteorder != "little":
+            return None
+        content, needed = memoryview(tensor.raw_data), size_bytes(tensor)
+        if len(content) != needed:
+            found = f"has {len(content)} bytes, and its shape {list(tensor.dims)} of {kind.name} needs {needed}"
+            raise self.error(f"tensor {tensor.name!r} {found}")
+        return content
+
+    def tensor_digest(self, tensor: Any) -> Digest:
+        """Return the digest of a tensor's elements, in whichever field of the file they are."""
+        if tensor.data_type == _STRING:
+            return digest_of_texts(tensor.string_data)
+        content = self.bytes_of(tensor)
+        if content is not None and TYPES[tensor.data_type].bits >= 8:
+            return Digest.of(content)
+        return Digest.of(self._unpack(tensor, content))
+
+    def _unpack(self, tensor: Any, content: memoryview | None = None) -> bytes:
+        """Return a tensor's elements as bytes, 4-bit elements unpacked; ``content`` is external data.
+
+        Raises:
+            OnnxFileError: they cannot be read.
+        """
+        from onnx import TensorProto, numpy_helper
+
+        if tensor.data_location == EXTERNAL:
+            tensor, raw = TensorProto(data_type=tensor.data_type, dims=tensor.dims), content
+            tensor.raw_data = bytes(raw or b"")
+        try:
+            return bytes(numpy_helper.to_array(tensor).tobytes())
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise self.error(f"tensor {tensor.name!r} cannot be read: {error}") from error
+
+    def document(self, tensor: Any) -> list[Json]:
+        """Return the description of a constant in a record: digest, dtype and shape."""
+        kind = self.type_of(tensor.data_type, f"tensor {tensor.name!r}")
+        return [str(self.tensor_digest(tensor)), kind.name, list(tensor.dims)]
+
+    def tensor(self, proto: Any) -> torch.Tensor:
+        """Return one tensor."""
+        dtype = getattr(torch, self.type_of(proto.data_type, f"tensor {proto.name!r}").name)
+        flat = self.flat(proto)
+        if flat.data_ptr() % dtype.itemsize:
+            flat = flat.clone()
+        return flat.view(dtype).reshape(tuple(proto.dims))
+
+    def flat(self, proto: Any) -> torch.Tensor:
+        """Return a tensor's bytes."""
+        content = self.bytes_of(proto)
+        if content is None:
+            content = memoryview(self._unpack(proto))
+        if not len(content):
+            return torch.empty(0, dtype=torch.uint8)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given buffer is not writable")  # it is never written to
+            return torch.frombuffer(content, dtype=torch.uint8)
 
     def release(self) -> None:
         """Drop the parsed model; it is parsed again on the next access."""

@@ -78,7 +78,7 @@ def _port(file: OnnxFile, value: Any, what: str, numbers: dict[object, int]) -> 
     if kind != "tensor_type":
         raise file.error(f"its {what} is {'of no type' if kind is None else f'a {kind}'}; engines take tensors only")
     tensor = value.type.tensor_type
-    dtype = file.elements.type_of(tensor.elem_type, f"its {what}").name
+    dtype = file.type_of(tensor.elem_type, f"its {what}").name
     if dtype not in DTYPES:
         raise file.error(
             f"its {what} is {dtype}, and plans take and give {', '.join(DTYPES)}; add a Cast, or convert it"
@@ -105,13 +105,6 @@ def resolve_sizes(
         kwargs: the same by name.
         kind: the backend's name, for messages.
     """
-    given = _by_name(inputs, args, kwargs)
-    found = tuple(_sizes(port, given.get(port.name), kind) for port in inputs)
-    _check_shared(inputs, found)
-    return found
-
-
-def _by_name(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     names = [port.name for port in inputs]
     if len(args) > len(names):
         raise InputError("arguments", f"at most {len(names)} ({', '.join(names)})", str(len(args)))
@@ -122,16 +115,38 @@ def _by_name(inputs: Sequence[Port], args: Sequence[Any], kwargs: Mapping[str, A
         if given.get(name) is not None:
             raise InputError(f"argument {name}", "one value", "one by position and one by name")
         given[name] = value
-    return {name: value for name, value in given.items() if value is not None}
+    found = tuple(_sizes(port, given.get(port.name), kind) for port in inputs)
+    # Sizes of one name are equal in every call, as the model declares.
+    known: dict[str, tuple[tuple[int, ...], str]] = {}
+    for port, sizes in zip(inputs, found, strict=True):
+        for size, *bounds in zip(port.shape, sizes.least, sizes.usual, sizes.most, strict=True):
+            if isinstance(size, str):
+                first, name = known.setdefault(size, (tuple(bounds), port.name))
+                if first != tuple(bounds):
+                    expected = f"sizes {first} for {size!r}, as in input {name}"
+                    raise InputError(f"argument {port.name}", expected, str(tuple(bounds)))
+    return found
 
 
 def _sizes(port: Port, given: Any, kind: str) -> ShapeProfile:
+    """Return the sizes of one input, from its argument if that is not None."""
     if given is None:
         fixed = tuple(size for size in port.shape if isinstance(size, int))
         if len(fixed) < len(port.shape):
             raise ProfileError(kind, f"input {port.name!r} has sizes that vary: {_words(port.shape)}", _HOW)
         return ShapeProfile(fixed, fixed, fixed)
-    sizes = _bounds_given(port, given)
+    dtype = port.dtype
+    if isinstance(given, ShapeProfile):
+        sizes = given
+    elif is_input(given):
+        dtype, sizes = dtype_name(given.dtype), ShapeProfile(*given.bounds())
+    elif hasattr(given, "shape") and hasattr(given, "dtype"):
+        shape = tuple(int(size) for size in given.shape)
+        dtype, sizes = str(given.dtype).removeprefix("torch."), ShapeProfile(shape, shape, shape)
+    else:
+        raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
+    if dtype != port.dtype:
+        raise InputError(f"argument {port.name}", port.dtype, dtype)
     for shape in (sizes.least, sizes.usual, sizes.most):
         fits = len(shape) == len(port.shape) and all(
             not isinstance(declared, int) or declared == size for declared, size in zip(port.shape, shape, strict=True)
@@ -149,47 +164,13 @@ def is_input(given: object) -> TypeGuard[Input]:
     return type(given).__module__ == "trtcache.lowering.input_spec"
 
 
-def _bounds_given(port: Port, given: Any) -> ShapeProfile:
-    """Return the sizes that an argument specifies."""
-    if isinstance(given, ShapeProfile):
-        return given
-    if is_input(given):
-        dtype, sizes = dtype_name(given.dtype), ShapeProfile(*given.bounds())
-    elif hasattr(given, "shape") and hasattr(given, "dtype"):
-        shape = tuple(int(size) for size in given.shape)
-        dtype, sizes = str(given.dtype).removeprefix("torch."), ShapeProfile(shape, shape, shape)
-    else:
-        raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
-    if dtype != port.dtype:
-        raise InputError(f"argument {port.name}", port.dtype, dtype)
-    return sizes
-
-
 def _words(shape: Sequence[object]) -> str:
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
 
 
-def _check_shared(inputs: Sequence[Port], sizes: Sequence[ShapeProfile]) -> None:
-    """Refuse different sizes of one name: the model declares that they are equal in every call."""
-    known: dict[str, tuple[tuple[int, int, int], str]] = {}
-    for port, range_ in zip(inputs, sizes, strict=True):
-        for size, *bounds in zip(port.shape, range_.least, range_.usual, range_.most, strict=True):
-            if isinstance(size, str):
-                first, name = known.setdefault(size, ((bounds[0], bounds[1], bounds[2]), port.name))
-                if first != tuple(bounds):
-                    expected = f"sizes {first} for {size!r}, as in input {name}"
-                    raise InputError(f"argument {port.name}", expected, str(tuple(bounds)))
-
-
 @dataclass(frozen=True, slots=True)
 class OnnxInterface:
-    """A model's inputs and outputs with the sizes that a plan is built for.
-
-    Attributes:
-        inputs: the model's inputs.
-        outputs: the model's outputs.
-        sizes: the sizes of each input.
-    """
+    """A model's inputs and outputs with the sizes that a plan is built for."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -225,7 +206,10 @@ class OnnxInterface:
             values=(),
             results=(Result("result"),) * len(self.outputs),
             slots=tuple(slots),
-            weights=tuple(_whole(slot) for slot in slots),
+            weights=tuple(
+                EngineWeight(one.index, WeightRef(one.index), one.dtype, one.shape, one.stride, one.device, (one,))
+                for one in slots
+            ),
             constants=(),
             ranges=tuple(ranges),
             outputs=self._results(symbols),
@@ -265,8 +249,3 @@ def _strides(shape: Sequence[Json]) -> tuple[Json, ...]:
         else:
             symbols.append(size)
     return tuple(reversed(strides))
-
-
-def _whole(slot: Slot) -> EngineWeight:
-    """Return the engine weight that is a whole slot."""
-    return EngineWeight(slot.index, WeightRef(slot.index), slot.dtype, slot.shape, slot.stride, slot.device, (slot,))

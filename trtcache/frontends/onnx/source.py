@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch.utils import _pytree as pytree
@@ -20,7 +20,6 @@ from trtcache.errors import BackendUnavailableError, CanonicalizationError, Expo
 from trtcache.frontends.onnx.canonical import FORMAT, canonical_graph
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.interface import OnnxInterface, ShapeProfile, is_input, read_ports, resolve_sizes
-from trtcache.frontends.onnx.tensors import tensor_of
 from trtcache.frontends.onnx.weights import KnownGraph, OnnxWeights, make_parser_model
 from trtcache.frontends.request import EngineRequest
 from trtcache.frontends.source import Source
@@ -88,7 +87,6 @@ class OnnxSource(Source):
             name: its name in reports; by default the file's.
 
         Raises:
-            OnnxFileError: the file does not exist, or is not an ONNX file.
             SettingsError: ``dynamic_shapes`` were passed.
         """
         if dynamic_shapes is not None:
@@ -116,11 +114,29 @@ class OnnxSource(Source):
             BackendUnavailableError: the backend does not read ONNX, is unknown, or cannot build here.
             SettingsError: a setting does not apply to files.
         """
-        backend: TensorRTBackend = _find_backend(options.backend)
-        for name, why in _NOT_FOR_FILES.items():
-            value = getattr(options.settings, name)
-            if value and value != getattr(_DEFAULTS, name):
-                raise SettingsError(f"settings.{name}", why)
+        name, found, reasons = options.backend, None, []
+        if name not in {"auto", *BACKENDS}:
+            registry.find(name, "cpu")  # raises for an unknown name
+            raise BackendUnavailableError(
+                name, f"it builds torch programs only; ONNX files need {' or '.join(BACKENDS)}"
+            )
+        for candidate in BACKENDS if name == "auto" else (name,):
+            try:
+                found = registry.find(candidate, "cuda")
+            except BackendUnavailableError as error:
+                reasons.append(error)
+                continue
+            log.info("backend %s: chose %s for an ONNX file", name, candidate)
+            break
+        if found is None and name != "auto":
+            raise reasons[0]
+        if found is None:
+            raise BackendUnavailableError("auto", f"an ONNX file needs one of these: {'; '.join(map(str, reasons))}")
+        for setting, why in _NOT_FOR_FILES.items():
+            value = getattr(options.settings, setting)
+            if value and value != getattr(_DEFAULTS, setting):
+                raise SettingsError(f"settings.{setting}", why)
+        backend = cast("TensorRTBackend", found)
         backend.check(options.settings)
         return backend
 
@@ -129,11 +145,7 @@ class OnnxSource(Source):
         return {name: value for name, value in backend.toolchain("cuda").items() if name not in _OF_TORCH}
 
     def fingerprint(self) -> Mapping[str, object]:
-        """Return the digests of the file and of its external data, and the sizes of the arguments.
-
-        Raises:
-            OnnxFileError: a file of external data is missing or forbidden, or the file is damaged.
-        """
+        """Return the digests of the file and of its external data, and the sizes of the arguments."""
         external = self.file.external
         try:
             locations = self.file.scan_locations()
@@ -144,19 +156,11 @@ class OnnxSource(Source):
         return {self.kind: self.file.digest, "external": digests, "sizes": given}
 
     def input_names(self, key: CacheKey) -> tuple[str, ...]:
-        """Return the file's names for its inputs.
-
-        Raises:
-            ValueError: the key is not that of an ONNX file.
-        """
+        """Return the file's names for its inputs."""
         return port_names(key)[0]
 
     def specs_of(self, key: CacheKey) -> Specs:
-        """Return the pytree specs: inputs by position, and a tuple of outputs.
-
-        Raises:
-            ValueError: the key is not that of an ONNX file.
-        """
+        """Return the pytree specs: inputs by position, and a tuple of outputs."""
         return specs_for(*port_names(key))
 
     def place(self, interface: Interface) -> Interface:
@@ -174,7 +178,9 @@ class OnnxSource(Source):
     ) -> Mapping[str, torch.Tensor]:
         """Return the plan's weights by its names for them; empty for a plan with embedded weights."""
         del interface
-        return {} if has_frozen(alias.key) else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
+        parts: Any = alias.key.document["parts"]
+        embedded = isinstance(parts, dict) and "frozen" in parts
+        return {} if embedded else {f"w{at}": state[names[0]] for at, names in enumerate(alias.names)}
 
     def weight_file(self, key: CacheKey, interface: Interface, entry: Entry) -> OnnxWeights:
         """Return the reader of weights for refits from another ONNX file."""
@@ -185,31 +191,17 @@ class OnnxSource(Source):
         return OnnxWeights(self.file, known)
 
     def check(self, whole: object) -> None:
-        """Check that the file was not written to since it was opened.
-
-        Raises:
-            OnnxFileError: it was.
-        """
+        """Check that the file was not written to since it was opened."""
         del whole
         self.release()
 
     def release(self) -> None:
-        """Drop the parsed model; the file stays mapped for its weights.
-
-        Raises:
-            OnnxFileError: the file was written to since it was opened.
-        """
+        """Drop the parsed model; the file stays mapped for its weights."""
         self.file.check_unchanged()
         self.file.release()
 
     def request(self, options: CompileOptions) -> OnnxRequest:
-        """Parse the file and make its key.
-
-        Raises:
-            OnnxFileError: the file is damaged.
-            InputError: the sizes of the arguments contradict the file.
-            ProfileError: a dynamic size has no range.
-        """
+        """Parse the file and make its key."""
         backend = self.find_backend(options)
         target = backend.target(options.target, self.device)
         start = time.perf_counter()
@@ -291,12 +283,7 @@ class OnnxRequest(EngineRequest):
         return {0: self}
 
     def build(self, folder: Path) -> Artifact:
-        """Build the plan. This changes the parsed model, which is parsed again if it is needed again.
-
-        Raises:
-            BuildError: the parser or the builder failed.
-            NoDeviceError: the plan has to be refittable, and there is no GPU to build it on.
-        """
+        """Build the plan. This changes the parsed model, which is parsed again if it is needed again."""
         from trtcache.backends.tensorrt.onnx import OnnxModel  # a hit does not need it
 
         parsed = make_parser_model(self._file, self._graph.slots)
@@ -344,7 +331,7 @@ class FileWeights(Mapping[str, "torch.Tensor"]):
         self._file, self._names = file, tuple(names)
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        return tensor_of(self._file, self._file.initializers[name])
+        return self._file.tensor(self._file.initializers[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -370,30 +357,6 @@ def port_names(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(parts["names"]["inputs"]), tuple(parts["names"]["outputs"])
     except (LookupError, TypeError) as error:
         raise ValueError("its key is not that of an ONNX file") from error
-
-
-def has_frozen(key: CacheKey) -> bool:
-    """Return whether a key contains digests of weights, which are embedded in the plan."""
-    parts: Any = key.document["parts"]
-    return isinstance(parts, dict) and "frozen" in parts
-
-
-def _find_backend(name: str) -> Any:
-    if name not in {"auto", *BACKENDS}:
-        registry.find(name, "cpu")  # raises for an unknown name
-        raise BackendUnavailableError(name, f"it builds torch programs only; ONNX files need {' or '.join(BACKENDS)}")
-    reasons = []
-    for candidate in BACKENDS if name == "auto" else (name,):
-        try:
-            backend = registry.find(candidate, "cuda")
-        except BackendUnavailableError as error:
-            reasons.append(error)
-            continue
-        log.info("backend %s: chose %s for an ONNX file", name, candidate)
-        return backend
-    if name != "auto":
-        raise reasons[0]
-    raise BackendUnavailableError("auto", f"an ONNX file needs one of these: {'; '.join(map(str, reasons))}")
 
 
 def _describe(given: Any) -> object:
@@ -444,7 +407,7 @@ def _make_key(
     }
     try:
         if graph.slots and not backend.takes_weights(settings):  # the weights are embedded in the plan
-            digest = file.elements.digest
+            digest = file.tensor_digest
             parts["frozen"] = [[slot.index, digest(file.initializers[slot.names[0]])] for slot in graph.slots]
         return CacheKey.of(backend.name, parts)
     except CanonicalizationError as error:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import RefitError
 from trtcache.frontends.onnx.canonical import canonical_graph, needed_nodes
-from trtcache.frontends.onnx.file import OnnxFile, is_onnx, tensors_in
+from trtcache.frontends.onnx.file import EXTERNAL, TYPES, OnnxFile, is_onnx, size_bytes, tensors_in
 from trtcache.frontends.onnx.interface import read_ports
-from trtcache.frontends.onnx.tensors import EXTERNAL, TYPES, flat_of, size_bytes, tensor_of
-from trtcache.frontends.onnx.validation import graphs_in
+from trtcache.frontends.onnx.schemas import graphs_in
 from trtcache.keys.graph_diff import graph_differences
 from trtcache.keys.stored_graph import StoredGraph
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -48,14 +47,30 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
     Nodes that no output needs are left out, as in the key.
     """
     model, held = file.model, {}
-    _drop_dead(model.graph)
+    needed = set(needed_nodes(model.graph))
+    for at in reversed(range(len(model.graph.node))):
+        if at not in needed:
+            del model.graph.node[at]
+    # Embed the external data of tensors inside nodes, which cannot be passed by reference.
     initializers = list(model.graph.initializer)
-    _inline_inner(file, model, {id(one) for one in initializers})
+    outer = {id(one) for one in initializers}
+    for tensor in (one for graph in (model.graph, *model.functions) for one in tensors_in(graph)):
+        if id(tensor) not in outer and tensor.data_location == EXTERNAL:
+            content = file.bytes_of(tensor)
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = bytes(content or b"")
     _rename(file, model.graph, {name: f"w{slot.index}" for slot in slots for name in slot.names})
+    # Pass large initializers and those with external data by reference.
     for tensor in initializers:
-        if _goes_by_reference(tensor):
-            held[tensor.name] = flat_of(file, tensor)
-            _empty(tensor)
+        least = 1 if tensor.data_location == EXTERNAL else _BY_REFERENCE_FROM_BYTES
+        plain = tensor.data_location == EXTERNAL or (tensor.HasField("raw_data") and TYPES[tensor.data_type].bits >= 8)
+        if plain and size_bytes(tensor) >= least:
+            held[tensor.name] = file.flat(tensor)
+            tensor.ClearField("raw_data")
+            tensor.ClearField("external_data")
+            tensor.data_location = EXTERNAL
+            tensor.external_data.add(key="location", value="weights")
     for at, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{at}"  # errors name nodes
     content = model.SerializeToString()
@@ -63,42 +78,17 @@ def make_parser_model(file: OnnxFile, slots: Sequence[Slot]) -> ParserModel:
     return ParserModel(content, held)
 
 
-def _drop_dead(graph: Any) -> None:
-    needed = set(needed_nodes(graph))
-    for at in reversed(range(len(graph.node))):
-        if at not in needed:
-            del graph.node[at]
-
-
-def _goes_by_reference(tensor: Any) -> bool:
-    if tensor.data_location == EXTERNAL:
-        return bool(size_bytes(tensor))
-    whole = tensor.HasField("raw_data") and TYPES[tensor.data_type].bits >= 8
-    return whole and size_bytes(tensor) >= _BY_REFERENCE_FROM_BYTES
-
-
-def _empty(tensor: Any) -> None:
-    """Replace a tensor's data by a reference."""
-    tensor.ClearField("raw_data")
-    tensor.ClearField("external_data")
-    tensor.data_location = EXTERNAL
-    tensor.external_data.add(key="location", value="weights")
-
-
-def _inline_inner(file: OnnxFile, model: Any, outer: set[int]) -> None:
-    """Embed the external data of tensors other than the graph's initializers, which cannot be passed by reference."""
-    for graph in (model.graph, *model.functions):
-        for tensor in tensors_in(graph):
-            if id(tensor) not in outer and tensor.data_location == EXTERNAL:
-                content = file.elements.bytes_of(tensor)
-                tensor.ClearField("external_data")
-                tensor.ClearField("data_location")
-                tensor.raw_data = bytes(content or b"")
-
-
 def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
     """Rename tensors, and other tensors that have one of the new names."""
-    taken = {name for one in _holders(graph) for name in _names(one)}
+    lists, values = [], []  # of all names of tensors, in the graph and those inside it
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
+        values += [*inner.initializer, *inner.input, *inner.output, *inner.value_info]
+        for node in inner.node:
+            lists += [node.input, node.output]
+            pending += graphs_in(node)
+    taken = {value.name for value in values}.union(*lists)
     ports = {value.name for value in graph.output} | ({value.name for value in graph.input} - set(names))
     wanted = set(names.values())
     if clash := sorted(ports & wanted):
@@ -110,31 +100,11 @@ def _rename(file: OnnxFile, graph: Any, names: Mapping[str, str]) -> None:
             free += "_"
         taken.add(free)
         moved[name] = free
-    for holder in _holders(graph):
-        _apply(holder, moved)
-
-
-def _holders(graph: Any) -> Iterator[Any]:
-    """Yield all messages with names of tensors, in a graph and those inside it."""
-    yield from (*graph.initializer, *graph.input, *graph.output, *graph.value_info)
-    for node in graph.node:
-        yield node
-        for inner in graphs_in(node):
-            yield from _holders(inner)
-
-
-def _names(holder: Any) -> list[str]:
-    return [*holder.input, *holder.output] if hasattr(holder, "op_type") else [holder.name]
-
-
-def _apply(holder: Any, moved: Mapping[str, str]) -> None:
-    if not hasattr(holder, "op_type"):
-        holder.name = moved.get(holder.name, holder.name)
-        return
-    for names in (holder.input, holder.output):
-        for place, name in enumerate(names):
-            if name in moved:
-                names[place] = moved[name]
+    for value in values:
+        value.name = moved.get(value.name, value.name)
+    for operands in lists:
+        for place, name in enumerate(operands):
+            operands[place] = moved.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,30 +134,24 @@ class OnnxWeights:
     def current(self) -> dict[str, torch.Tensor]:
         """Return the plan's weights by its names for them; this parses the file."""
         initializers = self._file.initializers
-        return {f"w{slot.index}": tensor_of(self._file, initializers[slot.names[0]]) for slot in self._known.slots}
+        return {f"w{slot.index}": self._file.tensor(initializers[slot.names[0]]) for slot in self._known.slots}
 
     def reads(self, weights: object) -> bool:
         """Return whether weights are the path of an ONNX file."""
         return is_onnx(weights)
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-        """Return the weights of another file of the same graph, by the names of the file that was compiled."""
-        return weights_in(Path(path), self._known)
+        """Return the weights of another file, matched by position in the graph, by the names of the compiled file.
 
-
-def weights_in(path: Path, known: KnownGraph) -> dict[str, torch.Tensor]:
-    """Return the weights of a file, matched by position in the graph, by the names of the file that was compiled.
-
-    Raises:
-        OnnxFileError: the file cannot be read.
-        RefitError: its graph differs; the message names the differences.
-    """
-    file = OnnxFile(path)
-    graph = canonical_graph(file, read_ports(file)[0])
-    if str(graph.digest) != known.digest or dict(graph.opsets) != dict(known.opsets):
-        raise _difference(file, graph, known)
-    pairs = zip(known.slots, graph.slots, strict=True)
-    return {ours.names[0]: tensor_of(file, file.initializers[theirs.names[0]]) for ours, theirs in pairs}
+        Raises:
+            RefitError: its graph differs; the message names the differences.
+        """
+        file, known = OnnxFile(Path(path)), self._known
+        graph = canonical_graph(file, read_ports(file)[0])
+        if str(graph.digest) != known.digest or dict(graph.opsets) != dict(known.opsets):
+            raise _difference(file, graph, known)
+        pairs = zip(known.slots, graph.slots, strict=True)
+        return {ours.names[0]: file.tensor(file.initializers[theirs.names[0]]) for ours, theirs in pairs}
 
 
 def _difference(file: OnnxFile, graph: CanonicalGraph, known: KnownGraph) -> RefitError:
@@ -196,16 +160,28 @@ def _difference(file: OnnxFile, graph: CanonicalGraph, known: KnownGraph) -> Ref
     theirs = {slot.names[0]: slot for slot in graph.slots}
     missing = tuple(name for name in ours if name not in file.initializers)
     extra = tuple(name for name in theirs if name not in ours)
+    mismatched: list[str] = []
     if missing and extra and len(missing) == len(extra):
         missing, extra = (), ()  # renamed; the graph differs for another reason
-        mismatched = [_unlike(one, other) for one, other in zip(known.slots, graph.slots, strict=False)]
+        mismatched += [_unlike(one, other) for one, other in zip(known.slots, graph.slots, strict=False)]
     else:
-        mismatched = [_unlike(ours[name], theirs[name]) for name in ours if name in theirs]
-        mismatched += [_unlike_tensor(file, ours[name]) for name in ours if name not in theirs and name not in missing]
+        mismatched += [_unlike(ours[name], theirs[name]) for name in ours if name in theirs]
+        for name in [one for one in ours if one not in theirs and one not in missing]:  # constants in the other file
+            tensor, slot = file.initializers[name], ours[name]
+            shape, dtype = tuple(tensor.dims), TYPES[tensor.data_type].name
+            if (shape, dtype) != (slot.shape, slot.dtype):
+                mismatched.append(f"{name} (shape {shape} of {dtype}, the engine has {slot.shape} of {slot.dtype})")
     found = tuple(one for one in mismatched if one)
     if missing or extra or found:
         return RefitError(missing, extra, found)
-    return RefitError(mismatched=_words(graph, known))
+    # The weights are the same, and the graphs differ.
+    opsets = {name: (known.opsets.get(name), version) for name, version in graph.opsets.items()}
+    differences = [f"opset {name}: {old} -> {new}" for name, (old, new) in opsets.items() if old != new]
+    try:
+        differences += [str(item) for item in graph_differences(known.graph(), StoredGraph.of(graph.document()))]
+    except (LookupError, ValueError, TypeError):
+        differences = differences or ["the graph"]
+    return RefitError(mismatched=(f"the file has another graph ({'; '.join(differences[:4])}): compile it",))
 
 
 def _unlike(ours: Slot, theirs: Slot) -> str:
@@ -214,23 +190,3 @@ def _unlike(ours: Slot, theirs: Slot) -> str:
     if ours.dtype != theirs.dtype:
         return f"{ours.names[0]} (dtype {theirs.dtype}, the engine has {ours.dtype})"
     return ""
-
-
-def _unlike_tensor(file: OnnxFile, ours: Slot) -> str:
-    """Return the difference of a tensor that is a constant in the other file."""
-    tensor = file.initializers[ours.names[0]]
-    shape, dtype = tuple(tensor.dims), TYPES[tensor.data_type].name
-    if (shape, dtype) != (ours.shape, ours.dtype):
-        return f"{ours.names[0]} (shape {shape} of {dtype}, the engine has {ours.shape} of {ours.dtype})"
-    return ""
-
-
-def _words(graph: CanonicalGraph, known: KnownGraph) -> tuple[str, ...]:
-    """Return the differences of two graphs with the same weights."""
-    opsets = {name: (known.opsets.get(name), version) for name, version in graph.opsets.items()}
-    differences = [f"opset {name}: {old} -> {new}" for name, (old, new) in opsets.items() if old != new]
-    try:
-        differences += [str(item) for item in graph_differences(known.graph(), StoredGraph.of(graph.document()))]
-    except (LookupError, ValueError, TypeError):
-        differences = differences or ["the graph"]
-    return (f"the file has another graph ({'; '.join(differences[:4])}): compile it",)

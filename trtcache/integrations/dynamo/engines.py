@@ -1,13 +1,21 @@
-"""Engines for a Dynamo graph, compiled like ``trtcache.compile``."""
+"""Engines for a Dynamo graph, compiled like ``trtcache.compile``: one instance for each set of weights that calls pass.
+
+Dynamo compiles a graph once for all modules that share the same code, and passes the current module's weights to each
+call. They are identified by object identity; by address, since ``weight.data = other`` changes neither the object nor a
+Dynamo guard; by strides, whose guards a caller can disable; and, for weights that an engine copied, by torch's version
+counter.
+"""
 
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import sys
 import threading
 import time
-from contextlib import contextmanager, redirect_stderr
+import weakref
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,42 +24,135 @@ from torch._dynamo.convert_frame import compile_lock
 from torch._guards import tracing
 
 from trtcache.compiler.compile import try_fast_path
-from trtcache.errors import ExportError, InputError
+from trtcache.errors import ExportError, InputError, RefitError
 from trtcache.frontends.exported import ModuleSource
 from trtcache.frontends.source import CompileOptions
-from trtcache.integrations.dynamo.arguments import dynamic_shapes, flat_module, number, read_arguments
-from trtcache.integrations.dynamo.instances import Instances
-from trtcache.integrations.dynamo.results import read_results
+from trtcache.integrations.dynamo.calls import (
+    dynamic_shapes,
+    flat_module,
+    memory_of,
+    number,
+    read_arguments,
+    read_results,
+    value_of,
+)
 from trtcache.runtime.memory import find_overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from torch import fx
 
     from trtcache.cache import Cache
     from trtcache.compiler.compile import Compilation
-    from trtcache.integrations.dynamo.arguments import Arguments
-    from trtcache.integrations.dynamo.options import GraphReport, Options
-    from trtcache.lowering.interface import Interface
+    from trtcache.integrations.dynamo.calls import Arguments
+    from trtcache.integrations.torch_compile import GraphReport, Options
     from trtcache.runtime import CompiledModule
 
 log = logging.getLogger(__name__)
 
+MOST_INSTANCES = 256
+"""Maximum sets of weights per graph. A model with more identical blocks than this loads an engine on each call."""
+
+
+class Instance:
+    """A compiled module and the identity of its weights."""
+
+    __slots__ = ("copied", "facts", "memories", "module", "owners", "used", "versions")
+
+    def __init__(self, module: CompiledModule, weights: Sequence[torch.Tensor], names: Sequence[str]) -> None:
+        """Record the identity of the weights, which are in the order of the graph's arguments."""
+        self.module = module
+        self.facts = facts_of(weights)
+        copied = module.find_copied(dict(zip(names, weights, strict=True)))
+        self.copied = [place for place, name in enumerate(names) if name in copied]
+        # Keep the storages alive: new weights could reuse the address and the version of freed ones, as those of a
+        # folded convolution did.
+        self.memories = [weights[place].untyped_storage() for place in self.copied]
+        self.versions = self._versions(weights)
+        self.owners: list[weakref.ref[torch.Tensor]] = []
+        self.used = 0
+
+    def holds(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Return whether the engine has the current values of these weights; the caller compares object identity."""
+        return facts_of(weights) == self.facts and (not self.copied or self._versions(weights) == self.versions)
+
+    def _versions(self, weights: Sequence[torch.Tensor]) -> list[object]:
+        chosen = [weights[place] for place in self.copied]
+        # Inference tensors have no counter: treat them as changed, by an object that equals no other.
+        return [object() if one.is_inference() else one._version for one in chosen]
+
+
+def facts_of(weights: Sequence[torch.Tensor]) -> tuple[object, ...]:
+    """Return addresses and strides; ``map`` keeps the loops of each call in C."""
+    return (*map(torch.Tensor.data_ptr, weights), *map(torch.Tensor.stride, weights))
+
+
+class Instances:
+    """Find the instance that holds a call's weights, or create it."""
+
+    def __init__(
+        self, names: Mapping[int, str], make: Callable[[Sequence[Any]], CompiledModule], report: GraphReport
+    ) -> None:
+        """Start without instances.
+
+        Args:
+            names: the indices of weights among the arguments, with the module's names.
+            make: compiles a module for the arguments of a call; called for the first one, and for weights that do not
+                fit the last engine.
+            report: the report that counts sets of weights.
+        """
+        self._places, self._names = tuple(names), tuple(names.values())
+        self._make, self._report = make, report
+        self._instances: dict[tuple[int, ...], Instance] = {}
+        self._last: CompiledModule | None = None
+        self._lock = threading.Lock()
+        self._clock = itertools.count(1)
+
+    def find(self, args: Sequence[Any]) -> CompiledModule:
+        """Return the module that holds the weights of a call."""
+        weights = [args[place] for place in self._places]
+        key = tuple(map(id, weights))
+        instance = self._instances.get(key)
+        if instance is None or not instance.holds(weights):
+            instance = self._add(args, weights, key)
+        instance.used = next(self._clock)
+        return instance.module
+
+    def _add(self, args: Sequence[Any], weights: list[torch.Tensor], key: tuple[int, ...]) -> Instance:
+        with self._lock:
+            found = self._instances.get(key)
+            if found is not None and found.holds(weights):
+                return found
+            module = None
+            if self._last is not None:
+                with suppress(RefitError):
+                    module = self._last.with_weights(dict(zip(self._names, weights, strict=True)))
+            instance = Instance(self._make(args) if module is None else module, weights, self._names)
+            instance.owners = [weakref.ref(weight, self._forget(key)) for weight in weights]
+            if found is None and len(self._instances) >= MOST_INSTANCES:
+                self._instances.pop(min(list(self._instances.items()), key=lambda item: item[1].used)[0], None)
+            self._instances[key] = instance
+            # Keep an engine to derive others from when its weights die, as after load_state_dict(assign=True).
+            self._last = instance.module
+            self._report.weight_sets += 1
+            return instance
+
+    def _forget(self, key: tuple[int, ...]) -> Callable[[weakref.ref[torch.Tensor]], None]:
+        instances = self._instances
+
+        def forget(owner: weakref.ref[torch.Tensor]) -> None:
+            instance = instances.get(key)
+            if instance is not None and any(one is owner for one in instance.owners):
+                instances.pop(key, None)
+
+        return forget
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCompiler:
-    """Compiles engines for one graph.
-
-    Attributes:
-        graph_module: the graph from Dynamo.
-        placeholders: its placeholders.
-        options: the user's options.
-        cache: the cache.
-        name: the graph's name.
-        report: the graph's report.
-    """
+    """Compiles engines for one graph."""
 
     graph_module: fx.GraphModule
     placeholders: Sequence[fx.Node]
@@ -60,33 +161,21 @@ class GraphCompiler:
     name: str
     report: GraphReport
 
-    def engine(self, call: Sequence[Any]) -> GraphEngine:
-        """Return an engine for calls like this one.
-
-        Raises:
-            TrtcacheError: see ``trtcache.compile``; also ``CanonicalizationError`` for a graph without a key.
-        """
-        return GraphEngine(self, call)
-
     def prepare(self, arguments: Arguments, call: Sequence[Any]) -> Compilation:
         """Start to compile the graph as a module that contains the weights of a call."""
         results = read_results(self.graph_module, arguments)
         flat = flat_module(self.graph_module, arguments, call, results.computed)
+        numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
+        name = f"{self.name} ({', '.join(numbers)})" if numbers else self.name
         with capture_messages(log):
             # Detach: torch.export removes mark_dynamic's marks from its examples, and Dynamo guards them.
             # Resolve lazy conjugation and negation, as for an engine's inputs.
             inputs = tuple(call[place].detach().resolve_conj().resolve_neg() for place in arguments.inputs)
-            shapes = dynamic_shapes(self.graph_module, arguments)
-            source = ModuleSource(flat, inputs, None, shapes, name=self._label(arguments, call))
+            source = ModuleSource(flat, inputs, None, dynamic_shapes(self.graph_module, arguments), name=name)
             options = CompileOptions(self.options.backend, self.options.settings, self.options.target, is_subgraph=True)
             compilation = try_fast_path(source.export(options), options, self.cache)
             compilation.prepare()
             return compilation
-
-    def _label(self, arguments: Arguments, call: Sequence[Any]) -> str:
-        """Return the graph's name with the numbers that the engine is specialised on."""
-        numbers = [f"{self.placeholders[place].name} = {number(call[place])}" for place in arguments.numbers]
-        return f"{self.name} ({', '.join(numbers)})" if numbers else self.name
 
 
 class GraphEngine:
@@ -98,15 +187,28 @@ class GraphEngine:
     """
 
     def __init__(self, compiler: GraphCompiler, call: Sequence[Any]) -> None:
-        """Compile the engine for a call, with that call's weights."""
+        """Compile the engine for a call, with that call's weights.
+
+        Raises:
+            CanonicalizationError: the graph has no key.
+        """
         self._compiler = compiler
         self._arguments, compilation = _prepare(compiler, call)
         self.numbers = self._arguments.numbers
         self._results = read_results(compiler.graph_module, self._arguments)
         self._lends = bool(self._results.lent)
         interface = compilation.prepare()
-        self.fixed = _specialized_dims(compiler.placeholders, self._arguments, interface)
-        self._find_changed = frozenset(
+        fixed = []
+        for spec in interface.inputs:
+            place = self._arguments.inputs[spec.leaf]
+            given = value_of(compiler.placeholders[place]).shape
+            fixed += [
+                (place, dim)
+                for dim, (size, lowered) in enumerate(zip(given, spec.shape, strict=True))
+                if type(size) is not int and isinstance(lowered, int)
+            ]
+        self.fixed = tuple(fixed)
+        self._changed = frozenset(
             self._arguments.inputs[one.target]
             for one in interface.results
             if one.kind == "input" and one.target is not None
@@ -122,22 +224,18 @@ class GraphEngine:
         Raises:
             InputError: the engine does not accept these arguments; nothing ran.
         """
-        if self._find_changed:
-            self._check_apart(args)
+        if self._changed:
+            # Reject a call that modifies an argument sharing a weight's memory, which the engine reads before.
+            apart = {place: args[place] for place in (*self._changed, *self._arguments.weights)}
+            if found := find_overlap(self._changed, apart):
+                changed, other = (self._compiler.placeholders[place].name for place in found)
+                expected = f"memory of its own: a call changes argument {changed}"
+                raise InputError(f"argument {other}", expected, "a tensor that shares it")
         if self._lends:
             self._results.check_strides(args)
         module = self._instances.find(args)
         computed = module(*[args[place] for place in self._arguments.inputs])
         return computed if self._results.are_computed else self._results.make(args, computed)
-
-    def _check_apart(self, args: Sequence[Any]) -> None:
-        """Reject a call that modifies an argument sharing a weight's memory, which the engine reads before."""
-        if found := find_overlap(
-            self._find_changed, {place: args[place] for place in (*self._find_changed, *self._arguments.weights)}
-        ):
-            changed, other = (self._compiler.placeholders[place].name for place in found)
-            expected = f"memory of its own: a call changes argument {changed}"
-            raise InputError(f"argument {other}", expected, "a tensor that shares it")
 
     def _compile_instance(self, call: Sequence[Any]) -> CompiledModule:
         start = time.perf_counter()
@@ -152,57 +250,28 @@ class GraphEngine:
 
 
 def _prepare(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Return the arguments' roles and the started compilation; start again if calls modify weights."""
+    """Return the arguments' roles and the started compilation."""
     with _outside_of_dynamo():
-        arguments, compilation = _begin(compiler, call)
-        if changed := _find_changed(arguments, compilation.prepare(), call):
+        # Start with fractions as inputs; if that fails, for example if one is compared, specialise on them.
+        arguments = read_arguments(compiler.placeholders, call)
+        try:
+            compilation = compiler.prepare(arguments, call)
+        except ExportError:
+            if not arguments.fractions:
+                raise
+            log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
+            arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
+            compilation = compiler.prepare(arguments, call)
+        # Start again if calls modify weights: these, and those that share their memory, are inputs.
+        names = {name for slot in compilation.prepare().slots if slot.mutated for name in slot.names}
+        memories = {memory_of(call[place]) for place, name in arguments.weights.items() if name in names}
+        if changed := [place for place in arguments.weights if memory_of(call[place]) in memories]:
             fixed = set(arguments.numbers) & {place for place, one in enumerate(call) if isinstance(one, torch.Tensor)}
             arguments = read_arguments(compiler.placeholders, call, changed=changed, fixed=fixed)
             compilation = compiler.prepare(arguments, call)
     if compilation.why_no_key:
         raise compilation.why_no_key
     return arguments, compilation
-
-
-def _begin(compiler: GraphCompiler, call: Sequence[Any]) -> tuple[Arguments, Compilation]:
-    """Start with fractions as inputs; if that fails, for example if one is compared, specialise on them."""
-    arguments = read_arguments(compiler.placeholders, call)
-    try:
-        return arguments, compiler.prepare(arguments, call)
-    except ExportError:
-        if not arguments.fractions:
-            raise
-    log.debug("%s: fractions cannot be inputs", compiler.name, exc_info=True)
-    arguments = read_arguments(compiler.placeholders, call, fixed=arguments.fractions)
-    return arguments, compiler.prepare(arguments, call)
-
-
-def _find_changed(arguments: Arguments, interface: Interface, call: Sequence[Any]) -> Collection[int]:
-    """Return the indices of weights that calls modify, and of those that share their memory."""
-    names = {name for slot in interface.slots if slot.mutated for name in slot.names}
-    memories = {_memory(call[place]) for place, name in arguments.weights.items() if name in names}
-    return [place for place in arguments.weights if _memory(call[place]) in memories]
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
-
-
-def _specialized_dims(
-    placeholders: Sequence[fx.Node], arguments: Arguments, interface: Interface
-) -> tuple[tuple[int, int], ...]:
-    """Return the sizes that are dynamic in Dynamo but not in the lowered program."""
-    found = []
-    for spec in interface.inputs:
-        place = arguments.inputs[spec.leaf]
-        given = placeholders[place].meta["example_value"].shape
-        found += [
-            (place, dim)
-            for dim, (size, lowered) in enumerate(zip(given, spec.shape, strict=True))
-            if type(size) is not int and isinstance(lowered, int)
-        ]
-    return tuple(found)
 
 
 @contextmanager

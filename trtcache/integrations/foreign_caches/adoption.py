@@ -17,8 +17,8 @@ from blake3 import blake3
 
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import SettingsError, StoreError, UnsafeStoreError
-from trtcache.integrations.foreign_caches import onnxruntime_cache, torch_tensorrt_cache
 from trtcache.integrations.foreign_caches.find import Find, open_find
+from trtcache.integrations.foreign_caches.layouts import onnxruntime_finds, torch_tensorrt_finds
 from trtcache.store.gc import prune_after_put
 from trtcache.store.index import write_rows
 from trtcache.store.record import Record
@@ -36,8 +36,8 @@ _LOG = logging.getLogger("trtcache.integrations.foreign_caches")
 KIND: Final = "adopted"
 MEMBER: Final = "engine"
 TOOLS: Final[Mapping[str, Callable[[Path], Iterator[Find]]]] = {
-    "torch-tensorrt": torch_tensorrt_cache.finds,
-    "onnxruntime": onnxruntime_cache.finds,
+    "torch-tensorrt": torch_tensorrt_finds,
+    "onnxruntime": onnxruntime_finds,
 }
 """Tool -> the function that yields the content of its cache."""
 
@@ -89,17 +89,32 @@ class AdoptionPlan:
         done: list[Adopted] = []
         for find in self.engines:
             done.append(self._bring(find, store))
+            digest = done[-1].key.digest
             if pin and done[-1].state != "changed":
-                store.pin(done[-1].key.digest)
+                store.pin(digest)
             if done[-1].state == "adopted":
-                _index_and_prune(store, done[-1].key.digest, max_size_bytes, max_entries)
+                record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
+                try:
+                    write_rows(store.index_root, put=[record])
+                except StoreError as error:
+                    _LOG.warning("%s", error)
+                prune_after_put(store, max_size_bytes, max_entries, keep=[digest])
             advance(find.file_bytes)
         return tuple(done)
 
     def _bring(self, find: Find, store: DiskStore) -> Adopted:
-        key = self.key(find)
+        key, plan = self.key(find), find.plan
         if store.contains(key.digest):
             return Adopted(find, key, "there")
+        provenance = {
+            "adopted_from": self.tool,
+            "file": find.name,
+            "library": f"{plan.library} {plan.version or 'of unknown version'}" if plan else "",
+            "capabilities": f"{', '.join(find.capabilities)} by its {find.told_by}"
+            if find.capabilities
+            else "not said",
+            "written_ns": str(find.changed_ns),
+        }
         with tempfile.TemporaryDirectory(prefix="trtcache-adopt-") as folder:
             copy = Path(folder) / MEMBER
             try:
@@ -107,7 +122,7 @@ class AdoptionPlan:
             except ValueError as error:
                 return Adopted(find, key, "changed", str(error))
             name = Path(find.name).name if self.tool == "onnxruntime" else find.name[:32]
-            store.put(key, {MEMBER: copy}, kind=KIND, name=name, provenance=_provenance(self.tool, find))
+            store.put(key, {MEMBER: copy}, kind=KIND, name=name, provenance=provenance)
         store.events.append("put", kind=KIND, key=key.digest)
         return Adopted(find, key, "adopted")
 
@@ -128,31 +143,23 @@ def plan_adoption(tool: str, directory: Path, *, advance: Advance = lambda _file
     """
     if tool not in TOOLS:
         raise SettingsError("tool", f"{tool!r} is not one of {', '.join(TOOLS)}")
-    finds: list[Find] = []
-    objection = _objection(directory)
-    first: dict[str, str] = {}
-    for find in TOOLS[tool](directory):
-        advance(find.file_bytes)
-        finds.append(_judge(find, objection, first))
-    return AdoptionPlan(tool, tuple(finds))
-
-
-def _judge(find: Find, objection: str, first: dict[str, str]) -> Find:
-    """Return a find with its final state; ``first`` has the names of engines by digest."""
-    if not find.keyed or find.digest is None:
-        return find
-    if objection:
-        return find.rejected_as("unsafe", objection)
-    same = first.setdefault(find.digest.hex, find.name)
-    return find if same == find.name else find.rejected_as("duplicate", f"the same bytes as {same}")
-
-
-def _objection(directory: Path) -> str:
+    objection = ""
     try:
         check_safety(directory.resolve(), directory)
     except UnsafeStoreError as error:
-        return error.why
-    return ""
+        objection = error.why
+    finds: list[Find] = []
+    first: dict[str, str] = {}  # the names of engines by digest
+    for find in TOOLS[tool](directory):
+        advance(find.file_bytes)
+        same = first.setdefault(find.digest.hex, find.name) if find.keyed and find.digest and not objection else ""
+        if find.keyed and objection:
+            finds.append(find.rejected_as("unsafe", objection))
+        elif same not in {"", find.name}:
+            finds.append(find.rejected_as("duplicate", f"the same bytes as {same}"))
+        else:
+            finds.append(find)
+    return AdoptionPlan(tool, tuple(finds))
 
 
 def _copy(find: Find, copy: Path) -> None:
@@ -160,7 +167,6 @@ def _copy(find: Find, copy: Path) -> None:
 
     Raises:
         ValueError: it has changed since it was inspected.
-        OSError: it cannot be read, or the copy cannot be written.
     """
     assert find.span is not None  # noqa: S101  # set for sound engines
     _, file = open_find(find)
@@ -176,23 +182,3 @@ def _copy(find: Find, copy: Path) -> None:
         file.close()
     if find.digest is None or hasher.hexdigest() != find.digest.hex:
         raise ValueError("it has changed since it was inspected")
-
-
-def _provenance(tool: str, find: Find) -> dict[str, str]:
-    plan = find.plan
-    return {
-        "adopted_from": tool,
-        "file": find.name,
-        "library": f"{plan.library} {plan.version or 'of unknown version'}" if plan else "",
-        "capabilities": f"{', '.join(find.capabilities)} by its {find.told_by}" if find.capabilities else "not said",
-        "written_ns": str(find.changed_ns),
-    }
-
-
-def _index_and_prune(store: DiskStore, digest: str, max_size_bytes: int | None, max_entries: int | None) -> None:
-    record = Record.of(store.header(digest), store.stat(digest), pinned=digest in store.pins())
-    try:
-        write_rows(store.index_root, put=[record])
-    except StoreError as error:
-        _LOG.warning("%s", error)
-    prune_after_put(store, max_size_bytes, max_entries, keep=[digest])

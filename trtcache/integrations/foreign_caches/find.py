@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trtcache.integrations.foreign_caches.pickled import Span
 
 ENGINE: Final = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of a file that has not been read."""
+
+    offset: int
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +96,7 @@ def open_find(find: Find) -> tuple[Find, PlainFile | None]:
 
 
 def inspect_engine(find: Find, file: PlainFile, span: Span) -> Find:
-    """Return a find with the properties of the engine at a span of its file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return a find with the properties of the engine at a span of its file."""
     try:
         if span.offset + span.size_bytes > file.size_bytes:
             raise ValueError(f"it ends at {file.size_bytes}, within its engine")  # noqa: TRY301  # handled below
@@ -98,9 +104,8 @@ def inspect_engine(find: Find, file: PlainFile, span: Span) -> Find:
         digest = file.digest(span.offset, span.size_bytes)
     except ValueError as error:
         return find.rejected_as("damaged", str(error))
-    told_by = "header" if plan.capabilities else ""
     found = replace(find, state="sound", span=span, plan=plan, digest=digest)
-    return replace(found, capabilities=plan.capabilities, told_by=told_by)
+    return replace(found, capabilities=plan.capabilities, told_by="header" if plan.capabilities else "")
 
 
 CHUNK_BYTES: Final = 1 << 20
@@ -129,14 +134,16 @@ class PlainFile:
             self.close()
             raise ValueError("it is not a regular file")
         self.size_bytes, self.changed_ns = found.st_size, found.st_mtime_ns
-        self.unsafe = _unsafe(found)
+        self.unsafe = ""
+        if found.st_uid not in (os.geteuid(), 0):
+            self.unsafe = f"it belongs to user {found.st_uid}"
+        elif found.st_nlink > 1:
+            self.unsafe = "it has another name somewhere, a hard link, through which it can change"
+        elif found.st_mode & 0o022:
+            self.unsafe = "other users may write to it; if none did, run: chmod go-w"
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Return bytes of the file; fewer at its end.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return bytes of the file; fewer at its end."""
         return os.pread(self._fd, size_bytes, offset)
 
     def chunks(self, offset: int, size_bytes: int) -> Iterator[bytes]:
@@ -144,7 +151,6 @@ class PlainFile:
 
         Raises:
             ValueError: the file is shorter.
-            OSError: it cannot be read.
         """
         end = offset + size_bytes
         while offset < end:
@@ -155,26 +161,11 @@ class PlainFile:
             offset += len(data)
 
     def digest(self, offset: int, size_bytes: int) -> Digest:
-        """Return the digest of a range of the file.
-
-        Raises:
-            ValueError: the file is shorter.
-            OSError: it cannot be read.
-        """
+        """Return the digest of a range of the file."""
         hasher = blake3()
         for data in self.chunks(offset, size_bytes):
             hasher.update(data)
         return Digest(hasher.hexdigest(), size_bytes)
-
-
-def _unsafe(found: os.stat_result) -> str:
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to user {found.st_uid}"
-    if found.st_nlink > 1:
-        return "it has another name somewhere, a hard link, through which it can change"
-    if found.st_mode & 0o022:
-        return "other users may write to it; if none did, run: chmod go-w"
-    return ""
 
 
 HEADER_BYTES: Final = 64
@@ -217,8 +208,5 @@ def read_header(head: bytes, size_bytes: int) -> PlanHeader:
         return PlanHeader("TensorRT-RTX", None, ())
     if declared_bytes != size_bytes:
         raise ValueError(f"it is {size_bytes} bytes long, and its header declares {declared_bytes}")
-    return PlanHeader("TensorRT-RTX", text, _capability_names(capabilities))
-
-
-def _capability_names(bits: int) -> tuple[str, ...]:
-    return tuple(name for place, name in enumerate(_CAPABILITIES) if bits >> place & 1)
+    names = tuple(name for place, name in enumerate(_CAPABILITIES) if capabilities >> place & 1)
+    return PlanHeader("TensorRT-RTX", text, names)

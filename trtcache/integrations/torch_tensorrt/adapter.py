@@ -15,17 +15,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import BusyError, CanonicalizationError, CorruptBlobError
-from trtcache.integrations.torch_tensorrt import settings as settings_of
-from trtcache.integrations.torch_tensorrt.exchange import Catch, Serve, stored_fields
-from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
+from trtcache.integrations.torch_tensorrt.request import (
+    Conversion,
+    ConversionRequest,
+    entry_name,
+    request_for,
+    unknown_settings,
+)
+from trtcache.integrations.torch_tensorrt.results import Catch, Serve, fields_of, make_members, stored_fields
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trtcache.cache import Cache
-    from trtcache.integrations.torch_tensorrt.counters import ConversionTally
+    from trtcache.integrations.torch_tensorrt.installation import ConversionTally
     from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
     from trtcache.store.entry import Entry
     from trtcache.store.format import Content
@@ -90,12 +94,7 @@ class Adapter:
         self._warned: set[str] = set()
 
     def interpret(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return a partition's result: from the cache, or built by torch_tensorrt and stored.
-
-        Raises:
-            BuildForbiddenError: there is no entry and ``TRTCACHE_FORBID_BUILD=1``.
-            Exception: whatever torch_tensorrt raises while it builds.
-        """
+        """Return a partition's result: from the cache, or built by torch_tensorrt and stored."""
         started_s = time.perf_counter()
         call, attempt = _Call.of(original, args, kwargs), _ATTEMPT.get() or _Attempt()
         request = self._request(call.conversion, attempt.name)
@@ -122,12 +121,7 @@ class Adapter:
             if attempt.hit is None:
                 raise
             _logger.warning("an engine from the cache could not be used, and is rebuilt: %s", error)
-        return self._without_hit(original, args, kwargs, attempt)
-
-    def _without_hit(
-        self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], attempt: _Attempt
-    ) -> Any:
-        """Convert with a newly built engine; only if that works the entry was at fault."""
+        # Convert with a newly built engine; only if that works the entry was at fault.
         second = replace(attempt, is_second=True)
         started_s = time.perf_counter()
         with _attempting(second):
@@ -138,7 +132,7 @@ class Adapter:
 
     def _request(self, conversion: Conversion, name: str) -> ConversionRequest | None:
         """Return the cache request, or None with a warning if the partition cannot be cached."""
-        if unknown := settings_of.unknown_settings(conversion.settings):
+        if unknown := unknown_settings(conversion.settings):
             self._warn_once(
                 f"torch_tensorrt has settings that trtcache does not know: {', '.join(unknown)}; they are keyed"
             )
@@ -198,17 +192,13 @@ class Adapter:
             return self._fetch(call, request, attempt, started_s)
         except Exception as error:  # noqa: BLE001  # whatever a refit raises, including assertions
             _logger.warning("an engine from the cache could not be refitted, and is rebuilt: %s", error)
-            return self._rebuild(call, request, entry, attempt.name)
+            build_started_s = time.perf_counter()
+            result, members = self._build(call, request)
+            if members is not None:  # only now the entry was at fault
+                self._replace(request, entry, members, time.perf_counter() - build_started_s, attempt.name)
+            return result
         attempt.hit = request, entry
         self._tally.add(entry, time.perf_counter() - started_s)
-        return result
-
-    def _rebuild(self, call: _Call, request: ConversionRequest, entry: Entry, name: str) -> Any:
-        """Build in place of an unusable hit; only if that works the entry was at fault."""
-        started_s = time.perf_counter()
-        result, members = self._build(call, request)
-        if members is not None:
-            self._replace(request, entry, members, time.perf_counter() - started_s, name)
         return result
 
     def _replace(

@@ -17,10 +17,9 @@ from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 
 from trtcache.cache import Cache
 from trtcache.errors import CanonicalizationError, CorruptBlobError
-from trtcache.integrations.torch_tensorrt.exchange import Serve, stored_fields
 from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
 from trtcache.integrations.torch_tensorrt.request import Conversion, ConversionRequest, entry_name, request_for
-from trtcache.integrations.torch_tensorrt.results import fields_of, make_members
+from trtcache.integrations.torch_tensorrt.results import Serve, fields_of, make_members, stored_fields
 from trtcache.weights.fingerprints import Fingerprints
 
 if TYPE_CHECKING:

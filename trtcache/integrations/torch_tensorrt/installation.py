@@ -1,4 +1,4 @@
-"""Installation of the cache into torch_tensorrt in a running program, and its removal."""
+"""Installation of the cache into torch_tensorrt in a running program, its removal, and counts for the line at exit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import functools
 import logging
 import os
 import sys
+import threading
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.abc import Loader, MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
+from trtcache.config.units import format_duration
 from trtcache.errors import TrtcacheError
-from trtcache.integrations.torch_tensorrt.counters import ConversionTally
+from trtcache.integrations.torch_tensorrt.library import PACKAGE, TorchTensorrt, callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,36 +23,67 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trtcache.cache import Cache
+    from trtcache.store.entry import Entry
+
+
+@dataclass
+class ConversionTally:
+    """Counters of one process; a forked child starts at zero."""
+
+    hits: int = 0
+    built: int = 0
+    uncached: int = 0
+    hit_s: float = 0.0
+    build_s: float = 0.0
+    saved_s: float = 0.0
+    pid: int = field(default_factory=os.getpid)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, entry: Entry, took_s: float) -> None:
+        """Count an entry; ``took_s`` is the time of its hit, including the key."""
+        if entry.outcome == "hit":
+            self._add(hits=1, hit_s=took_s, saved_s=max(0.0, entry.build_s - took_s))
+        else:
+            self.add_built(entry.build_s)
+
+    def add_built(self, build_s: float) -> None:
+        """Count a build; also one in place of a hit."""
+        self._add(built=1, build_s=build_s)
+
+    def add_uncached(self) -> None:
+        """Count a conversion that bypassed the cache."""
+        self._add(uncached=1)
+
+    def _add(self, **more: float) -> None:
+        with self._lock:
+            if self.pid != os.getpid():  # a forked child
+                self.hits = self.built = self.uncached = 0
+                self.hit_s = self.build_s = self.saved_s = 0.0
+                self.pid = os.getpid()
+            for name, value in more.items():
+                setattr(self, name, getattr(self, name) + value)
+
+    def line(self) -> str:
+        """Return ``14 hits, 0.9 s, 311 s saved`` with builds, or an empty string if nothing happened."""
+        if self.pid != os.getpid():
+            return ""
+        parts = []
+        if self.hits:
+            counted, saved = f"{self.hits} hit{'' if self.hits == 1 else 's'}", format_duration(self.saved_s)
+            parts.append(f"{counted}, {format_duration(self.hit_s)}, {saved} saved")
+        if self.built:
+            parts.append(f"{self.built} built in {format_duration(self.build_s)}")
+        if self.uncached:
+            parts.append(f"{self.uncached} not cached")
+        return "; ".join(parts)
+
 
 _logger = logging.getLogger(__name__)
 
-PACKAGE = "torch_tensorrt"
 RUN = "TRTCACHE_RUN"
 """Set by ``trtcache run`` to its process ID, for that process and its children."""
 
 _WRAPPED = ("interpret_module_to_result", "convert_module")
-
-
-class AfterImport(MetaPathFinder):
-    """A finder that delegates for one module, and calls ``then`` with it once it is imported."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        """Watch for the module ``name``. Insert the instance first on ``sys.meta_path``."""
-        self._name = name
-        self._then = then
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec with its loader wrapped; None for any other module."""
-        if fullname != self._name:
-            return None
-        others = (finder for finder in sys.meta_path if not isinstance(finder, AfterImport))
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((one for one in found if one is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
-        return spec
 
 
 class _Loader(Loader):
@@ -103,7 +137,7 @@ def uninstall() -> None:
         finder.end()
 
 
-class Installation(AfterImport):
+class Installation(MetaPathFinder):
     """The cache's import hook for torch_tensorrt, on ``sys.meta_path`` while installed."""
 
     def __init__(
@@ -120,12 +154,24 @@ class Installation(AfterImport):
             operator_versions: versions of custom operators that plugins implement.
             always_reports: whether to print a line at exit even if nothing was converted.
         """
-        super().__init__(PACKAGE, self._wrap)
         self._cache = cache
         self._operator_versions = operator_versions or {}
         self._always_reports = always_reports
         self._tally = ConversionTally()
         self._is_left_alone = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return torch_tensorrt's own spec with its loader wrapped; None for any other module."""
+        if fullname != PACKAGE:
+            return None
+        others = (finder for finder in sys.meta_path if not isinstance(finder, Installation))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((one for one in found if one is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._wrap)
+        return spec
 
     def begin(self) -> None:
         """Wrap torch_tensorrt now, or as soon as it is imported."""
@@ -137,8 +183,6 @@ class Installation(AfterImport):
 
     def end(self) -> None:
         """Undo ``begin``."""
-        from trtcache.integrations.torch_tensorrt.library import callers
-
         sys.meta_path.remove(self)
         atexit.unregister(self._report)
         for module in callers():
@@ -150,7 +194,6 @@ class Installation(AfterImport):
         """Wrap an imported torch_tensorrt. This never breaks the program's import."""
         from trtcache.cache import Cache
         from trtcache.integrations.torch_tensorrt.adapter import Adapter
-        from trtcache.integrations.torch_tensorrt.library import TorchTensorrt, callers
 
         try:
             library = TorchTensorrt.of(package)
@@ -174,15 +217,12 @@ class Installation(AfterImport):
     def _report(self) -> None:
         line = self._tally.line()
         if not line and self._always_reports and os.environ.get(RUN) == str(os.getpid()):
-            line = self._why_nothing()
+            line = f"torch_tensorrt {'converted nothing' if PACKAGE in sys.modules else 'was not imported'}"
+            if self._is_left_alone:
+                line = "nothing was cached: torch_tensorrt ran without trtcache"
         if line and sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed standard error
                 sys.stderr.write(f"trtcache: {line}\n")
-
-    def _why_nothing(self) -> str:
-        if self._is_left_alone:
-            return "nothing was cached: torch_tensorrt ran without trtcache"
-        return f"torch_tensorrt {'converted nothing' if PACKAGE in sys.modules else 'was not imported'}"
 
 
 def install_for_run() -> None:

@@ -1,4 +1,4 @@
-"""A torch_tensorrt partition as a lowered program, to compute its key.
+"""A torch_tensorrt partition as a lowered program, and the converters that its version does not identify.
 
 The partition's graph is not modified: torch_tensorrt builds from it, so none of our passes may affect it. A copy is
 described, in which inputs, weights and constants are marked.
@@ -7,14 +7,17 @@ described, in which inputs, weights and constants are marked.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.capture import Role
+from trtcache.lowering.custom_operators import is_foreign
 from trtcache.lowering.interface import Interface, Result
 from trtcache.lowering.order import canonical_order
 from trtcache.lowering.program import LoweredProgram
@@ -24,6 +27,7 @@ from trtcache.lowering.symbols import Symbols
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trtcache.digests import Json
     from trtcache.weights.fingerprints import Fingerprints
 
 _FOLDED = "_frozen_param"
@@ -47,13 +51,18 @@ def describe(module: fx.GraphModule, fingerprints: Fingerprints, *, name: str, r
     graph = fx.Graph()
     values: dict[fx.Node, fx.Node] = {}
     returned = graph.graph_copy(module.graph, values)
-    tensors = {node: _attribute(module, node) for node in graph.find_nodes(op="get_attr")}
+    tensors: dict[fx.Node, torch.Tensor] = {}
+    for node in graph.find_nodes(op="get_attr"):
+        value: object = functools.reduce(getattr, str(node.target).split("."), module)
+        if not isinstance(value, torch.Tensor):
+            raise CanonicalizationError(f"graph node {node.name}", f"a {type(value).__name__} is not a tensor")
+        tensors[node] = node.meta["val"] = value
     state = {str(node.target): one for node, one in tensors.items() if refittable and _is_slot(node, one)}
-    for node in tensors:
-        node.meta["val"] = tensors[node]
-        if str(node.target) in state:
-            node.meta["weight"] = str(node.target)
-    _mark_constants({node: one for node, one in tensors.items() if str(node.target) not in state}, fingerprints)
+    frozen = {node: one for node, one in tensors.items() if str(node.target) not in state}
+    for number, (node, digest) in enumerate(zip(frozen, fingerprints.of(frozen.values()), strict=True)):
+        node.meta["constant"] = (f"c{number}", str(digest))
+    for node in [one for one in tensors if one not in frozen]:
+        node.meta["weight"] = str(node.target)
     for leaf, node in enumerate(graph.find_nodes(op="placeholder")):
         node.meta["input"] = leaf
         if "val" not in node.meta:
@@ -80,7 +89,10 @@ def _program(
     order, arguments = canonical_order(graph)
     slots, weights = number_weights(order, state, mutated=(), saved=frozenset(state))
     roles = graph.output_node().meta["roles"]
-    constants = {one.meta["constant"][0]: tensors[one] for one in order if "constant" in one.meta}
+    constants = [one for one in order if "constant" in one.meta]
+    values = [node.meta.get("val") for node in graph.nodes]
+    sizes = (size for one in values for size in (one.shape if isinstance(one, torch.Tensor) else (one,)))
+    dynamic = next((size for size in sizes if isinstance(size, torch.SymInt)), None)
     nothing = pytree.tree_structure(())
     return LoweredProgram(
         name=name,
@@ -94,25 +106,18 @@ def _program(
             results=tuple(Result(role.kind) for role in roles),
             slots=slots,
             weights=weights,
-            constants=tuple(one.meta["constant"][1] for one in order if "constant" in one.meta),
+            constants=tuple(one.meta["constant"][1] for one in constants),
             ranges=(),
         ),
-        constants=constants,
+        constants={one.meta["constant"][0]: tensors[one] for one in constants},
         state=state,
         sources={},
         in_spec=nothing,
         out_spec=nothing,
         symbols=Symbols(),
-        constraints=_ranges(graph),
+        constraints={} if dynamic is None else dynamic.node.shape_env.var_to_range,
         pipeline=(),
     )
-
-
-def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
-    value: object = functools.reduce(getattr, str(node.target).split("."), module)
-    if not isinstance(value, torch.Tensor):
-        raise CanonicalizationError(f"graph node {node.name}", f"a {type(value).__name__} is not a tensor")
-    return value
 
 
 def _is_slot(node: fx.Node, tensor: torch.Tensor) -> bool:
@@ -126,18 +131,69 @@ def _is_slot(node: fx.Node, tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.nn.Parameter) or all("batch_norm" in str(user.target) for user in node.users)
 
 
-def _mark_constants(tensors: Mapping[fx.Node, torch.Tensor], fingerprints: Fingerprints) -> None:
-    digests = fingerprints.of(tensors.values())
-    for number, (node, digest) in enumerate(zip(tensors, digests, strict=True)):
-        node.meta["constant"] = (f"c{number}", str(digest))
+_PACKAGE = "torch_tensorrt"
+_PLUGINS = f"{_PACKAGE}.dynamo.conversion.plugins"
+"""Converters of this package wrap the user's own kernels, whose code they do not contain."""
 
 
-def _ranges(graph: fx.Graph) -> Mapping[Any, Any]:
-    """Return the ranges of the graph's symbolic sizes."""
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                ranges: Mapping[Any, Any] = size.node.shape_env.var_to_range
-                return ranges
-    return {}
+def converters_of(module: fx.GraphModule, registry: Any) -> dict[fx.Node, Any]:
+    """Return the converter that torch_tensorrt would choose for each call, unless its version identifies it.
+
+    The registry searches all its converters to choose one, 0.1 ms per call. Calls of torch's operators that only have
+    torch_tensorrt's own converters are therefore left out: whichever is chosen, the version identifies it.
+    ``registry`` is ``DYNAMO_CONVERTERS``, set to the compilation's settings.
+    """
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    covered = {target for target in {node.target for node in calls} if _is_covered(target, registry)}
+    found = ((node, registry.get(node)) for node in calls if node.target not in covered)
+    return {node: packet[0] for node, packet in found if packet}
+
+
+def _is_covered(target: Any, registry: Any) -> bool:
+    """Return whether torch_tensorrt's version identifies every possible converter of an operator."""
+    if isinstance(target, torch._ops.OpOverload) and is_foreign(target, ()):
+        return False
+    tables = getattr(registry, "registries", None)
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return False  # a registry of an unknown form
+    candidates: list[Any] = []
+    for entry in (table[target] for table in tables if target in table):
+        several = isinstance(entry, (list, tuple))
+        candidates += [getattr(one, "converter_implementation", None) for one in entry] if several else [entry]
+    return None not in candidates and all(_within(one, _PACKAGE) for one in candidates)
+
+
+def converters_document(converters: Mapping[fx.Node, Any]) -> dict[str, Json]:
+    """Return the foreign converters: operator -> name of the converter, and digest of its file.
+
+    Raises:
+        CanonicalizationError: a converter has no source file.
+    """
+    document: dict[str, Json] = {}
+    for node, converter in converters.items():
+        if _within(converter, _PACKAGE):
+            continue
+        try:
+            source = Digest.of_file(inspect.getfile(inspect.unwrap(converter)))
+        except (TypeError, OSError) as error:
+            raise CanonicalizationError(f"converter {converter!r}", f"no source file: {error}") from error
+        document[str(node.target)] = [f"{converter.__module__}.{converter.__qualname__}", str(source)]
+    return document
+
+
+def declared_operators(converters: Mapping[fx.Node, Any]) -> set[str]:
+    """Return the custom operators whose converters are in the key, through torch_tensorrt's version or their own file.
+
+    A plugin's converter does not show the kernel it wraps, so its operator is not among them.
+    """
+    named = {
+        node.target._schema.name
+        for node, converter in converters.items()
+        if isinstance(node.target, torch._ops.OpOverload) and not _within(converter, _PLUGINS)
+    }
+    return {_PACKAGE, *named}
+
+
+def _within(converter: Any, package: str) -> bool:
+    module = str(getattr(converter, "__module__", ""))
+    return module == package or module.startswith(f"{package}.")

@@ -1,8 +1,10 @@
-"""The cache request for a partition: its key and its name."""
+"""The cache request for a partition: its key, with all settings that an engine depends on, and its name."""
 
 from __future__ import annotations
 
+import enum
 import sys
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trtcache.digests import CacheKey
-from trtcache.integrations.torch_tensorrt import settings as settings_of
-from trtcache.integrations.torch_tensorrt.converters import converters_document, converters_of, declared_operators
-from trtcache.integrations.torch_tensorrt.partition import describe
+from trtcache.errors import CanonicalizationError
+from trtcache.integrations.torch_tensorrt.partition import (
+    converters_document,
+    converters_of,
+    declared_operators,
+    describe,
+)
 from trtcache.keys.graph_digest import graph_document, graph_records
 from trtcache.target import host_platform
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import ModuleType
 
     from torch import fx
@@ -25,6 +31,87 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.integrations.torch_tensorrt.library import TorchTensorrt
     from trtcache.weights.fingerprints import Fingerprints
+
+LEFT_OUT: Mapping[str, str] = {
+    "autocast_calibration_dataloader": "used while the graph is lowered; what it leads to is in the graph",
+    "device": "described by what it is, in the target; its number is not in an engine",
+    "dryrun": "nothing is built",
+    "lazy_engine_init": "says when an engine is loaded",
+    "offload_module_to_cpu": "says where the weights wait meanwhile",
+    "pass_through_build_failures": "says what happens to errors",
+    "runtime_cache_path": "a path; used when the engine runs",
+    "timing_cache_path": "a path; what is in it makes builds faster",
+    "use_python_runtime": "says what runs the engine",
+    **dict.fromkeys(("cache_built_engines", "reuse_cached_engines"), "says whether another cache is used"),
+    **dict.fromkeys(
+        (
+            *("cpu_memory_budget", "enable_resource_partitioning", "min_block_size"),
+            *("require_full_compilation", "torch_executed_ops", "use_fast_partitioner"),
+        ),
+        "decides where the graph is cut, which the partition shows",
+    ),
+}
+"""Settings that cannot affect an engine, and why."""
+
+KNOWN = frozenset(LEFT_OUT) | {
+    *("assume_dynamic_shape_support", "attn_bias_is_causal", "autocast_excluded_nodes", "autocast_excluded_ops"),
+    *("autocast_low_precision_type", "autocast_max_depth_of_reduction", "autocast_max_output_threshold"),
+    *("decompose_attention", "disable_tf32", "disabled_constant_fold_exclusions", "dla_global_dram_size"),
+    *("dla_local_dram_size", "dla_sram_size", "dynamic_shapes_kernel_specialization_strategy"),
+    *("dynamically_allocate_resources", "enable_autocast", "enable_cross_compile_for_windows"),
+    *("enable_experimental_decompositions", "enable_weight_streaming", "enabled_precisions", "engine_capability"),
+    *("fallback_data_dependent_ops", "hardware_compatible", "immutable_weights", "l2_limit_for_tiling"),
+    *("max_aux_streams", "num_avg_timing_iters", "optimization_level", "refit_identical_engine_weights"),
+    *("sparse_weights", "strip_engine_weights", "tiling_optimization_level", "truncate_double"),
+    *("use_complex_decomposition", "use_distributed_mode_trace", "use_explicit_typing", "use_fp32_acc"),
+    *("version_compatible", "workspace_size"),
+}
+"""The fields of ``CompilationSettings`` from 2.8 to 2.14."""
+
+
+def settings_document(settings: object) -> dict[str, Any]:
+    """Return the settings part of the key document: all settings, known or not, except those left out."""
+    values = sorted(vars(settings).items())
+    return {name: plain(value, f"settings.{name}") for name, value in values if name not in LEFT_OUT}
+
+
+def unknown_settings(settings: object) -> list[str]:
+    """Return the settings that no version from 2.8 to 2.14 has."""
+    return sorted(set(vars(settings)) - KNOWN)
+
+
+def plain(value: Any, where: str) -> Any:
+    """Return a setting's value in key document types: dtypes and operators become their names.
+
+    Raises:
+        CanonicalizationError: it has no stable form.
+    """
+    if value is None or isinstance(value, (bool, int, float, str, bytes, enum.Enum)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(one, where) for name, one in value.items()}
+    if isinstance(value, (Set, list, tuple)):
+        items = [plain(one, where) for one in value]
+        return {tuple(one) if isinstance(one, list) else one for one in items} if isinstance(value, Set) else items
+    if isinstance(value, (torch.dtype, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(value)
+    names = (getattr(value, "__module__", None), getattr(value, "__qualname__", None))
+    if callable(value) and all(names) and "<" not in str(names[1]):
+        return ".".join(map(str, names))
+    raise CanonicalizationError(where, f"a {type(value).__name__} has no stable form")
+
+
+def inputs_document(inputs: Collection[object]) -> list[dict[str, Any]]:
+    """Return each input's spec: all attributes of an ``Input`` except its example tensor."""
+    return [
+        {
+            name: plain(value, f"inputs[{number}].{name}")
+            for name, value in sorted(vars(one).items())
+            if name != "torch_tensor"
+        }
+        for number, one in enumerate(inputs)
+    ]
+
 
 KIND = "torch_tensorrt"
 
@@ -64,9 +151,6 @@ def request_for(
     A refittable engine is described without its weights' values, but with the names of its nodes, which torch_tensorrt
     uses to find its weights later. If TensorRT uses values anyway (to find sparse weights, or to refit identical ones
     only), they are in the key too. An engine for Windows cannot be loaded here, so it is not refitted.
-
-    Raises:
-        CanonicalizationError: something has no stable description.
     """
     module, settings = conversion.module, conversion.settings
     registry = library.converters
@@ -77,14 +161,17 @@ def request_for(
     program = describe(module, fingerprints, name=name, refittable=is_refittable and not reads_values)
     converters = converters_of(module, registry)
     records, digest = graph_records(program, {*declared_operators(converters), *operator_versions})
+    # The names that are visible outside of the engine.
+    named = [node.name for node in module.graph.nodes if is_refittable or node.op == "placeholder"]
+    bindings = (None if given is None else list(given) for given in conversion.bindings)
     parts = {
         "graph": digest,
-        "inputs": settings_of.inputs_document(conversion.inputs),
-        "names": _names(conversion, every=is_refittable),
+        "inputs": inputs_document(conversion.inputs),
+        "names": dict(zip(("nodes", "inputs", "outputs"), (named, *bindings), strict=True)),
         "weights": "refittable" if is_refittable else "frozen",
         "converters": converters_document(converters),
         "operator_versions": dict(operator_versions),
-        "settings": settings_of.document(settings),
+        "settings": settings_document(settings),
         "target": target_document(settings),
         "toolchain": toolchain_document(library.package, library.tensorrt),
     }
@@ -94,14 +181,6 @@ def request_for(
 def entry_name(partition: str) -> str:
     """Return an entry's name: the program that built it, and torch_tensorrt's name for the partition."""
     return f"{Path(sys.argv[0]).stem} {partition}".strip() if sys.argv else partition
-
-
-def _names(conversion: Conversion, *, every: bool) -> dict[str, Any]:
-    """Return the names that are visible outside of the engine."""
-    graph = conversion.module.graph
-    named = [node.name for node in graph.nodes if every or node.op == "placeholder"]
-    inputs, outputs = (None if given is None else list(given) for given in conversion.bindings)
-    return {"nodes": named, "inputs": inputs, "outputs": outputs}
 
 
 _ADAPTER = 1

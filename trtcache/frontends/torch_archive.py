@@ -1,4 +1,4 @@
-"""Tensors, hashing and torch's error messages of files that torch.export.save writes."""
+"""Tensors of files that torch writes and of modules, hashing of mapped files, and errors that torch only logs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from trtcache.digests import Digest
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+
+log = logging.getLogger(__name__)
 
 DTYPES: Mapping[int, torch.dtype] = {
     1: torch.uint8,
@@ -43,6 +45,8 @@ DTYPES: Mapping[int, torch.dtype] = {
 }
 """``ScalarType`` of torch/_export/serde/schema.py: the values that this reader supports."""
 
+STRIDED = 7  # torch/_export/serde/schema.py, Layout
+
 
 def device_of(written: Mapping[str, Any]) -> torch.device:
     """Return the device that a file names."""
@@ -59,6 +63,67 @@ def flat(content: memoryview, dtype: torch.dtype) -> torch.Tensor:
     if tensor.data_ptr() % math.lcm(dtype.itemsize, 16):
         tensor = tensor.clone()
     return tensor.view(dtype)
+
+
+def read_tensors(
+    records: Mapping[str, Any], folder: str, content: Callable[[str], memoryview]
+) -> dict[str, torch.Tensor]:
+    """Return the tensors of a folder by name; tensors that share memory in the file do so here.
+
+    Raises:
+        ValueError: one is pickled, or exceeds its member.
+    """
+    flats: dict[tuple[str, torch.dtype], torch.Tensor] = {}
+    found = {}
+    for name, record in records.items():
+        meta = record["tensor_meta"]
+        if record["use_pickle"] is not False or meta["layout"] != STRIDED:
+            raise ValueError(f"weight {name} is pickled, or not a dense tensor")
+        place = (str(record["path_name"]), DTYPES[meta["dtype"]])
+        if place not in flats:
+            plain = content(f"{folder}{place[0]}")
+            if len(plain) % place[1].itemsize:
+                raise ValueError("a weight whose size is not a multiple of its dtype's")
+            flats[place] = flat(plain, place[1])
+        shape, stride = ([_size(one["as_int"]) for one in meta[what]] for what in ("sizes", "strides"))
+        offset = _size(meta["storage_offset"]["as_int"])
+        if len(shape) != len(stride):
+            raise ValueError("a weight with more sizes than strides")
+        count = math.prod(shape)
+        last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if count else -1
+        if last >= len(flats[place]):
+            raise ValueError("a weight that is larger than its bytes")
+        found[str(name)] = flats[place].as_strided(shape, stride, offset if count else 0)
+    return found
+
+
+def _size(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 62:
+        raise ValueError(f"a weight of the size {number!r:.40}")
+    return number
+
+
+def register_tensor(root: torch.nn.Module, name: str, tensor: torch.Tensor, *, persistent: bool) -> None:
+    """Register a parameter or buffer by its full name.
+
+    Raises:
+        ValueError: a module cannot have this name.
+    """
+    *path, last = name.split(".")
+    module = root
+    for step in path:
+        inner = module._modules.get(step)
+        if inner is None:
+            inner = torch.nn.Module()
+            module.add_module(step, inner)
+        module = inner
+    try:
+        if isinstance(tensor, torch.nn.Parameter):
+            module.register_parameter(last, tensor)
+        else:
+            module.register_buffer(last, tensor, persistent=persistent)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a weight has the name {name!r}, which torch does not accept: {error}") from error
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14: 6 ms for 90 MB, where a fault for each page cost 20
@@ -104,9 +169,6 @@ class Hashing(threading.Thread):
         self._decided.wait()
         if self._wanted:
             self._digest = Digest.of(memoryview(self._memory))
-
-
-log = logging.getLogger(__name__)
 
 
 class LoggedError(logging.Filter):

@@ -3,6 +3,9 @@
 torch's own converter (``TS2EPConverter``, torch 2.13) converts each ``prim::If`` to a ``cond``, even if it only depends
 on sizes, and refuses a ``prim::SetAttr`` in one. TorchScript's interpreter decides branches and loops by numbers, flags
 and sizes, and sends each operator through the dispatcher, where a tracer sees it.
+
+It does not dispatch a few operators of its own that access a tensor's memory. A fake tensor has none: ``aten::tensor``
+of one crashed the process (torch 2.13). So the graph of ``forward`` is rewritten before.
 """
 
 from __future__ import annotations
@@ -17,12 +20,135 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.frontends.torchscript.graph import attributes, graph_of
+from trtcache.frontends.torch_archive import register_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-_SET = "prim::SetAttr"
+_GET, _SET = "prim::GetAttr", "prim::SetAttr"
+_UNSEEN = "prim::data"
+"""An operator that tracers do not see. Without gradients it is the identity."""
+
+_MADE = frozenset({"aten::tensor", "aten::as_tensor"})
+_TEXTS = frozenset({"aten::format", "aten::percentFormat", "aten::str"})
+_NUMBER = "prim::NumToTensor"
+_READ = "prim::tolist"
+_PRINTED = "prim::Print"
+_DTYPES = {"IntType": torch.int64, "FloatType": None, "BoolType": torch.bool}
+"""The dtypes that ``aten::tensor`` gives numbers; None is torch's default dtype."""
+
+_GIVE = "give the torch.nn.Module that it was created from"
+
+
+def graph_of(module: torch.jit.ScriptModule) -> Any:
+    """Return the graph of a module's ``forward`` with all calls inlined; the module is not changed.
+
+    Raises:
+        ExportError: it has no ``forward``, or reads or creates tensors with operators that tracers do not see.
+    """
+    forward: Any = getattr(module, "forward", None)
+    if forward is None:  # torch.jit.script(nn.LSTM(...)) has several methods instead
+        raise ExportError(module.original_name, f"it has no method forward; {_GIVE}")
+    graph = forward.inlined_graph
+    torch._C._jit_pass_inline_fork_wait(graph)
+    torch._C._jit_pass_constant_propagation(graph)
+    for node in list(_nodes(graph)):
+        kind = node.kind()
+        if kind == _NUMBER:
+            # Traced modules compute sizes with tensors: keep the value of one that is created from a size. torch's
+            # tracers recognize a constant by aten::lift_fresh.
+            lifted = graph.create("aten::lift_fresh", [node.output()], 1)
+            lifted.insertAfter(node)
+            node.output().replaceAllUsesWith(lifted.output())
+            lifted.replaceInput(0, node.output())
+        elif kind == _UNSEEN:
+            node.output().replaceAllUsesWith(node.inputsAt(0))
+        elif kind == _PRINTED:
+            node.destroy()
+        elif kind == _READ:
+            raise ExportError(module.original_name, f"{_READ} needs values of tensors, known only in a call; {_GIVE}")
+        elif kind in _TEXTS:  # formatting tensors needs their values: they become a placeholder in the text
+            graph.setInsertPoint(node)
+            for place in [at for at, value in enumerate(node.inputs()) if _is_tensor(value)]:
+                node.replaceInput(place, graph.insertConstant("<tensor>"))
+        elif kind in _MADE and not _is_tensor(node.inputsAt(0)):
+            _make_of_numbers(graph, node, module.original_name)
+    torch._C._jit_pass_dce(graph)
+    return graph
+
+
+def attributes(graph: Any, label: str, parts: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the qualified names of the attributes that a graph reads, and of those that it changes.
+
+    Raises:
+        ExportError: it changes an attribute of an object that is not part of the module.
+    """
+    modules = {next(graph.inputs()).debugName(): ""}
+    read: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for node in _nodes(graph):
+        if node.kind() not in {_GET, _SET}:
+            continue
+        within, last = modules.get(node.inputsAt(0).debugName()), node.s("name")
+        name = f"{within}.{last}" if within else last
+        if node.kind() == _SET:
+            if within is None:
+                raise ExportError(label, f"{_SET} changes {last} of an object that is not in the module; {_GIVE}")
+            changed[name] = None
+        elif within is not None and name in parts:
+            modules[node.output().debugName()] = name
+        elif within is not None:
+            read[name] = None
+    return list(read), list(changed)
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
+
+
+def _make_of_numbers(graph: Any, node: Any, label: str) -> None:
+    """Create a tensor from a number or a list of numbers with operators that tracers see.
+
+    Raises:
+        ExportError: the tensor is created from something else.
+    """
+    value, dtype, device = node.inputsAt(0), node.inputsAt(1), node.inputsAt(2)
+    literal = value.node()
+    graph.setInsertPoint(node)
+    if value.type().kind() in _DTYPES:
+        tensor = _scalar(graph, value, dtype, device)
+    elif (  # a literal list of numbers that nothing else can change
+        literal.kind() == "prim::ListConstruct"
+        and value.type().getElementType().kind() in _DTYPES
+        and len(value.uses()) == 1
+        and list(literal.inputs())
+    ):
+        scalars = [_scalar(graph, number, dtype, device) for number in literal.inputs()]
+        items = graph.insertNode(graph.create("prim::ListConstruct", scalars, 1)).output()
+        items.setType(torch._C.ListType.ofTensors())
+        tensor = graph.insertNode(graph.create("aten::stack", [items, graph.insertConstant(0)], 1)).output()
+    else:
+        where = str(node.sourceRange()).partition("\n")[0]
+        raise ExportError(label, f"{node.kind()} creates a tensor from a list built in the call ({where}); {_GIVE}")
+    node.output().replaceAllUsesWith(tensor)
+    node.destroy()
+
+
+def _scalar(graph: Any, value: Any, dtype: Any, device: Any) -> Any:
+    none = graph.insertConstant(None)
+    if dtype.type().kind() == "NoneType":
+        dtype = graph.insertConstant(_DTYPES[value.type().kind()])
+    if value.type().kind() == "BoolType":  # TorchScript does not convert it implicitly
+        value = graph.insertNode(graph.create("aten::Int", [value], 1)).output()
+        value.setType(torch._C.IntType.get())
+    return graph.insertNode(graph.create("aten::scalar_tensor", [value, dtype, none, device, none], 1)).output()
 
 
 class Script:
@@ -77,9 +203,13 @@ class Script:
         Raises:
             ExportError: one has other tensors or numbers now.
         """
+
+        def is_same(old: object, new: object) -> bool:
+            return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
+
         for name, value in before.items():
             (old, form), (new, other) = pytree.tree_flatten(value), pytree.tree_flatten(after[name])
-            if form != other or not all(map(_is_same, old, new)):
+            if form != other or not all(map(is_same, old, new)):
                 why = f"the attribute {name} is a {type(value).__name__} that a call changes"
                 raise ExportError(self.name, f"{why}: make it an argument and a result")
 
@@ -102,7 +232,11 @@ class Script:
         if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
             if (before.shape, before.dtype) == (after.shape, after.dtype):
                 return after is not before
-        elif type(before) is type(after) and not _has_tensors(before) and before == after:
+        elif (
+            type(before) is type(after)
+            and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(before))  # not compared with ==
+            and before == after
+        ):
             return False
         change = f"{_SET} changes the attribute {name} from {_short(before)} to {_short(after)}"
         advice = "if only a first call does that, call the module before; else make it an argument and a result"
@@ -120,11 +254,11 @@ class Scripted(torch.nn.Module):
         super().__init__()
         self._trtcache_script = script
         for name, weight in script.parameters.items():
-            self._keep(name, torch.nn.Parameter(weight.detach(), requires_grad=False))
+            register_tensor(self, name, torch.nn.Parameter(weight.detach(), requires_grad=False), persistent=True)
         for name, buffer in script.buffers.items():
-            self._keep(name, buffer)
+            register_tensor(self, name, buffer, persistent=True)
         for name, tensor in script.tensors.items():
-            self._keep(name, tensor, persistent=False)
+            register_tensor(self, name, tensor, persistent=False)
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -143,18 +277,6 @@ class Scripted(torch.nn.Module):
         for name, tensor in updates.items():
             live[name].copy_(tensor)
         return outputs
-
-    def _keep(self, name: str, tensor: torch.Tensor, *, persistent: bool = True) -> None:
-        module: torch.nn.Module = self
-        *path, last = name.split(".")
-        for part in path:
-            if part not in module._modules:
-                module.add_module(part, torch.nn.Module())
-            module = module.get_submodule(part)
-        if isinstance(tensor, torch.nn.Parameter):
-            module.register_parameter(last, tensor)
-        else:
-            module.register_buffer(last, tensor, persistent=persistent)
 
 
 def _signature(module: torch.jit.ScriptModule) -> inspect.Signature:
@@ -193,16 +315,6 @@ def _set(module: Any, name: str, value: object) -> None:
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
-
-
-def _is_same(old: object, new: object) -> bool:
-    return old is new or (type(old) is type(new) and not isinstance(old, torch.Tensor) and old == new)
-
-
-def _has_tensors(value: object) -> bool:
-    return not isinstance(value, torch.Tensor) and any(
-        isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
-    )
 
 
 def _short(value: object) -> str:

@@ -1,26 +1,141 @@
-"""onnxruntime's TensorRT cache: ``*.engine`` with ``*.profile``, ``*.timing``, and ``*_ctx.onnx`` that refer to them.
+"""Layouts of the caches of other tools: torch_tensorrt (2.8 to 2.14) and onnxruntime.
 
-An engine's name contains the subgraph's, derived from the model's file name and the names of its inputs and nodes, and
-the precision and compute capability (``_fp16_sm89``, ``_sm80+``). With ``ep_context_embed_mode`` the engine is in the
+torch_tensorrt has a folder for each partition, with one pickle ``blob.bin``. The folder has three digests for a name:
+of the operators in order, of the input specs and of some settings. Nothing is unpickled: ``pickletools`` names the
+instructions of a pickle and executes none, and the bytes of the engine are stored verbatim. Long values are not even
+read: a placeholder records their location. The timing cache is by default a file in the same directory.
+
+onnxruntime has ``*.engine`` with ``*.profile``, ``*.timing``, and ``*_ctx.onnx`` that refer to them. The name of an
+engine contains that of the subgraph, derived from the model file name and the names of its inputs and nodes, and the
+precision and compute capability (``_fp16_sm89``, ``_sm80+``). With ``ep_context_embed_mode`` the engine is in the
 ``EPContext`` model itself.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pickletools
 import re
 import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from trtcache.integrations.foreign_caches.find import ENGINE, Find, inspect_engine, label, open_find
-from trtcache.integrations.foreign_caches.pickled import Span
+from trtcache.integrations.foreign_caches.find import ENGINE, Find, Span, inspect_engine, label, open_find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from trtcache.integrations.foreign_caches.find import PlainFile
+
+BLOB: Final = "blob.bin"
+TIMING: Final = "timing_cache.bin"
+
+_NOT_OF_LAYOUT = "it is not part of this layout"
+_MAYBE_BARE = "its weights may not be in it: torch_tensorrt stores engines for refit"
+
+
+def torch_tensorrt_finds(root: Path) -> Iterator[Find]:
+    """Yield the content of a cache directory, by name."""
+    for name in sorted(os.listdir(root)):  # noqa: PTH208  # only names are needed
+        path = root / name
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # removed by its tool meanwhile
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            yield from _partition(path, name, status)
+        elif name == TIMING:
+            yield _stat(Find(label(name), path, "timing", why="measurements of kernels, for a builder"))
+        else:
+            yield _stat(Find(label(name), path, "other", why=_NOT_OF_LAYOUT))
+
+
+def _partition(path: Path, name: str, status: os.stat_result) -> Iterator[Find]:
+    folder = Find(label(name), path, "folder")
+    if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+        yield folder.rejected_as("unsafe", "other users may write to the folder; if none did, run: chmod go-w")
+        return
+    names = sorted(os.listdir(path))  # noqa: PTH208  # only names are needed
+    if BLOB not in names:
+        yield folder.rejected_as("orphan", f"it has no {BLOB}")
+    for inside in names:
+        if inside != BLOB:
+            yield _stat(Find(label(f"{name}/{inside}"), path / inside, "other", why=_NOT_OF_LAYOUT))
+            continue
+        find, file = open_find(Find(label(f"{name}/{inside}"), path / inside, ENGINE))
+        if file is not None:
+            try:
+                find = inspect_engine(find, file, engine_in(file))
+            except ValueError as error:
+                find = find.rejected_as("damaged", str(error))
+            finally:
+                file.close()
+        yield replace(find, why=_MAYBE_BARE) if find.keyed else find
+
+
+def _stat(find: Find) -> Find:
+    sized, file = open_find(find)
+    if file is not None:
+        file.close()
+    return sized
+
+
+_SERIALIZED: Final = "serialized_engine"
+
+_LONGEST_READ_BYTES = 64 << 10
+_MOST_INSTRUCTIONS = 10_000
+_TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
+_BYTES = {"SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"}
+_BETWEEN = {"MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "FRAME"}
+
+
+class _Instructions(io.BytesIO):
+    """The input of ``pickletools``: short ranges are read, long ones are skipped."""
+
+    def __init__(self, file: PlainFile) -> None:
+        super().__init__()
+        self._file, self._at = file, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = min(self._file.size_bytes - self._at, size if size is not None else -1)
+        if wanted > _LONGEST_READ_BYTES:
+            span = Span(self._at, wanted)
+            self._at += wanted
+            return span  # type: ignore[return-value]  # pickletools only needs its length
+        data = self._file.read(self._at, max(0, wanted))
+        self._at += len(data)
+        return data
+
+    def readline(self, _size: int | None = -1, /) -> bytes:
+        line = self._file.read(self._at, _LONGEST_READ_BYTES).partition(b"\n")
+        self._at += len(line[0]) + len(line[1])
+        return line[0] + line[1]
+
+
+def engine_in(file: PlainFile) -> Span:
+    """Return the location of the engine in a pickled entry.
+
+    Raises:
+        ValueError: it is not a pickle of an entry.
+    """
+    source, text = _Instructions(file), None
+    try:
+        for number, (instruction, value, _) in enumerate(pickletools.genops(source)):
+            if number > _MOST_INSTRUCTIONS:
+                break
+            if instruction.name in _BYTES and text == _SERIALIZED and value is not None:
+                return Span(source.tell() - len(value), len(value))
+            if instruction.name not in _BETWEEN:
+                text = value if instruction.name in _TEXTS else None
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:  # raised by pickletools for other bytes
+        raise ValueError(f"it is not a pickle of an entry: {error!s:.100}") from error
+    raise ValueError(f"it has no {_SERIALIZED!r}")
+
 
 _CAPABILITY = re.compile(r"_sm(\d{2,3})(\+?)(?:\.stripped)?\.engine$")
 _ARCHITECTURE = re.compile(r"(\d{2,3})(\+?)")
@@ -32,12 +147,8 @@ _BESIDE = {
 }
 
 
-def finds(root: Path) -> Iterator[Find]:
-    """Yield the content of a cache directory, by name.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+def onnxruntime_finds(root: Path) -> Iterator[Find]:
+    """Yield the content of a cache directory, by name."""
     names = sorted(os.listdir(root))  # noqa: PTH208  # only names are needed
     for name in names:
         path = root / name
@@ -52,7 +163,11 @@ def finds(root: Path) -> Iterator[Find]:
         elif name.endswith(".onnx"):
             yield from _model(Find(label(name), path, "context"), names)
         else:
-            yield _beside(Find(label(name), path, "other", why="it is not part of this layout"), names)
+            what, why = _BESIDE.get(path.suffix, ("other", _NOT_OF_LAYOUT))
+            found = _stat(Find(label(name), path, what, why=why))
+            if what == "profile" and f"{path.stem}.engine" not in names and found.state != "unsafe":
+                found = found.rejected_as("orphan", "there is no engine of its name")
+            yield found
 
 
 def _engine(find: Find) -> Find:
@@ -70,16 +185,6 @@ def _engine(find: Find) -> Find:
     return found
 
 
-def _beside(find: Find, names: list[str]) -> Find:
-    what, why = _BESIDE.get(find.path.suffix, (find.what, find.why))
-    found, file = open_find(replace(find, what=what, why=why))
-    if file is not None:
-        file.close()
-    if what == "profile" and f"{find.path.stem}.engine" not in names and found.state != "unsafe":
-        return found.rejected_as("orphan", "there is no engine of its name")
-    return found
-
-
 def _model(find: Find, names: list[str]) -> Iterator[Find]:
     found, file = open_find(find)
     if file is None:
@@ -93,8 +198,12 @@ def _model(find: Find, names: list[str]) -> Iterator[Find]:
             one = found if len(contexts) == 1 else replace(found, name=f"{found.name}#{number}")
             if context.embedded is None:
                 yield _reference(one, context, names)
-            else:
-                yield _add_capability(inspect_engine(replace(one, what=ENGINE), file, context.embedded), context)
+                continue
+            engine = inspect_engine(replace(one, what=ENGINE), file, context.embedded)
+            match = _ARCHITECTURE.fullmatch(context.capability or "")
+            if engine.keyed and not engine.capabilities and match:
+                engine = replace(engine, capabilities=(_format_capability(match),), told_by="context")
+            yield engine
     except ValueError as error:
         yield found.rejected_as("damaged", f"it is not an ONNX file: {error}")
     finally:
@@ -109,20 +218,13 @@ def _reference(find: Find, context: Context, names: list[str]) -> Find:
     return replace(find, why=f"it names {context.file}")
 
 
-def _add_capability(find: Find, context: Context) -> Find:
-    match = _ARCHITECTURE.fullmatch(context.capability or "")
-    if find.keyed and not find.capabilities and match:
-        return replace(find, capabilities=(_format_capability(match),), told_by="context")
-    return find
-
-
 def _format_capability(match: re.Match[str]) -> str:
     return f"{match[1][:-1]}.{match[1][-1]}{match[2]}"
 
 
 OPERATOR: Final = "EPContext"
 
-_GRAPH, _NODE, _OP_TYPE, _ATTRIBUTE, _NAME, _INTEGER, _BYTES = 7, 1, 4, 5, 1, 3, 4
+_GRAPH, _NODE, _OP_TYPE, _ATTRIBUTE, _NAME, _INTEGER, _STRING = 7, 1, 4, 5, 1, 3, 4
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _MOST_FIELDS = 200_000
 _LONGEST_TEXT_BYTES = 4096
@@ -192,12 +294,7 @@ class _Reader:
 
 
 def contexts_in(file: PlainFile) -> list[Context]:
-    """Return the ``EPContext`` nodes of an ONNX file.
-
-    Raises:
-        ValueError: it is not an ONNX file.
-        OSError: it cannot be read.
-    """
+    """Return the ``EPContext`` nodes of an ONNX file."""
     reader = _Reader(file)
     found = []
     for graph in reader.inside(Span(0, file.size_bytes), _GRAPH):
@@ -218,7 +315,7 @@ def _context(reader: _Reader, attributes: list[Span]) -> Context:
         for field in fields:
             if field.number == _INTEGER:
                 integers[name] = field.integer
-            elif field.number == _BYTES and field.span is not None:
+            elif field.number == _STRING and field.span is not None:
                 values[name] = field.span
     cache = values.get("ep_cache_context")
     embedded = integers.get("embed_mode", 1) == 1

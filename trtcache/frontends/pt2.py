@@ -28,8 +28,8 @@ from trtcache.config.paths import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
-from trtcache.frontends.pt2.reading import DTYPES, Hashing, capture_logged_error, device_of, flat
 from trtcache.frontends.source import Source
+from trtcache.frontends.torch_archive import DTYPES, STRIDED, Hashing, capture_logged_error, device_of, flat
 from trtcache.lowering.tracing_lock import ALONE
 from trtcache.weights import archive as archives
 
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".pt2"
 KNOWN_VERSION = "0"
-
-_STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
 _OTHERS = (
     ("constants.pkl", "it is a TorchScript file; rename it, since .pt2 is for exported programs"),
@@ -77,25 +75,40 @@ class ProgramFile(Source):
     kind: ClassVar[str] = "file"
 
     def __init__(self, path: Path, name: str | None = None, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """Open and map a file, and start to read it into memory.
-
-        Raises:
-            ExportError: the file does not exist, or is not an exported program; the message says what to do.
-        """
+        """Open and map a file, and start to read it into memory."""
         start = time.perf_counter()
         self.path, self.name = path, name or path.stem
         self._clock_ns = clock_ns
         self._program: torch.export.ExportedProgram | None = None
         self._known = False
-        _check_name(path)
+        if path.suffix == ".onnx":
+            what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
+            raise self._error(f"{what}; give a {SUFFIX} file that torch.export.save wrote")
         with ExitStack() as stack:
-            self._open(stack)
+            try:
+                self._opened_ns = clock_ns()
+                self._file = stack.enter_context(path.open("rb", buffering=0))
+                self._before, self._state = _state(self._file.fileno()), StatFingerprint.of(self._file.fileno())
+                self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
+            except FileNotFoundError as error:
+                hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
+                raise self._error(f"the file does not exist; {hint}") from error
+            except (OSError, ValueError) as error:  # ValueError: a file of no bytes
+                why = error.strerror if isinstance(error, OSError) else "it is empty"
+                raise self._error(f"it cannot be read: {why}") from error
             self._bytes = memoryview(self._memory)
             self._hashing = Hashing(self._memory)
             self._hashing.start()
             stack.callback(self._hashing.end)
-            self._members = self._directory()
-            self.digest = self._program_digest()
+            self._read_directory()
+            # The digest covers all members; those of weights enter with their sizes only.
+            forms: dict[str, Json] = {}
+            for member, info in self._members.items():
+                form: list[Json] = [info.compress_type, info.file_size]
+                left_out = member in self._weights or member == _OF_ALL_BYTES
+                forms[member] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
+            encoded = encode(forms)
+            self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))
             stack.pop_all()
         self._storages: dict[tuple[str, torch.dtype, str], torch.Tensor] = {}
         self.file_s = time.perf_counter() - start
@@ -137,19 +150,6 @@ class ProgramFile(Source):
                 return None
         return state if StatFingerprint.of(self._file.fileno()) == state else None
 
-    def _open(self, stack: ExitStack) -> None:
-        try:
-            self._opened_ns = self._clock_ns()
-            self._file = stack.enter_context(self.path.open("rb", buffering=0))
-            self._before, self._state = _state(self._file.fileno()), StatFingerprint.of(self._file.fileno())
-            self._memory = mmap.mmap(self._file.fileno(), 0, flags=mmap.MAP_PRIVATE)
-        except FileNotFoundError as error:
-            hint = f"give a torch.nn.Module, a torch.export.ExportedProgram or the path of a {SUFFIX} file"
-            raise self._error(f"the file does not exist; {hint}") from error
-        except (OSError, ValueError) as error:  # ValueError: a file of no bytes
-            why = error.strerror if isinstance(error, OSError) else "it is empty"
-            raise self._error(f"it cannot be read: {why}") from error
-
     def check_unchanged(self) -> None:
         """Check that the file was not written to since it was opened.
 
@@ -162,22 +162,12 @@ class ProgramFile(Source):
     def check(self, whole: Digest | None) -> None:
         """Check that the weights are intact, and that the file was not written to since it was opened.
 
-        Raises:
-            ExportError: a weight is damaged, or the file was written to.
+        The weights are if the file has the expected digest, or their checksums match.
         """
-        if not self._known:
-            self.check_weights(whole)
-        self.check_unchanged()
-
-    def check_weights(self, whole: Digest | None) -> None:
-        """Check that the weights are intact: the file has the expected digest, or their checksums match.
-
-        Raises:
-            ExportError: a weight is damaged.
-        """
-        if self.whole != whole:
+        if not self._known and self.whole != whole:
             for name in self._weights:
                 self._check_sum(name)
+        self.check_unchanged()
 
     def check_digest(self) -> None:
         """Check that the file's bytes still have its digest.
@@ -229,11 +219,7 @@ class ProgramFile(Source):
 
     @property
     def device_type(self) -> str:
-        """The device type to choose a backend for.
-
-        Raises:
-            ValueError: ``device`` raises it, before the program is loaded.
-        """
+        """The device type to choose a backend for."""
         return self.device.type if self._program is None else device_type_of(self._program.state_dict.values())
 
     @property
@@ -260,12 +246,7 @@ class ProgramFile(Source):
         return {self.kind: self.digest}
 
     def lower(self, options: CompileOptions, *, trace: bool = False) -> LoweredProgram:
-        """Load the program, and lower it for a backend.
-
-        Raises:
-            ExportError: torch cannot read the file, or an operator cannot be decomposed.
-            PassError: a lowering pass broke its contract.
-        """
+        """Load the program, and lower it for a backend."""
         start = time.perf_counter()
         self._program = self.program()
         return lower_program(self._program, self, options, export_s=time.perf_counter() - start, trace=trace)
@@ -275,11 +256,7 @@ class ProgramFile(Source):
         return request_program(self, options)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
-        """Check that an alias would lead to the lowered program.
-
-        Raises:
-            ValueError: it would not; the message says why.
-        """
+        """Check that an alias would lead to the lowered program."""
         assert self._program is not None  # noqa: S101  # it was lowered
         check_program_alias(self, self._program, alias, request)
 
@@ -289,10 +266,23 @@ class ProgramFile(Source):
         Raises:
             ValueError: one does not exist, or only torch can read it; the message says which.
         """
+        found = {}
         try:
-            return {name: self._tensor(self._payloads[name]) for name in names}
+            for name in names:
+                payload = self._payloads[name]
+                meta, path = payload["tensor_meta"], payload["path_name"]
+                if payload["use_pickle"] or meta["layout"] != STRIDED:
+                    raise ValueError(f"{path} is pickled, or not a dense tensor")  # of the format
+                member = f"data/{payload['folder']}/{path}"
+                dtype, device = DTYPES[meta["dtype"]], device_of(meta["device"])
+                key = (member, dtype, str(device))
+                if key not in self._storages:
+                    self._storages[key] = flat(self._content(member), dtype).to(device)
+                shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
+                found[name] = self._storages[key].as_strided(shape, stride, meta["storage_offset"]["as_int"])
         except _OTHER_FORM as error:
             raise ValueError(f"its weights are in an unknown format: {type(error).__name__}: {error}") from error
+        return found
 
     @cached_property
     def _payloads(self) -> Mapping[str, dict[str, Any]]:
@@ -318,33 +308,8 @@ class ProgramFile(Source):
         except (*_OTHER_FORM, ValueError):
             return frozenset()
 
-    def _program_digest(self) -> Digest:
-        """Return the digest of all members; those of weights enter with their sizes only."""
-        forms: dict[str, Json] = {}
-        for name, info in self._members.items():
-            form: list[Json] = [info.compress_type, info.file_size]
-            left_out = name in self._weights or name == _OF_ALL_BYTES
-            forms[name] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
-        encoded = encode(forms)
-        return Digest(hash_bytes(encoded).hex(), len(encoded))
-
-    def _tensor(self, payload: Mapping[str, Any]) -> torch.Tensor:
-        meta = payload["tensor_meta"]
-        if payload["use_pickle"] or meta["layout"] != _STRIDED:
-            raise ValueError(f"{payload['path_name']} is pickled, or not a dense tensor")
-        name = f"data/{payload['folder']}/{payload['path_name']}"
-        storage = self._storage(name, DTYPES[meta["dtype"]], device_of(meta["device"]))
-        shape, stride = ([size["as_int"] for size in meta[one]] for one in ("sizes", "strides"))
-        return storage.as_strided(shape, stride, meta["storage_offset"]["as_int"])
-
-    def _storage(self, name: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        key = (name, dtype, str(device))
-        if key not in self._storages:
-            self._storages[key] = flat(self._content(name), dtype).to(device)
-        return self._storages[key]
-
-    def _directory(self) -> dict[str, zipfile.ZipInfo]:
-        """Return the archive's members by name, without the name of the archive's root folder.
+    def _read_directory(self) -> None:
+        """Read the archive's members by name, without the name of the archive's root folder.
 
         Raises:
             ExportError: the file is not an exported program.
@@ -359,21 +324,19 @@ class ProgramFile(Source):
         if infos and min(info.header_offset for info in infos):  # truncated after an archive inside it
             raise self._error(f"it is damaged or cut off; {_SAVE_AGAIN}")
         root = infos[0].filename.partition("/")[0] + "/" if infos else ""
-        members = {info.filename.removeprefix(root): info for info in infos}
-        if len(members) != len(infos):
+        self._members = {info.filename.removeprefix(root): info for info in infos}
+        if len(self._members) != len(infos):
             raise self._error(f"it is damaged (two of its members have one name); {_SAVE_AGAIN}")
-        if _LEGACY not in members:
-            self._check_format(members)
-        return members
+        if _LEGACY not in self._members:
+            self._check_format()
 
-    def _check_format(self, members: Mapping[str, zipfile.ZipInfo]) -> None:
-        self._members = dict(members)
-        if self._text("archive_format") != "pt2" or "models/model.json" not in members:
+    def _check_format(self) -> None:
+        if self._text("archive_format") != "pt2" or "models/model.json" not in self._members:
             for mark, what in _OTHERS:
-                if any(name.startswith(mark) for name in members):
+                if any(name.startswith(mark) for name in self._members):
                     raise self._error(what)
             raise self._error(f"it is a zip archive, but not an exported program; {_SAVE_AGAIN}")
-        if _ENGINES in members:
+        if _ENGINES in self._members:
             raise self._error("it contains engines: trtcache.load runs it; give the program that it was exported from")
         version = self._text("archive_version", KNOWN_VERSION)
         if version != KNOWN_VERSION:
@@ -411,17 +374,6 @@ class ProgramFile(Source):
 
     def _error(self, why: str) -> ExportError:
         return ExportError(str(self.path), why)
-
-
-def _check_name(path: Path) -> None:
-    """Refuse ONNX files, by their suffix.
-
-    Raises:
-        ExportError: it is an ONNX file.
-    """
-    if path.suffix == ".onnx":
-        what = "it is an ONNX file, which compile, key and build read and whose graph is not lowered"
-        raise ExportError(str(path), f"{what}; give a {SUFFIX} file that torch.export.save wrote")
 
 
 def _state(descriptor: int) -> tuple[int, int]:

@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
-from trtcache.frontends.pt2.reading import capture_logged_error
 from trtcache.frontends.source import Source
+from trtcache.frontends.torch_archive import capture_logged_error
 from trtcache.lowering.tracing_lock import ALONE
 
 if TYPE_CHECKING:
@@ -63,32 +63,29 @@ def example_arguments(model: torch.jit.ScriptModule, examples: Mapping[str, Exam
         SettingsError: an argument without default is missing, a name is unknown, or a type is not supported.
     """
     forward: Any = model.forward
-    arguments = forward.schema.arguments[1:]
-    names = [argument.name for argument in arguments]
+    arguments = {argument.name: argument for argument in forward.schema.arguments[1:]}
     for name in examples:
-        if name not in names:
-            raise SettingsError(f"argument {name}", did_you_mean(name, names))
-    return tuple(_example(argument, examples.get(argument.name)) for argument in arguments)
-
-
-def _example(argument: Any, given: Example | None) -> Any:
-    if given is None:
-        if argument.has_default_value():
-            return argument.default_value
-        raise SettingsError(f"argument {argument.name}", f"a TorchScript file has no sizes; say {argument.name}=SIZES")
-    kind = argument.type.kind()
-    if kind == "TensorType":
-        dtype = getattr(torch, given.dtype, None)
-        if not isinstance(dtype, torch.dtype):
-            raise SettingsError(
-                f"argument {argument.name}", f"{given.dtype!r} is not a dtype, such as float32 or int64"
-            )
-        return torch.zeros(given.shape, dtype=dtype)
+        if name not in arguments:
+            raise SettingsError(f"argument {name}", did_you_mean(name, list(arguments)))
     numbers: dict[str, type] = {"IntType": int, "FloatType": float, "BoolType": bool}
-    if kind not in numbers or len(given.shape) != 1:
-        expected = "one number" if kind in numbers else "passed in Python: trtcache.compile(...)"
-        raise SettingsError(f"argument {argument.name}", f"it is of type {argument.type}, and has to be {expected}")
-    return numbers[kind](given.shape[0])
+    values: list[Any] = []
+    for name, argument in arguments.items():
+        given, kind, where = examples.get(name), argument.type.kind(), f"argument {name}"
+        if given is None:
+            if not argument.has_default_value():
+                raise SettingsError(where, f"a TorchScript file has no sizes; say {name}=SIZES")
+            values.append(argument.default_value)
+        elif kind == "TensorType":
+            dtype = getattr(torch, given.dtype, None)
+            if not isinstance(dtype, torch.dtype):
+                raise SettingsError(where, f"{given.dtype!r} is not a dtype, such as float32 or int64")
+            values.append(torch.zeros(given.shape, dtype=dtype))
+        elif kind in numbers and len(given.shape) == 1:
+            values.append(numbers[kind](given.shape[0]))
+        else:
+            expected = "one number" if kind in numbers else "passed in Python: trtcache.compile(...)"
+            raise SettingsError(where, f"it is of type {argument.type}, and has to be {expected}")
+    return tuple(values)
 
 
 def is_script_file(path: Path) -> bool:
@@ -189,7 +186,7 @@ def convert_script(
         ExportError: it needs values of tensors, or changes an attribute to something else; the message has the source
             line and advice.
     """
-    from trtcache.frontends.torchscript.module import (  # a third of a second, and few models are TorchScript
+    from trtcache.frontends.torchscript_module import (  # a third of a second, and few models are TorchScript
         Script,
         Scripted,
     )
@@ -212,22 +209,14 @@ def convert_script(
         except (RuntimeError, torch.jit.Error) as error:
             raise ExportError(name, _explain(error)) from error
         program = export(Scripted(script), *given, None)
-    _refuse_second_uses(program, name)
-    return program
-
-
-def _refuse_second_uses(program: torch.export.ExportedProgram, name: str) -> None:
-    """Refuse a constant that shares memory with a weight, since a refit would not change it.
-
-    Raises:
-        ExportError: there is one.
-    """
-    of_weights = {tensor.untyped_storage().data_ptr(): name for name, tensor in program.state_dict.items()}
+    # Refuse a constant that shares memory with a weight, since a refit would not change it.
+    weights = {tensor.untyped_storage().data_ptr(): weight for weight, tensor in program.state_dict.items()}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.CONSTANT_TENSOR:
             where = program.constants[str(spec.target)].untyped_storage().data_ptr()
-            if where and where in of_weights:
-                raise ExportError(name, f"{of_weights[where]} is also used as a constant; give the torch.nn.Module")
+            if where and where in weights:
+                raise ExportError(name, f"{weights[where]} is also used as a constant; give the torch.nn.Module")
+    return program
 
 
 def _explain(error: Exception) -> str:

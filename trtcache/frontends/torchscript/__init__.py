@@ -1,1 +1,0 @@
-"""TorchScript modules and files as exported programs."""

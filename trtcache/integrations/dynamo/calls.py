@@ -1,0 +1,406 @@
+"""Arguments and results of a Dynamo graph's calls.
+
+Dynamo passes the weights with every call, and dynamic sizes as separate numbers. Weights are recognised by where Dynamo
+found them; an argument that a call modifies is an input in any case, so that the change reaches the model.
+
+An engine returns new memory. In eager torch a result can share memory with an argument or another result, and code
+after the graph may write to it. So such results are created as views of the same base.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import fx
+
+from trtcache.errors import ExportError, InputError
+from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.symbols import Symbols
+from trtcache.runtime.inputs import is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import sympy
+
+    from trtcache.digests import Json
+
+_OF_A_MODULE = re.compile(r"\._(parameters|buffers)\[")
+_PART = re.compile(r"\['?([^'\]]+)'?\]|\.(\w+)")
+_CONTAINERS = {"_modules", "_parameters", "_buffers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The indices of a call's arguments by role.
+
+    Attributes:
+        inputs: the engine's input tensors, in this order.
+        weights: the engine's weights, with readable names.
+        sizes: numbers that are an input's size: the input's index and the dimension.
+        numbers: other numbers; an engine is specialised on their values.
+        fractions: tensors that represent Python floats; the graph reads each with ``item``.
+        symbols: the index of each symbol's value.
+    """
+
+    inputs: tuple[int, ...]
+    weights: Mapping[int, str]
+    sizes: Mapping[int, tuple[int, int]]
+    numbers: tuple[int, ...]
+    fractions: tuple[int, ...]
+    symbols: Mapping[sympy.Symbol, int]
+
+
+def read_arguments(
+    placeholders: Sequence[fx.Node],
+    examples: Sequence[Any],
+    *,
+    changed: Collection[int] = (),
+    fixed: Collection[int] = (),
+) -> Arguments:
+    """Return the role of each argument.
+
+    Args:
+        placeholders: the graph's placeholders.
+        examples: the arguments of the call that Dynamo traced.
+        changed: indices of weights that calls modify, besides those that Dynamo detected.
+        fixed: indices of fractions to specialise on, like numbers.
+
+    Raises:
+        ExportError: an argument is neither a plain tensor nor an integer.
+    """
+    inputs: list[int] = []
+    weights: dict[int, str] = {}
+    written: dict[int, sympy.Expr] = {}
+    for place, (node, example) in enumerate(zip(placeholders, examples, strict=True)):
+        if place in fixed:
+            continue
+        if isinstance(example, torch.Tensor) and is_plain(example):
+            if place not in changed and _is_weight(node, example):
+                weights[place] = f"{_readable_name(node)}_{place}"
+            else:
+                inputs.append(place)
+        elif isinstance(example, (int, torch.SymInt)) and not isinstance(example, bool):
+            written[place] = expression(value_of(node))
+        else:
+            raise ExportError("the graph", f"its argument {node.name} is a {type(example).__name__}")
+    # The first input and dimension that equal each symbol.
+    given: dict[sympy.Symbol, tuple[int, int]] = {}
+    for place in inputs:
+        for dim, size in enumerate(value_of(placeholders[place]).shape):
+            if type(size) is not int and (expr := expression(size)).is_Symbol:
+                given.setdefault(expr, (place, dim))
+    symbols = {expr: place for place, expr in written.items() if expr.is_Symbol}
+    sizes = {place: given[expr] for place, expr in written.items() if expr in given}
+    numbers = tuple(sorted({*fixed, *written} - set(sizes)))
+    fractions = tuple(place for place in inputs if _is_fraction(placeholders[place], examples[place]))
+    return Arguments(tuple(inputs), weights, sizes, numbers, fractions, symbols)
+
+
+def number(argument: Any) -> int | float:
+    """Return a number argument's value; Dynamo passes floats as tensors."""
+    value: int | float = argument.item() if isinstance(argument, torch.Tensor) else argument
+    return value
+
+
+def value_of(node: fx.Node) -> Any:
+    """Return Dynamo's value for a node without data: a fake tensor or a number."""
+    return node.meta.get("example_value")
+
+
+def expression(size: Any) -> sympy.Expr:
+    """Return a size as an expression, without reading its value, which would add a Dynamo guard."""
+    import sympy
+
+    found: sympy.Expr = size.node.expr if hasattr(size, "node") else sympy.sympify(size)
+    return found
+
+
+def source_name(node: fx.Node) -> str:
+    """Return the Python expression that Dynamo reads an argument from."""
+    name = getattr(getattr(node, "_dynamo_source", None), "name", "")
+    return str(name() if callable(name) else name)  # a method before torch 2.10
+
+
+def _is_weight(node: fx.Node, example: torch.Tensor) -> bool:
+    value = value_of(node)
+    # Dynamo traced a write to the tensor, even one that lowering removes as dead. It also does for weights that share
+    # memory (2.13 creates the second one's fake by a write): these are inputs then.
+    if value.layout != torch.strided or value.is_inference() or value._version > 0:
+        return False
+    fixed = all(type(size) is int for size in (*value.shape, *value.stride()))
+    return fixed and (isinstance(example, torch.nn.Parameter) or bool(_OF_A_MODULE.search(source_name(node))))
+
+
+def _is_fraction(node: fx.Node, example: torch.Tensor) -> bool:
+    single = example.dim() == 0 and example.dtype is torch.float64 and example.device.type == "cpu"
+    return single and all(user.op == "call_method" and user.target == "item" for user in node.users)
+
+
+def _readable_name(node: fx.Node) -> str:
+    parts = [one or other for one, other in _PART.findall(source_name(node))]
+    kept = [part for part in parts[1:] if part not in _CONTAINERS] or [node.name]
+    return re.sub(r"\W", "_", "_".join(kept))
+
+
+def flat_module(
+    graph_module: fx.GraphModule, arguments: Arguments, call: Sequence[Any], computed: Iterable[fx.Node]
+) -> fx.GraphModule:
+    """Return a module that takes the inputs and returns the ``computed`` nodes of Dynamo's graph.
+
+    The weights of ``call`` are its buffers, sizes are read from the inputs, and other numbers are those of ``call``.
+    Dynamo's graph is not modified.
+    """
+    graph, copies = fx.Graph(), dict[fx.Node, Any]()
+    root = torch.nn.Module()
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    for place in arguments.inputs:
+        copies[placeholders[place]] = graph.placeholder(placeholders[place].name)
+    for place, name in arguments.weights.items():
+        root.register_buffer(name, call[place].detach())
+        copies[placeholders[place]] = graph.get_attr(name)
+    for place, (source, dim) in arguments.sizes.items():
+        copies[placeholders[place]] = graph.call_method("size", (copies[placeholders[source]], dim))
+    for place in arguments.numbers:
+        # The nodes with a number's value: its placeholder, or if that is a tensor the nodes that read it.
+        node = placeholders[place]
+        nodes = list(node.users) if isinstance(call[place], torch.Tensor) else [node]
+        copies |= dict.fromkeys(nodes, number(call[place]))
+    for name, child in graph_module.named_children():  # bodies of higher-order operators
+        root.add_module(name, child)
+    for name, tensor in (*graph_module.named_buffers(recurse=False), *graph_module.named_parameters(recurse=False)):
+        root.register_buffer(name, tensor.detach())
+    for node in graph_module.graph.nodes:
+        if node.op not in {"placeholder", "output"} and node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in computed))
+    return fx.GraphModule(root, graph)
+
+
+def dynamic_shapes(graph_module: fx.GraphModule, arguments: Arguments) -> tuple[dict[int, Any] | None, ...]:
+    """Return the dynamic sizes of the inputs with Dynamo's ranges, in ``torch.export``'s format.
+
+    torch infers further constraints.
+    """
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    found = []
+    for place in arguments.inputs:
+        dims: dict[int, Any] = {}
+        for dim, size in enumerate(value_of(placeholders[place]).shape):
+            if type(size) is int:
+                continue
+            dims[dim] = torch.export.Dim.AUTO
+            if (bounds := size.node.shape_env.var_to_range.get(expression(size))) is not None:
+                least, most = (int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper))
+                dims[dim] = torch.export.Dim.AUTO(min=least, max=most)
+        found.append(dims or None)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantResult:
+    """A result that is the same for every call."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A result that is a number computed from sizes."""
+
+    written: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A result that the engine computes."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A result that is an argument."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A result that shares the memory of an argument or of an engine output.
+
+    ``offset`` counts from the start of the base; ``base_stride`` are the base's strides in eager torch, which the
+    view's numbers refer to.
+    """
+
+    base: Argument | Computed
+    base_stride: tuple[Json, ...]
+    shape: tuple[Json, ...]
+    stride: tuple[Json, ...]
+    offset: Json
+
+
+Maker: TypeAlias = ConstantResult | Number | Computed | Argument | View
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of a graph.
+
+    Attributes:
+        makers: one for each result.
+        computed: the nodes that the engine computes.
+        layouts: the required strides of some of these, by index.
+        symbols: the argument index of each symbol's value, by number.
+    """
+
+    makers: tuple[Maker, ...]
+    computed: tuple[fx.Node, ...]
+    layouts: Mapping[int, tuple[Json, ...]]
+    symbols: Mapping[int, int]
+
+    @property
+    def are_computed(self) -> bool:
+        """Whether the engine's outputs are the results."""
+        return self.makers == tuple(map(Computed, range(len(self.makers))))
+
+    @property
+    def lent(self) -> tuple[tuple[int, tuple[Json, ...]], ...]:
+        """The indices of arguments whose memory results share, with their required strides."""
+        views = (maker for maker in self.makers if isinstance(maker, View))
+        return tuple((view.base.place, view.base_stride) for view in views if isinstance(view.base, Argument))
+
+    def check_strides(self, args: Sequence[Any]) -> None:
+        """Reject a call whose arguments have other strides than those that the views were computed for.
+
+        Such a call only occurs if a caller disabled Dynamo guards. It must be rejected before the engine runs, which
+        may modify arguments.
+
+        Raises:
+            InputError: an argument has other strides.
+        """
+        sizes = self._sizes(args)
+        for place, stride in self.lent:
+            if args[place].stride() != (expected := _evaluate(stride, sizes)):
+                raise InputError(f"argument {place}", f"strides {expected}", f"{args[place].stride()}")
+
+    def _sizes(self, args: Sequence[Any]) -> Mapping[int, int]:
+        return {number: int(args[place]) for number, place in self.symbols.items()}
+
+    def make(self, args: Sequence[Any], computed: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """Return the results of a call whose strides were checked."""
+        sizes, bases = self._sizes(args), list(computed)
+        for index, layout in self.layouts.items():
+            stride, base = _evaluate(layout, sizes), bases[index]
+            if base.stride() != stride:
+                bases[index] = base.new_empty_strided(base.shape, stride).copy_(base)
+        return tuple(_make(maker, args, bases, sizes) for maker in self.makers)
+
+
+def _make(maker: Maker, args: Sequence[Any], computed: Sequence[torch.Tensor], sizes: Mapping[int, int]) -> Any:
+    match maker:
+        case ConstantResult(value):
+            return value
+        case Number(written):
+            return evaluate(written, sizes)
+        case Computed(index):
+            return computed[index]
+        case Argument(place):
+            return args[place]
+        case View():
+            base = _make(maker.base, args, computed, sizes).detach()
+            shape, stride, (offset,) = (_evaluate(one, sizes) for one in (maker.shape, maker.stride, (maker.offset,)))
+            return base.as_strided(shape, stride, base.storage_offset() + offset)
+
+
+def read_results(graph_module: fx.GraphModule, arguments: Arguments) -> Results:
+    """Return how to create the graph's results."""
+    return _Reader(graph_module, arguments).read()
+
+
+class _Reader:
+    def __init__(self, graph_module: fx.GraphModule, arguments: Arguments) -> None:
+        self._graph = graph_module.graph
+        self._placeholders = self._graph.find_nodes(op="placeholder")
+        self._symbols = Symbols()
+        self._places: dict[int, int] = {}
+        for symbol, place in arguments.symbols.items():
+            written: Any = self._symbols.write(symbol)
+            self._places[int(written["sym"])] = place
+        self._computed: dict[fx.Node, int] = {}
+        self._layouts: dict[int, tuple[Json, ...]] = {}
+        self._bases: dict[int, fx.Node] = {}
+        for node in self._graph.nodes:
+            if _has_memory(value_of(node)):
+                self._bases.setdefault(memory_of(value_of(node)), node)
+
+    def read(self) -> Results:
+        outputs: Any = self._graph.output_node().args[0]
+        values = [value_of(node) for node in dict.fromkeys(outputs) if isinstance(node, fx.Node)]
+        memories = [memory_of(value) for value in values if _has_memory(value)]
+        shared = {memory for memory in memories if memories.count(memory) > 1}
+        makers = tuple(self._maker(one, shared) for one in outputs)
+        return Results(makers, tuple(self._computed), self._layouts, self._places)
+
+    def _maker(self, output: Any, shared: set[int]) -> Maker:
+        if not isinstance(output, fx.Node):
+            return ConstantResult(output)
+        value = value_of(output)
+        if type(value) in {int, torch.SymInt}:
+            return Number(self._write(value, output))
+        if not _has_memory(value):
+            what = f"has layout {value.layout}" if isinstance(value, torch.Tensor) else f"is a {type(value).__name__}"
+            raise ExportError("the graph", f"its result {output.name} {what}")
+        base = self._bases[memory_of(value)]
+        if base.op == "placeholder":
+            same = [place for place, one in enumerate(self._placeholders) if value is value_of(one)]
+            return Argument(same[0]) if same else self._view(output, base, Argument(self._placeholders.index(base)))
+        if memory_of(value) not in shared:
+            return self._compute(output)
+        made = self._compute(base)
+        return made if value is value_of(base) else self._view(output, base, made)
+
+    def _compute(self, node: fx.Node) -> Computed:
+        return Computed(self._computed.setdefault(node, len(self._computed)))
+
+    def _view(self, output: fx.Node, base: fx.Node, maker: Argument | Computed) -> View:
+        value, of = value_of(output), value_of(base)
+        if (value.dtype, value.is_conj(), value.is_neg()) != (of.dtype, of.is_conj(), of.is_neg()):
+            raise ExportError("the graph", f"its result {output.name} is {base.name} read as something else")
+        base_stride = tuple(self._write(step, base) for step in of.stride())
+        if isinstance(maker, Computed):
+            self._layouts[maker.index] = base_stride
+        begin = expression(value.storage_offset()) - expression(of.storage_offset())
+        return View(
+            base=maker,
+            base_stride=base_stride,
+            shape=tuple(self._write(size, output) for size in value.shape),
+            stride=tuple(self._write(step, output) for step in value.stride()),
+            offset=self._write(begin, output),
+        )
+
+    def _write(self, size: Any, node: fx.Node) -> Json:
+        """Write a size, and check that it can be computed from a call's arguments."""
+        written = self._symbols.write(size)
+        if evaluate(written, dict.fromkeys(self._places, 2)) is None:
+            raise ExportError("the graph", f"the size {size} of {node.name} cannot be computed from the arguments")
+        return written
+
+
+def _has_memory(value: Any) -> bool:
+    """Return whether a value is a tensor with memory; a wrapper of ``torch.func`` is not."""
+    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return dense and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def memory_of(value: torch.Tensor) -> int:
+    """Return the identity of a tensor's storage."""
+    address: int = value.untyped_storage()._cdata
+    return address
+
+
+def _evaluate(written: Sequence[Json], sizes: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(size for one in written if (size := evaluate(one, sizes)) is not None)
