@@ -124,8 +124,8 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
     """Replace constants of an exported program by the parameters and buffers whose memory they share, in place.
 
     Without ``strict``, torch.export knows a parameter or buffer only by the name that its module registered. The same
-    tensor in another place, as the buffers of a ``StaticCache`` in a list of layers, becomes a constant as well: a refit
-    would not reach it, and torch cannot decompose a program that writes to it.
+    tensor in another place, as the buffers of a ``StaticCache`` in a list of layers, becomes a constant as well: a
+    refit would not reach it, and torch cannot decompose a program that writes to it.
 
     Raises:
         ExportError: a constant has another dtype than the weight whose memory it shares.
@@ -320,6 +320,7 @@ def quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor", category=UserWarning)
         yield
 
 

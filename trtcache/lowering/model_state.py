@@ -1,8 +1,8 @@
 """The state of a model around an export, which runs the model's own code and must leave the model as it was.
 
 ``forward`` may assign attributes, as the heads of YOLO store their anchors: after torch.export these are fake tensors,
-with which the model answers wrongly from then on. ``forward`` may also write to a tensor that torch.export does not know
-as a buffer because it is held by a plain object: torch then writes to the real tensor.
+with which the model answers wrongly from then on. ``forward`` may also write to a tensor that torch.export does not
+know as a buffer because it is held by a plain object: torch then writes to the real tensor.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class _State:
 
     def _record(self, value: Any) -> list[Any]:
         """Record the state of one object, and return the objects that it leads to."""
-        found: list[Any] = []
         if isinstance(value, torch.Tensor):
             # torch.export puts fake tensors in place of registered parameters and buffers, which are recorded as well
             # only if they are held elsewhere. Parameters are not copied: LSTM has all of its own in a list, too.
@@ -68,28 +67,33 @@ class _State:
             tables = ("_parameters", "_buffers")
             self._attributes.append((value, dict(value.__dict__)))
             self._mappings += [(value.__dict__[name], dict(value.__dict__[name])) for name in tables]
-            return [one for name, one in value.__dict__.items() if name not in tables]
-        if isinstance(value, (list, deque)):
-            self._lists.append((value, list(value)))
-            found += value
-        elif isinstance(value, dict):
-            self._mappings.append((value, dict(dict.items(value))))
-            found += dict.values(value)
-        elif isinstance(value, set):
-            self._sets.append((value, set(value)))
-        elif isinstance(value, tuple):
-            found += value
-        elif isinstance(value, types.MethodType):
-            found.append(value.__self__)
-        elif isinstance(value, functools.partial):
-            found += (value.func, value.args, value.keywords)
-        elif type(value).__module__.partition(".")[0] in sys.stdlib_module_names - {"types", "__main__"}:
-            return []
+            return [item for name, item in value.__dict__.items() if name not in tables]
+        found = self._record_items(value)
+        library = type(value).__module__.partition(".")[0]
+        if not found and library in sys.stdlib_module_names - {"types", "__main__"}:
+            return []  # a lock or a logger
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._attributes.append((value, dict(attributes)))
             found += attributes.values()
         return found
+
+    def _record_items(self, value: Any) -> list[Any]:
+        """Record the items of a container, and return them."""
+        if isinstance(value, (list, deque)):
+            self._lists.append((value, list(value)))
+            return list(value)
+        if isinstance(value, dict):
+            self._mappings.append((value, dict(dict.items(value))))
+            return [*dict.values(value)]
+        if isinstance(value, set):
+            self._sets.append((value, set(value)))
+            return []
+        if isinstance(value, functools.partial):
+            return [value.func, value.args, value.keywords]
+        if isinstance(value, types.MethodType):
+            return [value.__self__]
+        return list(value) if isinstance(value, tuple) else []
 
     def restore(self) -> None:
         """Restore what differs from the record."""
