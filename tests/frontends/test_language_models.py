@@ -79,7 +79,7 @@ def test_a_model_returns_its_cache(compiled: Callable[..., trtcache.CompiledModu
 def test_a_cache_is_an_argument(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """A ``DynamicCache`` is an argument of any length within the range, and errors name its tensors."""
     model = language_model("LlamaForCausalLM")
-    token, sizes = PROMPT[:, :1], {2: torch.export.Dim("past", min=2, max=64)}
+    token, sizes = PROMPT[:, :1], {2: torch.export.Dim.AUTO}
 
     @torch.no_grad()
     def cache(length: int) -> Any:
