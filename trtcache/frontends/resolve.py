@@ -105,4 +105,4 @@ def register_transformers_cache() -> None:
     except ImportError as error:
         log.info("transformers' DynamicCache is not registered: %s", error)
         return
-    register_dynamic_cache_export_support()
+    register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]  # transformers has no type for it

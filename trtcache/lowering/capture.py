@@ -170,7 +170,7 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
 
 
 def _placement(tensor: torch.Tensor) -> tuple[list[int], list[int], int]:
-    return list(tensor.shape), list(tensor.stride()), tensor.storage_offset()
+    return list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset())
 
 
 def decompose(

@@ -109,10 +109,10 @@ class _State:
             if members != before:
                 members.clear()
                 members.update(before)
-        for tensor, version, before in self._tensors:
+        for tensor, version, values in self._tensors:
             if tensor._version != version:
                 with torch.no_grad():
-                    tensor.copy_(before)
+                    tensor.copy_(values)
 
 
 def _restore_mapping(mapping: dict[Any, Any], before: dict[Any, Any]) -> None:
