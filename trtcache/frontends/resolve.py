@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from trtcache.config.environment import start_logging
 from trtcache.errors import SettingsError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from trtcache.cache import Cache
     from trtcache.frontends.source import Source
+
+log = logging.getLogger(__name__)
 
 Model = torch.nn.Module | torch.export.ExportedProgram | str | os.PathLike[str]
 """A module, an exported program, or the path of a program's file."""
@@ -50,6 +55,7 @@ def resolve(
         SettingsError: example inputs were passed for a program that has its own.
     """
     start_logging(os.environ)
+    register_transformers_cache()
     if isinstance(model, torch.export.ExportedProgram):
         refuse_examples(name or "the model", args, kwargs, dynamic_shapes)
         return ExportedSource(model, name or type(model).__name__)
@@ -84,3 +90,19 @@ def resolve(
             examples = (args, kwargs, dynamic_shapes)
             attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
     return ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
+
+
+def register_transformers_cache() -> None:
+    """Register ``DynamicCache`` as a pytree node, by the function of transformers, if its models are imported.
+
+    Causal language models return one; ``torch.export`` refuses an output of an unregistered class.
+    """
+    caches = sys.modules.get("transformers.cache_utils")
+    if caches is None or getattr(caches, "DynamicCache", None) in pytree.SUPPORTED_NODES:
+        return
+    try:
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+    except ImportError as error:
+        log.info("transformers' DynamicCache is not registered: %s", error)
+        return
+    register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]  # transformers has no type for it

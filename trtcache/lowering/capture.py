@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import operator
+import traceback
 import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,9 +28,12 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
+import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.contents import Content
 from trtcache.lowering.input_spec import examples, whole_ranges
+from trtcache.lowering.model_state import restored
+from trtcache.lowering.module_arguments import configurations, has_classes
 from trtcache.lowering.numbers import InputSizes, as_tensor
 from trtcache.lowering.order import group_tied
 from trtcache.lowering.rewrites.constants import new_constant
@@ -45,6 +50,14 @@ log = logging.getLogger(__name__)
 
 _NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _NEED_WEIGHTS = 10  # index of this argument of ``_native_multi_head_attention``
+_ADVICE = ("For ", "If you suspect", "Caused by:", "consider using", "The error above", "The following call", "  File ")
+_REMEDIES = {
+    "Cache'> in output": "pass use_cache=False: torch.export cannot return this cache",
+    "Constraints violated": "or pass torch.export.Dim.AUTO for this size: it stays dynamic if it can",
+    "data-dependent expression": "the model branches on values of tensors: use torch.where or torch.cond",
+}
+"""What torch's message contains -> what to do."""
+_TORCH, _OURS = Path(torch.__file__).parent, Path(trtcache.__file__).parent
 _FLAT_WEIGHTS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 
 Model = torch.nn.Module
@@ -92,13 +105,72 @@ def export(
     if shared := _shared_module(model, (args, kwargs)):
         raise ExportError(label, f"{shared}; pass a copy of it (copy.deepcopy), or use it as an attribute")
     try:
-        with quiet(), nullcontext() if shapes is dynamic_shapes else whole_ranges(), record_decisions() as decisions:
+        with (
+            restored(model),
+            quiet(),
+            nullcontext() if shapes is dynamic_shapes else whole_ranges(),
+            record_decisions() as decisions,
+        ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        _replace_weight_constants(program)
         decisions.add_to(program)
         program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     except Exception as error:
-        raise ExportError(label, f"torch.export: {_first_lines(error)}") from error
+        raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
     return program
+
+
+def _replace_weight_constants(program: ExportedProgram) -> None:
+    """Replace constants of an exported program by the parameters and buffers whose memory they share, in place.
+
+    Without ``strict``, torch.export knows a parameter or buffer only by the name that its module registered. The same
+    tensor in another place, as the buffers of a ``StaticCache`` in a list of layers, becomes a constant as well: a
+    refit would not reach it, and torch cannot decompose a program that writes to it.
+
+    Raises:
+        ExportError: a constant has another dtype than the weight whose memory it shares.
+    """
+    graph, signature = program.graph, program.graph_signature
+    nodes = dict(zip(graph.find_nodes(op="placeholder"), list(signature.input_specs), strict=True))
+    tensors = {**program.constants, **program.state_dict}
+    weights: dict[int, tuple[fx.Node, str, torch.Tensor]] = {}
+    for node, spec in nodes.items():
+        tensor = tensors.get(str(spec.target)) if spec.kind in {InputKind.PARAMETER, InputKind.BUFFER} else None
+        # Of several weights in one memory, the one that covers most of it comes first.
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not is_fake(tensor):
+            known = weights.get(_memory(tensor))
+            if known is None or known[2].numel() < tensor.numel():
+                weights[_memory(tensor)] = node, str(spec.target), tensor
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    is_changed = False
+    for node, spec in nodes.items():
+        constant = program.constants.get(str(spec.target)) if spec.kind is InputKind.CONSTANT_TENSOR else None
+        if not isinstance(constant, torch.Tensor) or constant.layout != torch.strided or is_fake(constant):
+            continue
+        if _memory(constant) not in weights:
+            continue
+        owner, name, weight = weights[_memory(constant)]
+        if constant.dtype != weight.dtype:
+            why = f"its constant {spec.target} is a view of {name} with another dtype; create the view in forward"
+            raise ExportError("the program", why)
+        if _placement(constant) == _placement(weight):
+            node.replace_all_uses_with(owner)
+        else:  # a part of the weight
+            with graph.inserting_before(first):
+                view = graph.call_function(torch.ops.aten.as_strided.default, (owner, *_placement(constant)))
+            with owner.meta["val"].fake_mode:
+                view.meta["val"] = owner.meta["val"].as_strided(*_placement(constant))
+            node.replace_all_uses_with(view)
+        graph.erase_node(node)
+        signature.input_specs.remove(spec)
+        program.constants.pop(str(spec.target), None)
+        is_changed = True
+    if is_changed:
+        program.graph_module.recompile()
+
+
+def _placement(tensor: torch.Tensor) -> tuple[list[int], list[int], int]:
+    return list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset())
 
 
 def decompose(
@@ -120,10 +192,16 @@ def decompose(
             del table[target]
     try:
         whole = getattr(program, "_has_whole_ranges", False)
-        with quiet(), _without_guards(program), whole_ranges() if whole else nullcontext():
+        with (
+            quiet(),
+            _without_guards(program),
+            _without_classes(program) as signature,
+            whole_ranges() if whole else nullcontext(),
+        ):
             decomposed: ExportedProgram = program.run_decompositions(table)
+        decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except Exception as error:
-        raise ExportError("the program", f"decompositions: {_first_lines(error)}") from error
+        raise ExportError("the program", f"decompositions: {explain_failure(error)}") from error
     _compare_results(program, decomposed)
     return decomposed
 
@@ -163,6 +241,30 @@ def _without_guards(program: ExportedProgram) -> Iterator[None]:
         yield
     finally:
         program._guards_code = guards
+
+
+@contextmanager
+def _without_classes(program: ExportedProgram) -> Iterator[Any]:
+    """Replace the classes in the structures of a program's arguments and output by tuples of their leaves in the block.
+
+    torch constructs and flattens objects of these classes again while it decomposes, and traces what their constructors
+    do: a ``DynamicCache`` of transformers creates a constant for each layer, which the program does not have
+    (``SpecViolationError: Constant tensor lifted_tensor_0 is not in the constants dictionary``).
+    """
+    entry, examples = program.module_call_graph[0], program.example_inputs
+    signature: Any = entry.signature
+    changed = signature
+    if has_classes(signature.out_spec):
+        changed = replace(changed, out_spec=pytree.tree_structure((0,) * signature.out_spec.num_leaves))
+    if has_classes(signature.in_spec) and not any(configurations(signature.in_spec)):
+        leaves = (0,) * signature.in_spec.num_leaves
+        changed = replace(changed, in_spec=pytree.tree_structure((leaves, {})), forward_arg_names=None)
+        program._example_inputs = None if examples is None else (tuple(pytree.tree_leaves(examples)), {})
+    entry.signature = changed
+    try:
+        yield signature
+    finally:
+        entry.signature, program._example_inputs = signature, examples
 
 
 def _packet(operator: object) -> str:
@@ -218,12 +320,25 @@ def quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=_FLAT_WEIGHTS, category=UserWarning)
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor", category=UserWarning)
         yield
 
 
-def _first_lines(error: Exception, most: int = 600) -> str:
-    text = f"{type(error).__name__}: {error}".strip()
-    return text if len(text) <= most else f"{text[:most]} ..."
+def explain_failure(error: Exception, most: int = 600) -> str:
+    """Return torch's message without its advice on logging, the line of the model at which it failed, and a remedy."""
+    kept = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_ADVICE)]
+    text = f"{type(error).__name__}: {' '.join(kept) if len(kept) < 3 else chr(10).join(kept)}".strip()
+    text = text if len(text) <= most else f"{text[:most]} ..."
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    if frames:
+        text += f" (at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line})"
+    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in str(error)), "")
+    return f"{text}; {remedy}" if remedy else text
+
+
+def _is_library(file: str) -> bool:
+    """Return whether a source file is torch's or this package's, or not a file."""
+    return file.startswith("<") or Path(file).is_relative_to(_TORCH) or Path(file).is_relative_to(_OURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +558,9 @@ def _role(spec: OutputSpec, target: str | int | None) -> Role:
             return Role("result")
         case OutputKind.USER_OUTPUT if isinstance(spec.arg, ConstantArgument):
             return Role("value", value=spec.arg.value)
+        case OutputKind.PARAMETER_MUTATION:
+            why = f"it writes to parameter {spec.target}; register it as a buffer (register_buffer) instead"
+            raise ExportError("the program", why)
         case _:
             what = f"{spec.kind.name} of {type(spec.arg).__name__}"
             raise ExportError("the program", f"it returns a {what}; only tensors and constants can be returned")

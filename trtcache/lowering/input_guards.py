@@ -26,7 +26,7 @@ from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
 from trtcache.lowering.expressions import bounds, evaluate
 from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.module_arguments import without_modules
+from trtcache.lowering.module_arguments import leaf_paths
 from trtcache.lowering.operator_checks import operator_checks
 from trtcache.lowering.small_sizes import small_size_guards
 
@@ -211,8 +211,7 @@ def _named_terms(program: ExportedProgram) -> dict[str, Any]:
     ]
     entry = program.module_call_graph[0].signature
     names = list(entry.forward_arg_names or ()) if entry else []
-    spec = without_modules(program.call_spec.in_spec)
-    paths = [path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]]
+    paths = leaf_paths(program.call_spec.in_spec)
     terms: dict[str, Any] = {}
     for leaf, (node, path) in enumerate(zip(inputs, paths, strict=True)):
         value = node.meta.get("val")

@@ -6,11 +6,13 @@ Their classes, flags and numbers become part of the program. torch can flatten s
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+_CONTAINERS = frozenset({tuple, list, dict, OrderedDict, defaultdict, deque, namedtuple})
 _TENSORS = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
 
 
@@ -27,6 +29,42 @@ def without_modules(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     if module_class(spec) is not None:
         return pytree.TreeSpec(dict, list(spec.context[0]), parts)
     return pytree.TreeSpec(spec.type, spec.context, parts)
+
+
+def leaf_paths(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
+    """Return the path of each leaf as ``torch.utils._pytree`` writes it.
+
+    A class whose objects cannot hold anything but tensors, as the caches of transformers, counts as a list.
+    """
+    spec = without_modules(spec)
+    try:
+        paths = [
+            path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
+        ]
+    except Exception:  # noqa: BLE001  # it runs code of the class
+        paths = []
+    if len(paths) != spec.num_leaves:
+        lists = _without_classes(spec)
+        paths = [
+            path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), lists))[0]
+        ]
+    return paths
+
+
+def has_classes(spec: pytree.TreeSpec) -> bool:
+    """Return whether a structure has a node of a registered class, which is not one of Python's containers."""
+    return not spec.is_leaf() and (spec.type not in _CONTAINERS or any(map(has_classes, children(spec))))
+
+
+def _without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    if spec.is_leaf():
+        return spec
+    parts = [_without_classes(child) for child in children(spec)]
+    return (
+        pytree.TreeSpec(spec.type, spec.context, parts)
+        if spec.type in _CONTAINERS
+        else pytree.TreeSpec(list, None, parts)
+    )
 
 
 def configuration(module: torch.nn.Module) -> dict[str, Any]:

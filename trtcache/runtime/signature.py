@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import InputError
-from trtcache.lowering.module_arguments import children, configuration, configurations, module_class, without_modules
+from trtcache.lowering.module_arguments import children, configuration, configurations, leaf_paths, module_class
 from trtcache.runtime.inputs import same_value
 
 if TYPE_CHECKING:
@@ -138,9 +138,7 @@ class CallSignature:
         """Return the caller's name for a leaf: ``argument input_ids`` or ``argument states[0]``."""
         if self._input_names is not None:
             return f"argument {self._input_names[leaf]}"
-        spec = without_modules(self.in_spec)
-        paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
-        _, first, *rest = paths[leaf][0]
+        _, first, *rest = leaf_paths(self.in_spec)[leaf]
         place = getattr(first, "key", None)
         return f"{self._name((0, getattr(first, 'idx', 0) if place is None else place))}{pytree.keystr(tuple(rest))}"
 

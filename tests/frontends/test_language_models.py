@@ -1,0 +1,205 @@
+"""Causal language models: their cache in the output, and generation as in docs/llm.md."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import DynamicCache
+
+import trtcache
+from tests.documents import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import RunPython
+
+SIZES: dict[str, dict[str, int]] = {
+    "LlamaForCausalLM": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 2},
+    "Qwen2ForCausalLM": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 2},
+    "GPT2LMHeadModel": {"hidden_size": 32, "num_hidden_layers": 2},
+}
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/llm.md").read_text(), re.MULTILINE | re.DOTALL)
+DEFINITIONS = "\n".join(block for block in BLOCKS if "\ndef " in block)
+PROMPT = torch.arange(1, 10).view(1, 9)
+
+
+def language_model(name: str, seed: int = 0) -> Any:
+    """Return a small model with random weights."""
+    torch.manual_seed(seed)
+    kind = getattr(transformers, name)
+    sizes = {
+        "num_attention_heads": 4,
+        "vocab_size": 97,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+    }
+    return kind(kind.config_class(**sizes, **SIZES[name])).eval()
+
+
+@pytest.fixture
+def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
+    """``trtcache.compile`` with the interpreter and a cache of this test's own."""
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
+
+    return compile_
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    """Return what the document defines."""
+    names: dict[str, Any] = {}
+    exec(DEFINITIONS, names)  # noqa: S102  # the document's own code
+    return names
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_model_returns_its_cache(compiled: Callable[..., trtcache.CompiledModule], name: str) -> None:
+    """The cache in the output is a ``DynamicCache`` with the model's keys and values, also on a hit."""
+    model = language_model(name)
+    expected = model(PROMPT)
+    for _ in range(2):
+        output = compiled(model, (PROMPT,))(PROMPT)
+        torch.testing.assert_close(output.logits, expected.logits)
+        assert type(output.past_key_values) is DynamicCache
+        for layer, other in zip(output.past_key_values.layers, expected.past_key_values.layers, strict=True):
+            torch.testing.assert_close(layer.keys, other.keys)
+            torch.testing.assert_close(layer.values, other.values)
+
+
+def test_a_cache_is_an_argument(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A ``DynamicCache`` is an argument of any length within the range, and errors name its tensors."""
+    model = language_model("LlamaForCausalLM")
+    token, sizes = PROMPT[:, :1], {2: torch.export.Dim.AUTO}
+
+    @torch.no_grad()
+    def cache(length: int) -> Any:
+        return model(torch.ones((1, length), dtype=torch.long)).past_key_values
+
+    shapes = {"input_ids": None, "past_key_values": [[sizes] * 2, [sizes] * 2]}
+    module = compiled(model, (token,), {"past_key_values": cache(9)}, dynamic_shapes=shapes)
+    for length in (9, 13):
+        output = module(token, past_key_values=cache(length))
+        torch.testing.assert_close(output.logits, model(token, past_key_values=cache(length)).logits)
+        assert output.past_key_values.get_seq_length() == length + 1
+    wrong = cache(9)
+    wrong.layers[0].keys = wrong.layers[0].keys.double()
+    with pytest.raises(trtcache.errors.InputError, match=r"past_key_values\[0\]\[0\]"):
+        module(token, past_key_values=wrong)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_generation_equals_eager(
+    compiled: Callable[..., trtcache.CompiledModule], document: dict[str, Any], name: str
+) -> None:
+    """Prefill and decode of the document give eager's 64 tokens, for prompts of several lengths and after a refit."""
+    model, retrained = language_model(name), language_model(name, seed=1)
+    document["trtcache"] = type("namespace", (), {"compile": staticmethod(compiled)})
+    programs = document["compile_decoder"](model, 96)
+    cache = document["empty_cache"](model.config, 96)
+    for weights in (model, retrained):
+        for prompt in (PROMPT, PROMPT[:, :4]):
+            tokens = document["generate"](*programs, prompt, cache, 64)
+            mask = torch.ones_like(prompt)
+            expected = weights.generate(prompt, attention_mask=mask, max_new_tokens=64, do_sample=False)
+            assert tokens.tolist() == expected[0, prompt.shape[1] :].tolist()
+        for program in programs:
+            program.refit(document["Decoder"](retrained).state_dict())
+
+
+def test_a_second_process_generates_from_the_cache(run_python: RunPython, tmp_path: Path) -> None:
+    """With another hash seed and builds forbidden, AOTInductor's programs are hits and give the same tokens."""
+    code = f"""
+{DEFINITIONS}
+from tests.frontends.test_language_models import PROMPT, language_model
+settings = {{"inductor": {{"cpp.vec_isa_ok": True, "aot_inductor.precompile_headers": False}}}}
+model = language_model("LlamaForCausalLM")
+programs = compile_decoder(model, 32, backend="aot_inductor", cache={str(tmp_path)!r}, settings=settings)
+print([program.report.partitions[0].outcome for program in programs])
+print(generate(*programs, PROMPT, empty_cache(model.config, 32), 16).tolist())
+print(model.generate(PROMPT, max_new_tokens=16, do_sample=False)[0, 9:].tolist())
+"""
+    outputs = []
+    for forbid, seed in (("0", "1"), ("1", "2")):
+        done = run_python(code, TRTCACHE_FORBID_BUILD=forbid, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr[-2000:]
+        outputs.append(done.stdout.splitlines())
+    assert outputs[0] == ["['built', 'built']", *[outputs[0][2]] * 2]
+    assert outputs[1] == ["['hit', 'hit']", *[outputs[0][2]] * 2]
+
+
+class Held(nn.Module):
+    """Weights that plain objects hold as well: one whole, one row of it, and a buffer that is written to there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 3))
+        self.register_buffer("count", torch.zeros(3))
+        self.held = {"weight": self.weight, "row": self.weight[1].detach(), "count": self.count}
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.held["count"].add_(1)
+        return x @ self.held["weight"].t() + self.held["row"].sum(), self.count * 1
+
+
+def test_weights_that_plain_objects_hold_are_refitted(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A refit reaches a weight that the model reads from a dict, and a part of it; the export writes to nothing."""
+    model = Held().eval()
+    module = compiled(model, (torch.ones(1, 3),))
+    assert model.count.tolist() == [0, 0, 0]
+    assert [one.tolist() for one in module(torch.ones(1, 3))] == [[[6, 6]], [1, 1, 1]]
+    module.refit({"weight": torch.full((2, 3), 2.0), "count": torch.full((3,), 5.0)})
+    assert [one.tolist() for one in module(torch.ones(1, 3))] == [[[12, 12]], [6, 6, 6]]
+
+
+class Anchors(nn.Module):
+    """A head that keeps what it computed for the last shape, in an attribute, a list and a dict, as YOLO's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.shape: Any = None
+        self.anchors = torch.empty(0)
+        self.past: list[Any] = []
+        self.options = type("Options", (), {})()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.shape != x.shape:
+            self.shape, self.anchors = x.shape, torch.arange(x.shape[0]) * 2.0
+            self.past.append(self.anchors)
+            self.options.anchors = self.anchors
+        return self.linear(x) + self.anchors[:, None]
+
+
+def test_a_compile_leaves_the_model_as_it_was(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Attributes that the export assigned are as before: eager answers rightly, and a second compile works."""
+    model, x = Anchors().eval(), torch.ones(3, 4)
+    with pytest.warns(UserWarning, match="assigned during export"):
+        first = compiled(model, (x,))
+    assert (model.shape, model.past, vars(model.options), model.anchors.numel()) == (None, [], {}, 0)
+    with pytest.warns(UserWarning, match="assigned during export"):
+        second = compiled(model, (x,))
+    expected = model(x)
+    assert type(model.anchors) is torch.Tensor
+    torch.testing.assert_close(first(x), expected)
+    torch.testing.assert_close(second(x), expected)
+
+
+def test_a_cache_that_torch_cannot_return_is_an_error(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The message for T5 names ``use_cache=False``, with which it compiles."""
+    config = transformers.T5Config(d_model=16, num_layers=1, d_kv=4, d_ff=16, num_heads=2, vocab_size=32)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    given = {"input_ids": PROMPT, "decoder_input_ids": PROMPT}
+    with pytest.raises(trtcache.errors.ExportError, match="use_cache=False"):
+        compiled(model, (), given)
+    output = compiled(model, (), {**given, "use_cache": False})(**given, use_cache=False)
+    torch.testing.assert_close(output.logits, model(**given, use_cache=False).logits)
