@@ -12,7 +12,7 @@ from torch import fx
 from trtcache.lowering.contents import Content
 from trtcache.lowering.order import nodes_in
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import arguments, calls_of, is_static, same_shape, same_sizes, tensor_of
+from trtcache.lowering.rewriting import arguments, calls_of, is_dense, is_static, same_shape, same_sizes, tensor_of
 from trtcache.lowering.text import operator_name
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def may_cross(one: Any, other: Any) -> bool:
 
 def _is_in_order(tensor: torch.Tensor) -> bool:
     """Return whether strides do not increase from one dimension to the next (TensorIterator::reorder_dimensions)."""
-    if tensor.is_contiguous():
+    if is_dense(tensor):
         return True
     strides = [step for step in tensor.stride() if type(step) is not int or step]
     return is_static(strides) and strides == sorted(strides, reverse=True)
