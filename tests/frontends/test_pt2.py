@@ -18,7 +18,7 @@ from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends import pt2
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.pt2.file import _state
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

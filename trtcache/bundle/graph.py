@@ -18,8 +18,8 @@ from torch.utils import _pytree as pytree
 from trtcache.bundle.pytree import without_classes
 from trtcache.bundle.traced_module import TOKEN, TracedProgram, signature_of
 from trtcache.errors import ProgramFileError
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.tracing_lock import ALONE
+from trtcache.lowering import ALONE
+from trtcache.lowering.interface import affine, evaluate
 from trtcache.runtime.guards import failed_guard
 from trtcache.weights.slots import contiguous, weight_map
 

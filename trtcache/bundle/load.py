@@ -29,7 +29,7 @@ from trtcache.errors import (
     SettingsError,
     WeightMapError,
 )
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants
 from trtcache.runtime.executor import ExecutionPlan, PartitionedEngine, weights_of

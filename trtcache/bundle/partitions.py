@@ -7,15 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trtcache.bundle import torch_program as torch_graph
-from trtcache.partition.partitions import Cluster, EnginePartition, LeftInTorch, PartitionedProgram, TorchPartition
-from trtcache.partition.wires import (
+from trtcache.partition.extract import make_size_wire
+from trtcache.partition.partitions import (
+    Cluster,
     ConstantWire,
+    EnginePartition,
     InputWire,
+    LeftInTorch,
+    PartitionedProgram,
     PartitionOutput,
     SizeTensor,
     SizeWire,
+    TorchPartition,
     WeightWire,
-    make_size_wire,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.partitions import Wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.lowering.text import operator_name
+from trtcache.lowering.operators import operator_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

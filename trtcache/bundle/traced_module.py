@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.expressions import evaluate
-from trtcache.partition.partitions import EnginePartition
-from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
+from trtcache.lowering.interface import evaluate
+from trtcache.partition.partitions import (
+    ConstantWire,
+    EnginePartition,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    WeightWire,
+)
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
 from trtcache.weights.recipes import evaluate as evaluate_recipe
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
     from trtcache.bundle.contents import ProgramContents
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.partitions import Wire
 
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 

@@ -22,8 +22,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.members import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.lowering.capture import MarkedGraph, Role
-from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import SmallSizes
+from trtcache.lowering.interface import Content, SmallSizes
 from trtcache.lowering.program import Frame, assemble_program
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants

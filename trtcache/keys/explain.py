@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from trtcache.keys.difference import KeyDifference, merge_repeated
-from trtcache.keys.graph_diff import graph_differences
+from trtcache.keys.graph_diff import KeyDifference, graph_differences, merge_repeated
 from trtcache.keys.stored_graph import format_value
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from torch import fx
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import is_random, mergeable
 from trtcache.lowering.rewriting import argument_names, expression
-from trtcache.lowering.text import operator_name
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:

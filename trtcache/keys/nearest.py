@@ -1,25 +1,27 @@
-"""The stored entry nearest to a key, to explain a miss."""
+"""Stored entries near a key: the nearest, to explain a miss, and one for another GPU of the same capability."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import StoreError
-from trtcache.keys.difference import KeyDifference, summary
 from trtcache.keys.explain import explain
+from trtcache.keys.graph_diff import KeyDifference, summary
 from trtcache.keys.stored_graph import GRAPH_MEMBER, StoredGraph
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.digests import Json
+    from trtcache.digests import CacheKey, Json
     from trtcache.store.disk import DiskStore
     from trtcache.store.format import EntryHeader
+    from trtcache.store.listing import EntryStat
+
 
 MOST_HEADERS = 200
 """The maximum number of headers to read: at a few kilobytes each, tens of milliseconds on a miss."""
@@ -151,3 +153,76 @@ def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
 
 def _operators(graph: StoredGraph) -> Counter[str]:
     return Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")
+
+
+_KIND = COLUMNS.index("kind")
+
+
+@dataclass(frozen=True, slots=True)
+class SecondChoice:
+    """An entry that differs from the requested key only in the GPU's product.
+
+    Attributes:
+        key: its key.
+        product: the product that it was built for.
+        wanted: the requested product.
+    """
+
+    key: CacheKey
+    product: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"second choice: built for {self.product}, and this is {self.wanted}, of the same capability"
+
+
+def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
+    """Return the best entry for another product of a key's compute capability, or None.
+
+    An entry for a GPU with no more memory is preferred to one for a GPU with more, which may not fit; then the nearest
+    number of multiprocessors; then the most recently used. Unreadable entries are skipped.
+
+    Raises:
+        OSError: the store's directory cannot be read.
+    """
+    wanted, gpu = _split_gpu(key.document)
+    if gpu is None:
+        return None
+    found = []
+    for stored, header in _headers(store, key):
+        same, other = _split_gpu(header.key.document)
+        if same == wanted and other is not None and header.key.digest != key.digest:
+            found.append((_rank(gpu, other), -stored.used_ns, header.key.digest, header.key, other))
+    if not found:
+        return None
+    *_, nearest, other = min(found, key=lambda one: one[:3])
+    return SecondChoice(nearest, str(other["product"]), str(gpu["product"]))
+
+
+def _rank(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, int]:
+    apart = abs(int(other["multiprocessors"]) - int(gpu["multiprocessors"]))
+    return int(other["memory_gib"]) > int(gpu["memory_gib"]), apart
+
+
+def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:
+    """Return a key document without its target's GPU, and that GPU, or None."""
+    parts = document["parts"]
+    target = parts.get("target")
+    if not isinstance(target, dict) or not isinstance(target.get("gpu"), dict):
+        return document, None
+    rest = {name: value for name, value in target.items() if name != "gpu"}
+    return {**document, "parts": {**parts, "target": rest}}, target["gpu"]
+
+
+def _headers(store: DiskStore, key: CacheKey) -> Iterator[tuple[EntryStat, EntryHeader]]:
+    rows = read_rows(store.index_root / INDEX_NAME) or {}
+    for stored in store.scan():
+        row = rows.get(stored.digest)
+        if row is not None and row[_KIND] != key.kind:
+            continue
+        try:
+            header = store.header(stored.digest)
+        except (OSError, StoreError):
+            continue
+        if header.kind == key.kind:
+            yield stored, header

@@ -17,7 +17,7 @@ from torch.export.graph_signature import TensorArgument as TensorArg
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.keys.key import structure
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -27,13 +27,12 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
-from trtcache.lowering.contents import Content
-from trtcache.lowering.input_spec import examples, whole_ranges
-from trtcache.lowering.numbers import InputSizes, as_tensor
-from trtcache.lowering.order import group_tied
+from trtcache.lowering.arguments import examples, whole_ranges
+from trtcache.lowering.interface import Content
 from trtcache.lowering.rewrites.constants import new_constant
-from trtcache.lowering.rewriting import arguments, is_static, same_sizes, tensor_of
-from trtcache.lowering.size_decisions import record_decisions
+from trtcache.lowering.rewriting import arguments, group_tied, is_static, same_sizes, tensor_of
+from trtcache.lowering.symbols import InputSizes, as_tensor
+from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:

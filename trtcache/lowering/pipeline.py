@@ -6,27 +6,20 @@ import difflib
 import logging
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
-from trtcache.lowering.passes import Pass, PassResult, spec
-from trtcache.lowering.rewrites.arithmetic import Arithmetic, Commutative
-from trtcache.lowering.rewrites.assertions import Assertions, Attributes, Guards
-from trtcache.lowering.rewrites.autocast import Autocast
-from trtcache.lowering.rewrites.casts import Casts
+from trtcache.lowering.passes import Pass, PassResult, spec, third_party
+from trtcache.lowering.program import listing
+from trtcache.lowering.rewrites.arithmetic import Arithmetic, Casts, Commutative
 from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode, DeadStores, NoOps
-from trtcache.lowering.rewrites.concatenations import Concatenations
-from trtcache.lowering.rewrites.constants import Factories, FoldConstants
-from trtcache.lowering.rewrites.dimensions import Dimensions
-from trtcache.lowering.rewrites.indexing import Lookups, Slices, Tuples
+from trtcache.lowering.rewrites.constants import Attributes, Factories, FoldConstants, Loops
+from trtcache.lowering.rewrites.dimensions import Dimensions, Reductions
+from trtcache.lowering.rewrites.indexing import Concatenations, Lookups, Slices, Tuples
 from trtcache.lowering.rewrites.linear import BatchNorm, Linear
-from trtcache.lowering.rewrites.loops import Loops
-from trtcache.lowering.rewrites.reductions import Reductions
+from trtcache.lowering.rewrites.optional import Autocast, Unpack
 from trtcache.lowering.rewrites.shapes import Shapes, Tile
-from trtcache.lowering.rewrites.sizes import CanonicalSizes
-from trtcache.lowering.rewrites.unpack import Unpack
-from trtcache.lowering.text import listing
+from trtcache.lowering.rewrites.sizes import Assertions, CanonicalSizes, Guards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.lowering.passes import Pass
+
 
 log = logging.getLogger("trtcache.lowering")
 
@@ -198,26 +192,6 @@ def default_pipeline() -> Pipeline:
     )
 
 
-def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
-    """Return the passes of entry points, sorted by name.
-
-    Args:
-        points: entry points.
-        ours: names that are taken.
-
-    Raises:
-        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
-            a pass cannot be imported or instantiated, or its name differs from its entry point's.
-    """
-    owners = dict.fromkeys(ours, "trtcache")
-    for point in points:
-        owner = point.dist.name if point.dist else point.value
-        if point.name in owners:
-            raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
-        owners[point.name] = owner
-    return tuple(_load_pass(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
-
-
 def last_pipeline(
     points: Collection[EntryPoint], unpack: Collection[str], autocast: Autocast | None = None
 ) -> Pipeline:
@@ -236,13 +210,3 @@ def last_pipeline(
     taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
     passes_ = (*ours, *third_party(points, taken))
     return Pipeline((*passes_, CommonSubexpressions(), DeadCode()) if passes_ else ())
-
-
-def _load_pass(point: EntryPoint, owner: str) -> Pass:
-    try:
-        made: Pass = getattr(import_module(point.module), point.attr)()
-    except Exception as error:
-        raise PassError(point.name, (), f"{point.value} of {owner} cannot be loaded: {error}") from error
-    if made.name != point.name:
-        raise PassError(point.name, (), f"{point.value} of {owner} has the name {made.name!r}")
-    return made

@@ -6,28 +6,37 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from trtcache.errors import ExportError
-from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
-from trtcache.lowering.numbers import write_number
-from trtcache.lowering.order import canonical_order
-from trtcache.lowering.rewrites.assertions import PROVEN
-from trtcache.lowering.slots import number_weights
-from trtcache.lowering.symbols import Symbols
-from trtcache.lowering.text import render
-from trtcache.weights.slots import dtype_name
+from trtcache.lowering.interface import (
+    NOT_COMPUTED,
+    Content,
+    Interface,
+    Result,
+    TensorInput,
+    TensorOutput,
+    ValueInput,
+    describe,
+)
+from trtcache.lowering.operators import NodeNames, operator_name
+from trtcache.lowering.rewrites.sizes import PROVEN
+from trtcache.lowering.rewriting import canonical_order, group_tied, recipe_of
+from trtcache.lowering.symbols import Symbols, write_number
+from trtcache.weights import recipes
+from trtcache.weights.recipes import WeightRef, rename, sources
+from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from torch import fx
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 
     from trtcache.lowering.capture import MarkedGraph, Role
-    from trtcache.lowering.input_guards import ExportGuards
+    from trtcache.lowering.guards import ExportGuards
     from trtcache.lowering.pipeline import PassRun
+    from trtcache.weights.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +248,152 @@ def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict
         tensors.setdefault(name, tensor)
         node.meta["constant"] = (name, content.digest)
     return tensors, tuple(content.digest for content, _ in names)
+
+
+def number_weights(
+    order: Iterable[fx.Node],
+    state: Mapping[str, torch.Tensor],
+    *,
+    mutated: Collection[str],
+    saved: Collection[str],
+) -> tuple[tuple[Slot, ...], tuple[EngineWeight, ...]]:
+    """Return a program's slots and engine weights; set each weight node's ``meta["engine_weight"]``.
+
+    Args:
+        order: the program's nodes in canonical order.
+        state: every weight of the model by name.
+        mutated: names of weights that a call modifies.
+        saved: names in the model's state_dict.
+    """
+    found = [(node, recipe) for node in order if (recipe := recipe_of(node))]
+    groups = group_tied(state)
+    whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
+    used = dict.fromkeys(groups[str(name)] for _, recipe in found for name in sources(recipe))
+    slots: dict[str | int, Slot] = {}
+    for index, names in enumerate(used):
+        slot = _slot(index, names, state[names[0]], is_whole=names in whole, mutated=mutated, saved=saved)
+        slots |= dict.fromkeys(names, slot)
+    weights = tuple(_engine_weight(index, *one, slots) for index, one in enumerate(found))
+    return tuple({slot.index: slot for slot in slots.values()}.values()), weights
+
+
+def _slot(
+    index: int,
+    names: tuple[str, ...],
+    tensor: torch.Tensor,
+    *,
+    is_whole: bool,
+    mutated: Collection[str],
+    saved: Collection[str],
+) -> Slot:
+    shape = tuple(tensor.shape)
+    return Slot(
+        index=index,
+        dtype=dtype_name(tensor.dtype),
+        shape=shape,
+        stride=layout(shape, tensor.stride()) if is_whole else contiguous(shape),
+        device=tensor.device.type,
+        names=names,
+        mutated=any(name in mutated for name in names),
+        transient=not any(name in saved for name in names),
+    )
+
+
+def _engine_weight(index: int, node: fx.Node, recipe: Recipe, slots: Mapping[str | int, Slot]) -> EngineWeight:
+    value = node.meta["val"]
+    shape = tuple(value.shape)
+    stride = slots[recipe.weight].stride if isinstance(recipe, WeightRef) else layout(shape, value.stride())
+    if stride != value.stride():
+        node.meta["val"] = value.contiguous()
+    weight = EngineWeight(
+        index=index,
+        recipe=rename(recipe, lambda name: slots[name].index),
+        dtype=dtype_name(value.dtype),
+        shape=shape,
+        stride=stride,
+        device=value.device.type,
+        slots=tuple(slots[name] for name in dict.fromkeys(sources(recipe))),
+    )
+    node.meta["engine_weight"] = weight
+    return weight
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def render(program: LoweredProgram) -> str:
+    """Return a line for each node in canonical order: its name, result, operator and arguments.
+
+    Weights are ``w0``, ``w1``, ..., constants ``c0``, ..., inputs ``in0``, ... by leaf of the arguments, and other
+    nodes are named after their operator, ``relu``, ``relu_1``, ...: as in ``trtcache why``.
+    """
+    node_names = NodeNames()
+    names: dict[fx.Node, str] = {}
+    lines = []
+    for node in program.order:
+        names[node] = _name(node, node_names)
+        lines.append(f"{names[node]}: {_format_result(node)}{_how(node, program.arguments[node], names)}")
+    output = program.graph_module.graph.output_node()
+    roles = [role.kind for role in output.meta["roles"]]
+    sizes = iter([describe(one.value, {}) for one in program.interface.results if one.kind == "size"])
+    results = (
+        f"size {next(sizes)}" if kind == "size" else f"{kind} {_value(value, names)}"
+        for kind, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]
+    )
+    return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"
+
+
+def listing(graph: fx.Graph) -> list[str]:
+    """Return a line for each node of a graph, before slots are numbered and with torch's own names."""
+    names = {node: node.name for node in graph.nodes}
+    return [f"{node.name}: {_format_result(node)} = {_format_node(node, names)}" for node in graph.nodes]
+
+
+def _format_node(node: fx.Node, names: dict[fx.Node, str]) -> str:
+    if node.op == "placeholder":
+        return f"weight {node.meta['weight']}" if "weight" in node.meta else f"input {node.meta.get('input')}"
+    called = operator_name(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    keywords = [f"{name}={_value(one, names)}" for name, one in node.kwargs.items()]
+    return f"{called}({', '.join([*(_value(one, names) for one in node.args), *keywords])})"
+
+
+def _name(node: fx.Node, node_names: NodeNames) -> str:
+    if "engine_weight" in node.meta:
+        return str(node.meta["engine_weight"].name)
+    if "constant" in node.meta:
+        return str(node.meta["constant"][0])
+    if "input" in node.meta:
+        return f"in{node.meta['input']}"
+    return node_names.call(operator_name(node.target))
+
+
+def _how(node: fx.Node, arguments: list[Any], names: dict[fx.Node, str]) -> str:
+    if node.op == "call_function":
+        where = " in torch" if "torch_executed" in node.meta else ""
+        return f" = {operator_name(node.target)}{where}({_format_list(arguments, names)})"
+    weight = node.meta.get("engine_weight")
+    return f" = {recipes.text(weight.recipe)}" if weight and weight.slot is None else ""
+
+
+def _format_result(node: fx.Node) -> str:
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return ", ".join(_tensor(one) if isinstance(one, torch.Tensor) else str(one) for one in values)
+
+
+def _tensor(value: torch.Tensor) -> str:
+    dtype = str(value.dtype).removeprefix("torch.")
+    letters = dtype.rstrip("0123456789")
+    return f"{_SHORT.get(letters, letters)}{dtype[len(letters) :]}[{','.join(map(str, value.shape))}]"
+
+
+def _format_list(arguments: list[Any], names: dict[fx.Node, str]) -> str:
+    return ", ".join(_value(one, names) for one in arguments)
+
+
+def _value(argument: Any, names: dict[fx.Node, str]) -> str:
+    if isinstance(argument, fx.Node):
+        return names.get(argument, f"in{argument.meta['input']}" if "input" in argument.meta else argument.name)
+    if isinstance(argument, (list, tuple)):
+        return f"[{_format_list(list(argument), names)}]"
+    return repr(argument)

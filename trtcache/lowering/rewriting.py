@@ -1,4 +1,4 @@
-"""Utilities for passes: read and replace the arguments and sizes of nodes."""
+"""Utilities for passes: arguments, sizes, weights and views of nodes, and the canonical order of a graph."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import sympy
 import torch
 from torch import fx
 
+from trtcache.weights.recipes import WeightRef
+from trtcache.weights.slots import is_fake
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from trtcache.weights.recipes import Recipe
 
 
 def tensor_of(node: object) -> torch.Tensor | None:
@@ -183,3 +188,70 @@ def is_view(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
     return node.target is aten.reshape.default or makes_view(node.target)
+
+
+def canonical_order(
+    graph: fx.Graph,
+) -> tuple[list[fx.Node], dict[fx.Node, list[Any]]]:
+    """Return the nodes in the order of a depth-first walk from the outputs, and the arguments of each.
+
+    The walk visits arguments in the order of the operator's schema, so that statement order, names and dead code do not
+    matter. Nodes with side effects that no result depends on follow in their own order; unused inputs and the output
+    node are left out.
+    """
+    found: dict[fx.Node, list[Any]] = {}
+    order: list[fx.Node] = []
+    output = graph.output_node()
+    effects = [node for node in graph.nodes if not node.users and node.op == "call_function"]
+    for root in (*nodes_in(output.args), *effects):
+        _walk(root, found, order)
+    return order, found
+
+
+def _walk(root: fx.Node, found: dict[fx.Node, list[Any]], order: list[fx.Node]) -> None:
+    if root in found:
+        return
+    found[root] = arguments(root)
+    stack = [(root, nodes_in(found[root]))]
+    while stack:
+        node, rest = stack[-1]
+        for used in rest:
+            if used not in found:
+                found[used] = arguments(used)
+                stack.append((used, nodes_in(found[used])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+
+
+def nodes_in(argument: Any) -> Iterator[fx.Node]:
+    """Yield the nodes in an argument, including in lists, mappings and slices, in order."""
+    if isinstance(argument, fx.Node):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for element in argument:
+            yield from nodes_in(element)
+    elif isinstance(argument, dict):
+        yield from nodes_in([one for _, one in sorted(argument.items())])
+    elif isinstance(argument, slice):
+        yield from nodes_in((argument.start, argument.stop, argument.step))
+
+
+def group_tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Group names of tensors that are the same tensor: each name to all names of its group, in order."""
+    groups: dict[object, list[str]] = {}
+    for name, tensor in names.items():
+        # A fake tensor has no address; `data_ptr` of all of them is 0.
+        place = (tensor.untyped_storage()._cdata, tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
+        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        groups.setdefault(identity if tensor.numel() else name, []).append(name)
+    return {name: tuple(group) for group in groups.values() for name in group}
+
+
+def recipe_of(node: fx.Node) -> Recipe | None:
+    """Return the recipe of a weight's node in terms of the model's names; None if it is not a weight."""
+    if "weight" in node.meta:
+        return WeightRef(node.meta["weight"])
+    recipe: Recipe | None = node.meta.get("recipe")
+    return recipe

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import draws, is_random
 from trtcache.lowering.rewriting import is_view
-from trtcache.lowering.text import operator_name
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:

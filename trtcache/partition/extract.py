@@ -6,6 +6,7 @@ one entry.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +16,30 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import MarkedGraph, Role
-from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.order import canonical_order
+from trtcache.lowering.interface import SmallSizes, evaluate
 from trtcache.lowering.program import Frame, assemble_program
-from trtcache.lowering.rewriting import expression, is_dense, is_static, reads_strides, tensor_of
+from trtcache.lowering.rewriting import canonical_order, expression, is_dense, is_static, reads_strides, tensor_of
 from trtcache.lowering.symbols import Symbols
 from trtcache.partition.capability import is_size
-from trtcache.partition.partitions import EnginePartition, TorchPartition
-from trtcache.partition.wires import SizeTensor
+from trtcache.partition.partitions import (
+    ConstantWire,
+    EnginePartition,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    TorchPartition,
+    WeightWire,
+)
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import Cluster
-    from trtcache.partition.wires import Wire, WireTable
+    from trtcache.partition.partitions import Cluster, Wire
+
 
 aten = torch.ops.aten
 
@@ -251,3 +260,66 @@ def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], source
         copies[node] = copy
     graph.output(tuple(copies[node] for node in outputs))
     return TorchPartition(fx.GraphModule(torch.nn.Module(), graph), tuple(arguments), len(outputs), cluster)
+
+
+def make_size_wire(written: Json) -> SizeWire:
+    """Return the wire of a size."""
+    return SizeWire(json.dumps(written))
+
+
+class WireTable:
+    """The wires of a program's nodes; a partition's results are added once it is extracted."""
+
+    def __init__(self, program: LoweredProgram) -> None:
+        """Register the program's inputs."""
+        self._program = program
+        self._outputs: dict[fx.Node, PartitionOutput] = {}
+        inputs = [one for one in program.graph_module.graph.find_nodes(op="placeholder") if "input" in one.meta]
+        self._inputs = {node: InputWire(place) for place, node in enumerate(inputs)}
+
+    def add(self, part: int, outputs: list[fx.Node]) -> None:
+        """Register the results of a partition."""
+        self._outputs |= {node: PartitionOutput(part, place) for place, node in enumerate(outputs)}
+
+    def wire(self, node: fx.Node) -> Wire:
+        """Return the wire of a node outside of the partition that uses it."""
+        if node in self._outputs:
+            return self._outputs[node]
+        if node in self._inputs:
+            return self._inputs[node]
+        if "engine_weight" in node.meta:
+            return WeightWire(node.meta["engine_weight"].name)
+        if "constant" in node.meta:
+            return ConstantWire(node.meta["constant"][0])
+        assert is_size(node), node  # noqa: S101  # nothing else is outside of a partition
+        return self.size(node.meta["val"])
+
+    def size(self, size: Any) -> SizeWire:
+        """Return the wire of a size.
+
+        Raises:
+            ExportError: it cannot be computed from the inputs' sizes.
+        """
+        written = self._program.symbols.copy().write(size)
+        numbers = symbols_in(written)
+        if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= self._input_symbols():
+            why = f"size {size} crosses a partition boundary, and cannot be computed from the inputs' sizes"
+            advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
+            raise ExportError(self._program.name, f"{why}; {advice}")
+        return make_size_wire(written)
+
+    def _input_symbols(self) -> set[int]:
+        found: set[int] = set()
+        for spec in self._program.interface.inputs:
+            for written in spec.shape:
+                found |= symbols_in(written)
+        return found
+
+
+def symbols_in(written: Json) -> set[int]:
+    """Return the numbers of the symbols in an expression."""
+    if isinstance(written, dict):
+        return {int(str(written["sym"]))}
+    if isinstance(written, list):
+        return {number for one in written[1:] for number in symbols_in(one)}
+    return set()

@@ -9,11 +9,10 @@ from xml.sax.saxutils import escape
 
 import torch
 
-from trtcache.lowering.text import operator_name
+from trtcache.lowering.operators import operator_name
 from trtcache.partition.capability import is_step
 from trtcache.partition.partitioner import cluster_outputs
-from trtcache.partition.partitions import Cluster, EnginePartition
-from trtcache.partition.wires import InputWire, PartitionOutput
+from trtcache.partition.partitions import Cluster, EnginePartition, InputWire, PartitionOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

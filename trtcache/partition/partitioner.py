@@ -24,9 +24,8 @@ from trtcache.partition.capability import (
     is_step,
     is_work,
 )
-from trtcache.partition.extract import extract_engine_partition, extract_torch_partition
+from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
 from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
-from trtcache.partition.wires import WireTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from torch import fx
 
 from trtcache.errors import ExportError, InputError
 from trtcache.integrations.dynamo.arguments import expression, value_of
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 
 from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.custom_operators import is_foreign
+from trtcache.lowering.operators import is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

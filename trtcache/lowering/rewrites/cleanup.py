@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.custom_operators import TORCHS_OWN
-from trtcache.lowering.order import nodes_in
+from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     argument_names,
@@ -18,14 +17,15 @@ from trtcache.lowering.rewriting import (
     calls_of,
     is_returned,
     is_view,
+    nodes_in,
     reads_strides,
+    recipe_of,
     replace,
     same_shape,
     same_sizes,
     shows,
     tensor_of,
 )
-from trtcache.lowering.slots import recipe_of
 from trtcache.weights.recipes import sources
 
 if TYPE_CHECKING:

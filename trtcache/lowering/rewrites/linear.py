@@ -17,11 +17,11 @@ from trtcache.lowering.rewriting import (
     expression,
     insert_call,
     is_static,
+    recipe_of,
     replace,
     same_sizes,
     tensor_of,
 )
-from trtcache.lowering.slots import recipe_of
 from trtcache.weights.recipes import sources, step
 from trtcache.weights.slots import dtype_name
 

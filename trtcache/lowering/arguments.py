@@ -1,4 +1,8 @@
-"""``trtcache.Input``: an example argument specified by shapes instead of a tensor."""
+"""Arguments of a program: examples specified by shapes, and modules whose parameters torch.export treats as inputs.
+
+The classes, flags and numbers of a module argument become part of the program. torch can flatten such a module only
+during export; ``in_spec`` has its class, and as context the names of its tensors and a weak reference to it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import SettingsError
@@ -66,6 +69,8 @@ class Input:
 
     def dimensions(self) -> dict[int, Any]:
         """Return ``torch.export``'s dimension for each dynamic size."""
+        from torch.export import Dim
+
         least, _, most = self.bounds()
         return {
             place: Dim.DYNAMIC(min=low, max=high)
@@ -110,3 +115,72 @@ def examples(
     )
     made, named_made = pytree.tree_map_only(Input, lambda one: one.example(), (args, dict(kwargs)))
     return made, named_made, dict(inspect.signature(model.forward).bind(*shapes, **named).arguments)
+
+
+_TENSORS = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
+
+
+def module_class(spec: pytree.TreeSpec) -> type[torch.nn.Module] | None:
+    """Return the class of a module argument's spec; None for other specs."""
+    return spec.type if isinstance(spec.type, type) and issubclass(spec.type, torch.nn.Module) else None
+
+
+def without_modules(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    """Return a spec with modules replaced by dicts of their tensors: torch flattens modules only during export."""
+    if spec.is_leaf():
+        return spec
+    parts = [without_modules(child) for child in children(spec)]
+    if module_class(spec) is not None:
+        return pytree.TreeSpec(dict, list(spec.context[0]), parts)
+    return pytree.TreeSpec(spec.type, spec.context, parts)
+
+
+def configuration(module: torch.nn.Module) -> dict[str, Any]:
+    """Return what a module's results depend on besides parameters and buffers: classes, flags and numbers.
+
+    An object without a plain value is compared by identity.
+    """
+    found: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        own = {name: value for name, value in vars(part).items() if name not in _TENSORS}
+        found[path] = (type(part), {name: _plain(value) for name, value in own.items()})
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return type(value), repr(value)
+    if isinstance(value, (list, tuple)):
+        return type(value), [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return type(value), [(_plain(key), _plain(part)) for key, part in value.items()]
+    return _Same(value)
+
+
+class _Same:
+    """An object that equals only itself, kept alive so that no other gets its address."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def configurations(spec: pytree.TreeSpec) -> list[dict[str, Any] | None]:
+    """Return the configurations of module arguments, in order; None for one that no longer exists."""
+    if spec.is_leaf():
+        return []
+    if module_class(spec) is not None:
+        module = spec.context[1]()  # after torch.export.load this is not a module of that class
+        return [configuration(module) if type(module) is spec.type else None]
+    return [found for child in children(spec) for found in configurations(child)]
+
+
+def children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    """Return the children of a spec, which older versions of torch have as an attribute."""
+    parts = spec.children
+    return list(parts() if callable(parts) else parts)

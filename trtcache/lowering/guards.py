@@ -24,11 +24,10 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
-from trtcache.lowering.expressions import bounds, evaluate
-from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.module_arguments import without_modules
-from trtcache.lowering.operator_checks import operator_checks
+from trtcache.lowering.arguments import without_modules
+from trtcache.lowering.interface import SmallSizes, bounds, evaluate
 from trtcache.lowering.small_sizes import small_size_guards
+from trtcache.lowering.unguarded_sizes import operator_checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.lowering.symbols import Symbols
+
 
 _BINARY = {
     ast.FloorDiv: "FloorDiv",
