@@ -27,6 +27,7 @@ MOST_HEADERS = 200
 """The maximum number of headers to read: at a few kilobytes each, tens of milliseconds on a miss."""
 
 _MOST_GRAPHS, _MOST_WALKS = 8, 3
+_KIND, _NAME = COLUMNS.index("kind"), COLUMNS.index("name")
 _SIMILAR = 0.5  # of the operators: a BERT and a ResNet have less in common, one BERT and a longer one more
 _NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # the names of unnamed programs
 
@@ -68,15 +69,17 @@ def nearest(
     Raises:
         OSError: the store's directory cannot be read.
     """
-    headers = [
-        header
-        for header in _headers(store, str(document.get("kind")), name, without)
-        if not same_name or header.name == name
-    ]
+    readable = _headers(store, str(document.get("kind")), name=name, without=without, most=MOST_HEADERS)
+    headers = [header for _, header in readable if not same_name or header.name == name]
     headers.sort(key=lambda header: _distance(header, document, name))
     compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
     if graph is not None:
-        compared = [one for one in compared if _is_named(one[0], name) or _is_similar(one[1], graph)]
+        is_named = name not in _NAMES_OF_NONE
+        compared = [
+            (header, theirs)
+            for header, theirs in compared
+            if (is_named and header.name == name) or (theirs is not None and _is_similar(theirs, graph))
+        ]
         compared.sort(key=lambda one: _distance(one[0], document, name) + _graph_distance(one[1], graph))
     found = [
         Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
@@ -112,33 +115,28 @@ def stored_graphs(store: DiskStore, one: EntryHeader, other: EntryHeader) -> tup
     return (first, second) if first is not None and second is not None else None
 
 
-def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[EntryHeader]:
+def _headers(
+    store: DiskStore, kind: str, *, name: str | None = None, without: str = "", most: int | None = None
+) -> Iterator[tuple[EntryStat, EntryHeader]]:
+    """Yield the readable headers of a kind: first those of a name, and the most recently used first."""
     rows = read_rows(store.index_root / INDEX_NAME) or {}
-
-    def rank(digest: str, used_ns: int) -> tuple[bool, int]:
-        row = rows.get(digest)
-        return (row is not None and row[2] != name, -used_ns)
-
-    stored = [one for one in store.scan() if one.digest != without]
-    stored = [one for one in stored if (row := rows.get(one.digest)) is None or row[1] == kind]
-    stored.sort(key=lambda one: rank(one.digest, one.used_ns))
-    for one in stored[:MOST_HEADERS]:
+    ranked = []
+    for stored in store.scan():
+        row = rows.get(stored.digest)
+        if stored.digest != without and (row is None or row[_KIND] == kind):
+            ranked.append((row is not None and row[_NAME] != name, -stored.used_ns, stored))
+    ranked.sort(key=lambda one: one[:2])
+    for *_, stored in ranked[:most]:
         try:
-            header = store.header(one.digest)
+            header = store.header(stored.digest)
         except (OSError, StoreError):
             continue
         if header.kind == kind:
-            yield header
+            yield stored, header
 
 
-def _is_named(header: EntryHeader, name: str | None) -> bool:
-    return header.name == name and name not in _NAMES_OF_NONE
-
-
-def _is_similar(first: StoredGraph | None, other: StoredGraph) -> bool:
+def _is_similar(first: StoredGraph, other: StoredGraph) -> bool:
     """Return whether two graphs share at least half of their operators, regardless of arguments."""
-    if first is None:
-        return False
     ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (first, other))
     return (ours & theirs).total() >= _SIMILAR * max(ours.total(), theirs.total())
 
@@ -147,15 +145,11 @@ def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
     """Return the number of operators with arguments that only one of two graphs has: cheap, and enough to rank."""
     if first is None:
         return len(other.nodes)
-    ours, theirs = _operators(first), _operators(other)
+    ours, theirs = (
+        Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")
+        for graph in (first, other)
+    )
     return ((ours - theirs) + (theirs - ours)).total()
-
-
-def _operators(graph: StoredGraph) -> Counter[str]:
-    return Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")
-
-
-_KIND = COLUMNS.index("kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +183,17 @@ def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
     if gpu is None:
         return None
     found = []
-    for stored, header in _headers(store, key):
+    for stored, header in _headers(store, key.kind):
         same, other = _split_gpu(header.key.document)
         if same == wanted and other is not None and header.key.digest != key.digest:
-            found.append((_rank(gpu, other), -stored.used_ns, header.key.digest, header.key, other))
+            has_more_memory = int(other["memory_gib"]) > int(gpu["memory_gib"])
+            apart = abs(int(other["multiprocessors"]) - int(gpu["multiprocessors"]))
+            rank = (has_more_memory, apart, -stored.used_ns, header.key.digest)
+            found.append((rank, header.key, other))
     if not found:
         return None
-    *_, nearest, other = min(found, key=lambda one: one[:3])
-    return SecondChoice(nearest, str(other["product"]), str(gpu["product"]))
-
-
-def _rank(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[bool, int]:
-    apart = abs(int(other["multiprocessors"]) - int(gpu["multiprocessors"]))
-    return int(other["memory_gib"]) > int(gpu["memory_gib"]), apart
+    _, best, other = min(found, key=lambda one: one[0])
+    return SecondChoice(best, str(other["product"]), str(gpu["product"]))
 
 
 def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:
@@ -212,17 +204,3 @@ def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] |
         return document, None
     rest = {name: value for name, value in target.items() if name != "gpu"}
     return {**document, "parts": {**parts, "target": rest}}, target["gpu"]
-
-
-def _headers(store: DiskStore, key: CacheKey) -> Iterator[tuple[EntryStat, EntryHeader]]:
-    rows = read_rows(store.index_root / INDEX_NAME) or {}
-    for stored in store.scan():
-        row = rows.get(stored.digest)
-        if row is not None and row[_KIND] != key.kind:
-            continue
-        try:
-            header = store.header(stored.digest)
-        except (OSError, StoreError):
-            continue
-        if header.kind == key.kind:
-            yield stored, header

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trtcache.lowering.operators import NodeNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from trtcache.digests import Json
-    from trtcache.keys.stored_graph import StoredGraph, StoredNode
 
 
 GRAPH_MEMBER = "graph.json"
@@ -76,12 +75,25 @@ class StoredGraph:
         """
         try:
             *records, output = document["nodes"]
-            nodes = tuple(map(_node, records, _names(records)))
-            uses = tuple(map(int, output[-1]))
-            _check(nodes, output[0], uses)
-            return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
+            names, nodes = NodeNames(), list[StoredNode]()
+            for operator, arguments, value, *_, uses in records:
+                if operator == "input":
+                    name = f"in{arguments[0]}"
+                elif operator in _LETTERS:
+                    name = names.number(_LETTERS[operator])
+                else:
+                    name = names.call(str(operator))
+                nodes.append(StoredNode(name, str(operator), list(arguments), value, tuple(map(int, uses))))
+            result_uses = tuple(map(int, output[-1]))
+            tables = document.get("operators", {}), document.get("sizes", [])
+            graph = cls(tuple(nodes), list(output[1]), result_uses, *tables)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"not a lowered graph: {error}") from error
+        if output[0] != "output" or any(not 0 <= used < len(nodes) for used in result_uses):
+            raise ValueError("not a lowered graph: it does not end with its output")
+        if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
+            raise ValueError("not a lowered graph: a node uses a later one")
+        return graph
 
     def argument_name(self, node: StoredNode, index: int) -> str:
         """Return the schema's name for an argument, or its number without a schema."""
@@ -99,30 +111,6 @@ class StoredGraph:
     def format_argument(self, argument: Json, uses: tuple[int, ...]) -> str:
         """Return an argument in readable form, with the names of its nodes."""
         return format_value(argument, lambda k: self.name(uses[k]))
-
-
-def _check(nodes: tuple[StoredNode, ...], last: object, result_uses: tuple[int, ...]) -> None:
-    if last != "output" or any(not 0 <= used < len(nodes) for used in result_uses):
-        raise ValueError("it does not end with its output")
-    if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
-        raise ValueError("a node uses a later one")
-
-
-def _node(record: list[Any], name: str) -> StoredNode:
-    return StoredNode(name, str(record[0]), list(record[1]), record[2], tuple(map(int, record[-1])))
-
-
-def _names(records: list[list[Any]]) -> list[str]:
-    given = NodeNames()
-    names = []
-    for operator, arguments, *_ in records:
-        if operator == "input":
-            names.append(f"in{arguments[0]}")
-        elif operator in _LETTERS:
-            names.append(given.number(_LETTERS[operator]))
-        else:
-            names.append(given.call(str(operator)))
-    return names
 
 
 def format_value(value: Any, use: Any = None) -> str:
@@ -183,23 +171,34 @@ def match(a: StoredGraph, b: StoredGraph) -> Matched:
     weights. The rest, downstream of a difference, is aligned in canonical order. Weights, and what is computed from
     weights and constants alone, correspond if they are used in the same place.
     """
-    matched = _inputs(a, b)
-    matched |= _equal_calls(a, b)
+    inputs = {node.name: place for place, node in enumerate(b.nodes) if node.operator == "input"}
+    matched: Matched = {
+        place: inputs[node.name]
+        for place, node in enumerate(a.nodes)
+        if node.operator == "input" and node.name in inputs
+    }
+    # Calls with equal operators, arguments and operands, all the way to the inputs.
+    numbers: dict[object, int] = {}
+    ours, theirs = _number_subgraphs(a, numbers), _number_subgraphs(b, numbers)
+    calls_a, calls_b = _calls_from_inputs(a), _calls_from_inputs(b)
+    places: dict[int, list[int]] = defaultdict(list)
+    for place in reversed(calls_b):
+        places[theirs[place]].append(place)
+    matched |= {place: places[ours[place]].pop() for place in calls_a if places[ours[place]]}
+    # Others by operator and arguments; the gaps by operator; then equally many remaining calls in order.
     taken = set(matched.values())
-    rest_a = [place for place in _calls_from_inputs(a) if place not in matched]
-    rest_b = [place for place in _calls_from_inputs(b) if place not in taken]
-    matched |= _align(rest_a, rest_b, a, b)
+    rest_a, rest_b = [one for one in calls_a if one not in matched], [one for one in calls_b if one not in taken]
+    aligned, gaps = _align_by(_token, rest_a, rest_b, a, b)
+    matched |= aligned
+    for gap in gaps:
+        aligned, rests = _align_by(lambda node: node.operator, *gap, a, b)
+        matched |= aligned
+        for left, right in rests:
+            x = [one for one in left if a.nodes[one].operator != SELECTION]
+            y = [one for one in right if b.nodes[one].operator != SELECTION]
+            matched |= dict(zip(x, y, strict=True)) if len(x) == len(y) else {}
     _descend(a, b, matched)
     return matched
-
-
-def _inputs(a: StoredGraph, b: StoredGraph) -> Matched:
-    theirs = {node.name: place for place, node in enumerate(b.nodes) if node.operator == "input"}
-    return {
-        place: theirs[node.name]
-        for place, node in enumerate(a.nodes)
-        if node.operator == "input" and node.name in theirs
-    }
 
 
 def _calls_from_inputs(graph: StoredGraph) -> list[int]:
@@ -209,16 +208,6 @@ def _calls_from_inputs(graph: StoredGraph) -> list[int]:
         if node.operator == "input" or not reached.isdisjoint(node.uses):
             reached.add(place)
     return [place for place in sorted(reached) if not graph.nodes[place].is_leaf]
-
-
-def _equal_calls(a: StoredGraph, b: StoredGraph) -> Matched:
-    """Match calls with equal operators, arguments and operands, all the way to the inputs."""
-    numbers: dict[object, int] = {}
-    ours, theirs = _number_subgraphs(a, numbers), _number_subgraphs(b, numbers)
-    places: dict[int, list[int]] = defaultdict(list)
-    for place in reversed(_calls_from_inputs(b)):
-        places[theirs[place]].append(place)
-    return {place: places[ours[place]].pop() for place in _calls_from_inputs(a) if places[ours[place]]}
 
 
 def _number_subgraphs(graph: StoredGraph, numbers: dict[object, int]) -> list[int]:
@@ -237,28 +226,13 @@ def _token(node: StoredNode) -> str:
     return json.dumps([node.operator, node.arguments])
 
 
-def _align(ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph) -> Matched:
-    """Align calls by operator and arguments; the gaps by operator; then equally many remaining calls in order."""
-    tokens = {place: _token(a.nodes[place]) for place in ours}, {place: _token(b.nodes[place]) for place in theirs}
-    matched, gaps = _align_by(ours, theirs, *tokens)
-    for left, right in gaps:
-        names = {one: a.nodes[one].operator for one in left}, {one: b.nodes[one].operator for one in right}
-        inside, rests = _align_by(left, right, *names)
-        matched |= inside
-        for rest in rests:
-            x = [one for one in rest[0] if a.nodes[one].operator != SELECTION]
-            y = [one for one in rest[1] if b.nodes[one].operator != SELECTION]
-            matched |= dict(zip(x, y, strict=True)) if len(x) == len(y) else {}
-    return matched
-
-
 def _align_by(
-    ours: Sequence[int], theirs: Sequence[int], ours_as: Mapping[int, str], theirs_as: Mapping[int, str]
-) -> tuple[Matched, list[tuple[Sequence[int], Sequence[int]]]]:
-    """Return the longest common subsequences as pairs, and the gaps between them."""
+    token: Callable[[StoredNode], str], ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph
+) -> tuple[Matched, list[tuple[list[int], list[int]]]]:
+    """Return the longest common subsequences of nodes with equal tokens as pairs, and the gaps between them."""
     matched: Matched = {}
-    gaps: list[tuple[Sequence[int], Sequence[int]]] = []
-    matcher = SequenceMatcher(None, [ours_as[one] for one in ours], [theirs_as[one] for one in theirs])
+    gaps: list[tuple[list[int], list[int]]] = []
+    matcher = SequenceMatcher(None, [token(a.nodes[one]) for one in ours], [token(b.nodes[one]) for one in theirs])
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":
             matched |= dict(zip(ours[i1:i2], theirs[j1:j2], strict=True))
@@ -271,30 +245,24 @@ def _descend(a: StoredGraph, b: StoredGraph, matched: Matched) -> None:
     """Match weights, constants and what is computed from them that matched calls and results use in the same place."""
     taken = set(matched.values())
     stack = list(reversed(matched.items()))
-    stack += [pair for pair in _results(a, b) if pair[0] not in matched]
+    if len(a.result_uses) == len(b.result_uses):
+        stack += [pair for pair in zip(a.result_uses, b.result_uses, strict=True) if pair[0] not in matched]
     while stack:
         one, other = stack.pop()
-        if one not in matched and other not in taken and _kind(a.nodes[one]) == _kind(b.nodes[other]):
+        x, y = a.nodes[one], b.nodes[other]
+        same_kind = x.operator == y.operator or not (x.is_leaf or y.is_leaf)
+        if one not in matched and other not in taken and same_kind:
             matched[one] = other
             taken.add(other)
-        if matched.get(one) == other and a.nodes[one].operator == b.nodes[other].operator:
-            stack += [pair for pair in operand_pairs(a.nodes[one], b.nodes[other]) if pair[0] not in matched]
-
-
-def _results(a: StoredGraph, b: StoredGraph) -> Iterator[tuple[int, int]]:
-    if len(a.result_uses) == len(b.result_uses):
-        yield from zip(a.result_uses, b.result_uses, strict=True)
-
-
-def _kind(node: StoredNode) -> str:
-    return node.operator if node.is_leaf else "call"
-
-
-def operand_pairs(x: StoredNode, y: StoredNode) -> Iterator[tuple[int, int]]:
-    """Yield the operands in equal places of two calls' arguments."""
-    for _, before, after in compare_arguments(x.arguments, y.arguments, nodes=True):
-        if is_use(before) and is_use(after):
-            yield x.uses[before["$use"]], y.uses[after["$use"]]
+        if matched.get(one) == other and x.operator == y.operator:
+            # Operands in equal places of the arguments.
+            stack += [
+                pair
+                for _, before, after in compare_arguments(x.arguments, y.arguments, nodes=True)
+                if is_use(before)
+                and is_use(after)
+                and (pair := (x.uses[before["$use"]], y.uses[after["$use"]]))[0] not in matched
+            ]
 
 
 def is_use(argument: object) -> bool:
