@@ -50,7 +50,8 @@ def explain(
     walked = [one for part in parts for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))]
     reshaped = {one.where.partition(".")[0] for one in walked if ".shape" in one.where}
     counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in walked)
-    found, layouts = [], []
+    found: list[KeyDifference] = []
+    layouts: list[KeyDifference] = []
     for one in walked:
         part = one.where.partition(".")[0]
         if (
@@ -125,7 +126,8 @@ def _walk(where: str, before: Any, after: Any) -> Iterator[KeyDifference]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _walk_lists(where, before, after)
     else:
-        yield KeyDifference(where, *(None if one is _ABSENT else format_value(one) for one in (before, after)))
+        was, now = (None if one is _ABSENT else format_value(one) for one in (before, after))
+        yield KeyDifference(where, was, now)
 
 
 def _walk_lists(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:

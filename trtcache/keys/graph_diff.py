@@ -168,11 +168,8 @@ class _GraphComparison:
             if is_use(one[2]) and is_use(other[2]):
                 pairs.append((str(index), self.a.result_uses[one[2]["$use"]], self.b.result_uses[other[2]["$use"]]))
             elif one != other:
-                texts = (
-                    graph.format_argument(result[2], graph.result_uses)
-                    for graph, result in ((self.a, one), (self.b, other))
-                )
-                yield KeyDifference(f"graph: output {index}", *texts)
+                was = self.a.format_argument(one[2], self.a.result_uses)
+                yield KeyDifference(f"graph: output {index}", was, self.b.format_argument(other[2], self.b.result_uses))
         yield from self._compare_operands("graph: output", pairs)
 
     def _compare_contents(self) -> Iterator[KeyDifference]:
@@ -191,10 +188,8 @@ class _GraphComparison:
             if before is not None and after is not None:
                 yield from self._compare_operands(where, [("", before, after)])
             else:
-                names = (
-                    None if place is None else graph.name(place) for graph, place in ((self.a, before), (self.b, after))
-                )
-                yield KeyDifference(where, *names)
+                was = None if before is None else self.a.name(before)
+                yield KeyDifference(where, was, None if after is None else self.b.name(after))
 
     def _compare_operands(self, where: str, pairs: list[tuple[str, int, int]]) -> Iterator[KeyDifference]:
         """Yield the operands that do not match each other as one difference, with the first graph's names for nodes."""

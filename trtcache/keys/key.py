@@ -182,11 +182,6 @@ def alias_key(
         backend: the backend that builds.
         device_type: ``cpu`` or ``cuda``, where the program runs.
         torch_executed_modules: the one setting that changes the cache key without being part of it.
-
-    Raises:
-        CanonicalizationError: a part has no stable value.
-        PassError: a pass of another distribution cannot be loaded.
-        OSError: the code of this package cannot be read.
     """
     capabilities = backend.capabilities
     return CacheKey.of(
@@ -235,11 +230,7 @@ def process_state() -> dict[str, object]:
 
 @functools.cache
 def code_digest() -> Digest:
-    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used.
-
-    Raises:
-        OSError: the code cannot be read.
-    """
+    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used."""
     root = str(Path(__file__).parents[1])
     parts: list[bytes] = []
     for path in sorted(_code_files(root, _OTHER)):
@@ -293,11 +284,7 @@ def key_parts(
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
-    """Return the key part with the values of frozen weights; empty without any.
-
-    Raises:
-        CanonicalizationError: the elements of a weight cannot be read.
-    """
+    """Return the key part with the values of frozen weights; empty without any."""
     if not frozen:
         return {}
     found = fingerprints([program.state[slot.names[0]] for slot in frozen])

@@ -65,9 +65,6 @@ def nearest(
         graph: its lowered graph, if there is one.
         without: the digest of an entry to ignore.
         same_name: whether to consider only entries of that name.
-
-    Raises:
-        OSError: the store's directory cannot be read.
     """
     readable = _headers(store, str(document.get("kind")), name=name, without=without, most=MOST_HEADERS)
     headers = [header for _, header in readable if not same_name or header.name == name]
@@ -175,9 +172,6 @@ def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
 
     An entry for a GPU with no more memory is preferred to one for a GPU with more, which may not fit; then the nearest
     number of multiprocessors; then the most recently used. Unreadable entries are skipped.
-
-    Raises:
-        OSError: the store's directory cannot be read.
     """
     wanted, gpu = _split_gpu(key.document)
     if gpu is None:

@@ -164,11 +164,7 @@ class _Writer:
 
 
 def _function(target: Any) -> str:
-    """Return a function's name; an operator's with its whole schema.
-
-    Raises:
-        ValueError: it is neither torch's nor Python's.
-    """
+    """Return a function's name; an operator's with its whole schema."""
     if isinstance(target, torch._ops.OpOverload):
         return f"{target} {target._schema}"
     module = str(getattr(target, "__module__", None))

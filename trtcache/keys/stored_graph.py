@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trtcache.lowering.operators import NodeNames
@@ -230,6 +229,8 @@ def _align_by(
     token: Callable[[StoredNode], str], ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph
 ) -> tuple[Matched, list[tuple[list[int], list[int]]]]:
     """Return the longest common subsequences of nodes with equal tokens as pairs, and the gaps between them."""
+    from difflib import SequenceMatcher  # a hit that reads a graph does not compare it
+
     matched: Matched = {}
     gaps: list[tuple[list[int], list[int]]] = []
     matcher = SequenceMatcher(None, [token(a.nodes[one]) for one in ours], [token(b.nodes[one]) for one in theirs])
