@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trtcache.bundle import torch_program as torch_graph
-from trtcache.partition.extract import make_size_wire
 from trtcache.partition.partitions import (
     Cluster,
     ConstantWire,
@@ -138,7 +137,7 @@ def _read(written: Any) -> Wire:
         case ["made", int(part), int(place)]:
             return PartitionOutput(part, place)
         case ["size", size]:
-            return make_size_wire(size)
+            return SizeWire.of(size)
         case ["carrier", size]:
-            return SizeTensor(make_size_wire(size))
+            return SizeTensor(SizeWire.of(size))
     raise ValueError(f"a wire {written!r:.40}")

@@ -48,7 +48,11 @@ class Input:
         ranged = self.min_shape is not None and self.max_shape is not None
         if (self.shape is not None) == ranged or (self.shape is not None and self.opt_shape is not None):
             raise SettingsError("Input", "give either shape, or min_shape and max_shape (and opt_shape)")
-        _check_sizes(self.shape, self.min_shape, self.opt_shape, self.max_shape)
+        for shape in (self.shape, self.min_shape, self.opt_shape, self.max_shape):
+            if shape is not None and not (
+                isinstance(shape, Sequence) and all(isinstance(size, Integral) for size in shape)
+            ):
+                raise SettingsError("Input", f"a shape is a sequence of integers such as (4, 128), not {shape!r}")
         least, usual, most = self.bounds()
         ordered = len(least) == len(usual) == len(most) and all(
             0 <= low <= mid <= high for low, mid, high in zip(least, usual, most, strict=True)
@@ -79,14 +83,6 @@ class Input:
         }
 
 
-def _check_sizes(*shapes: Sequence[int] | None) -> None:
-    for shape in shapes:
-        if shape is not None and not (
-            isinstance(shape, Sequence) and all(isinstance(size, Integral) for size in shape)
-        ):
-            raise SettingsError("Input", f"a shape is a sequence of integers such as (4, 128), not {shape!r}")
-
-
 @contextmanager
 def whole_ranges() -> Iterator[None]:
     """Let ``torch.export`` keep ranges that start at 1, and example sizes of 1; otherwise it specialises on 1.
@@ -97,7 +93,7 @@ def whole_ranges() -> Iterator[None]:
         yield
 
 
-def examples(
+def replace_inputs(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     """Return example arguments and dynamic shapes, with each ``Input`` replaced by its tensor and ranges.

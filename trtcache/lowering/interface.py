@@ -295,12 +295,6 @@ def _apply(head: str, values: list[Any]) -> Any:  # noqa: C901  # one case per o
             return math.trunc(values[0])
         case "Round":
             return round(*values)
-        case _:
-            return _decide(head, values)
-
-
-def _decide(head: str, values: list[Any]) -> Any:
-    match head:
         case "Eq":
             return values[0] == values[1]
         case "Ne":
@@ -336,12 +330,12 @@ _INFIX = {
     "Lt": (" < ", 4),
     "Add": (" + ", 5),
     "Mul": (" * ", 6),
+    "Pow": (" ** ", 8),
     "FloorDiv": (" // ", 6),
     "CleanDiv": (" // ", 6),
     "Mod": (" % ", 6),
     "PythonMod": (" % ", 6),
     "TrueDiv": (" / ", 6),
-    "Pow": (" ** ", 8),
 }
 
 

@@ -92,23 +92,19 @@ def _mentions(folder: str) -> bool:
         return True  # an archive: importlib can read it
     except OSError:
         return False
-    infos = (name for name in names if name.endswith((".dist-info", ".egg-info", ".egg")))
-    return any(_mentioned_in(f"{folder or '.'}/{name}/entry_points.txt") for name in infos)
-
-
-def _mentioned_in(path: str) -> bool:
-    try:
-        return _GROUP.encode() in file_bytes(path)
-    except OSError:  # a directory can be opened, but not read
-        return path.endswith(".egg/entry_points.txt")
+    for name in names:
+        if name.endswith((".dist-info", ".egg-info", ".egg")):
+            try:
+                if _GROUP.encode() in file_bytes(f"{folder or '.'}/{name}/entry_points.txt"):
+                    return True
+            except OSError:  # a directory can be opened, but not read
+                if name.endswith(".egg"):
+                    return True
+    return False
 
 
 def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
-    """Return the passes of entry points, sorted by name.
-
-    Args:
-        points: entry points.
-        ours: names that are taken.
+    """Return the passes of entry points, sorted by name; ``ours`` are names that are taken.
 
     Raises:
         PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
@@ -120,14 +116,14 @@ def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[
         if point.name in owners:
             raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
         owners[point.name] = owner
-    return tuple(_load_pass(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
-
-
-def _load_pass(point: EntryPoint, owner: str) -> Pass:
-    try:
-        made: Pass = getattr(import_module(point.module), point.attr)()
-    except Exception as error:
-        raise PassError(point.name, (), f"{point.value} of {owner} cannot be loaded: {error}") from error
-    if made.name != point.name:
-        raise PassError(point.name, (), f"{point.value} of {owner} has the name {made.name!r}")
-    return made
+    passes: list[Pass] = []
+    for point in sorted(points, key=lambda point: point.name):
+        try:
+            made: Pass = getattr(import_module(point.module), point.attr)()
+        except Exception as error:
+            why = f"{point.value} of {owners[point.name]} cannot be loaded: {error}"
+            raise PassError(point.name, (), why) from error
+        if made.name != point.name:
+            raise PassError(point.name, (), f"{point.value} of {owners[point.name]} has the name {made.name!r}")
+        passes.append(made)
+    return tuple(passes)

@@ -1,4 +1,9 @@
-"""The stages of lowering: export, decompositions, passes, numbered slots."""
+"""The stages of lowering: export, decompositions, passes, numbered slots; and what stays in torch by name.
+
+Modules are matched by the module stack that ``torch.export`` records at each operator. A selected operator is recorded
+in that stack as well, before decompositions, so that its decomposition is marked; those that torch can leave whole are
+not decomposed. Passes ignore marked operators.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +30,10 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.lowering.pipeline import PassRun
     from trtcache.lowering.rewrites.optional import Autocast
+
+
+log = logging.getLogger(__name__)
 
 
 def lower(
@@ -79,30 +86,21 @@ def lower(
     start = time.perf_counter()
     marked = mark(exported)
     forced.mark(marked.graph_module.graph)
-    specs, runs = _run_passes(marked.graph_module, unpack, autocast, trace=trace)
+    # Our passes, then the backend's and those of other distributions.
+    first, last = default_pipeline(), last_pipeline(installed_passes(), unpack, autocast)
+    runs = first.run(marked.graph_module, trace=trace)
+    try:
+        runs += last.run(marked.graph_module, trace=trace)
+    except PassError as error:
+        error.before = (*(run.spec for run in runs), *error.before)
+        raise
     restore_targets(marked.graph_module.graph)
-    specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
+    specs = (*first.spec, *last.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start
     program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict, not shared yet
     return program
 
-
-def _run_passes(
-    graph_module: torch.fx.GraphModule, unpack: Collection[str], autocast: Autocast | None, *, trace: bool
-) -> tuple[tuple[str, ...], tuple[PassRun, ...]]:
-    """Run our passes, then the backend's and third-party ones; return their specs and runs."""
-    first, last = default_pipeline(), last_pipeline(installed_passes(), unpack, autocast)
-    runs = first.run(graph_module, trace=trace)
-    try:
-        runs += last.run(graph_module, trace=trace)
-    except PassError as error:
-        error.before = (*(run.spec for run in runs), *error.before)
-        raise
-    return (*first.spec, *last.spec), runs
-
-
-log = logging.getLogger(__name__)
 
 _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 _NOTE = "trtcache.torch_executed:"
@@ -183,14 +181,20 @@ class TorchSelection:
             names = set(_modules(node))
             modules |= names
             self._seen.update(operator_names(node.target))
-            reason = self._reason(node, names)
-            if reason and isinstance(node.target, _OPERATORS) and _can_mark(node):
+            module = next((name for name in self.modules if name in names), None)
+            operator = self._match(node.target) or next(
+                (one[len(_NOTE) :] for one in names if one.startswith(_NOTE)), None
+            )
+            value = node.meta.get("val")
+            is_number = isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
+            if (module or operator) and isinstance(node.target, _OPERATORS) and value is not None and not is_number:
+                reason = f"torch_executed_modules has {module}" if module else f"torch_executed_ops has {operator}"
                 node.meta["torch_executed"] = reason
                 if not (draws(node) if is_random(node.target) else node.is_impure()):
                     node.target = TorchExecuted(node.target)
                 count += 1
         self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
-        self._check("torch_executed_ops", {_normalize(name) for name in self.operators}, self._seen)
+        self._check("torch_executed_ops", {name.replace("::", ".") for name in self.operators}, self._seen)
         return count
 
     def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
@@ -202,13 +206,7 @@ class TorchSelection:
 
     def _match(self, operator: object) -> str | None:
         found = operator_names(operator)
-        return next((name for name in self.operators if _normalize(name) in found), None)
-
-    def _reason(self, node: fx.Node, modules: set[str]) -> str | None:
-        if found := next((name for name in self.modules if name in modules), None):
-            return f"torch_executed_modules has {found}"
-        named = self._match(node.target) or next((one[len(_NOTE) :] for one in modules if one.startswith(_NOTE)), None)
-        return f"torch_executed_ops has {named}" if named else None
+        return next((name for name in self.operators if name.replace("::", ".") in found), None)
 
 
 def operator_names(operator: object) -> tuple[str, ...]:
@@ -216,10 +214,6 @@ def operator_names(operator: object) -> tuple[str, ...]:
     if isinstance(operator, torch._ops.OpOverload):
         return str(operator), str(operator).rpartition(".")[0]
     return (str(operator),) if isinstance(operator, torch._ops.HigherOrderOperator) else ()
-
-
-def _normalize(name: str) -> str:
-    return name.replace("::", ".")
 
 
 def restore_targets(graph: fx.Graph) -> None:
@@ -234,8 +228,3 @@ def _modules(node: fx.Node) -> Iterator[str]:
         names = _VARIABLE.sub("", _CALL_NUMBER.sub("", path)).split(".")
         yield from (".".join(names[:end]) for end in range(1, len(names) + 1) if names[0])
         yield kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _can_mark(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return value is not None and not isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))

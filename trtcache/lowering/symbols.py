@@ -120,11 +120,7 @@ class InputSizes:
 
 
 def write_number(number: Any, symbols: Symbols) -> Json:
-    """Return a number computed from sizes as JSON, for ``evaluate``.
-
-    Args:
-        number: a SymInt, SymFloat or SymBool, or such JSON.
-        symbols: numbers the symbols.
+    """Return a number computed from sizes (a SymInt, SymFloat or SymBool, or such JSON) as JSON, for ``evaluate``.
 
     Raises:
         ExportError: a term of a comparison is unknown.
@@ -140,11 +136,7 @@ def write_number(number: Any, symbols: Symbols) -> Json:
 
 
 def as_tensor(node: fx.Node, output: fx.Node) -> fx.Node:
-    """Return a tensor of one element with a number; ``item()`` is its inverse.
-
-    Args:
-        node: the number.
-        output: the node to insert a new one before.
+    """Return a tensor of one element with a number, inserted before the output; ``item()`` is its inverse.
 
     Raises:
         ExportError: a tensor may not represent the number exactly.

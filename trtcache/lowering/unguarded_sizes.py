@@ -123,17 +123,10 @@ class Decisions:
 
     def add_to(self, program: ExportedProgram) -> None:
         """Add the decisions to a program's guards, in torch's notation."""
-        texts = list(program._guards_code)
-        for text in self._texts(program):
-            if text not in texts:
-                texts.append(text)
-        program._guards_code = texts
-
-    def _texts(self, program: ExportedProgram) -> Iterator[str]:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
-        environment = _environment(program)
+        environment = shape_environment(program)
         if environment is None:
             return
         sources = environment.var_to_sources
@@ -142,12 +135,17 @@ class Decisions:
             for symbol, found in sources.items()
             if found and not any(isinstance(source, ConstantSource) for source in found)
         }
-        printer = ShapeGuardPythonPrinter(sources, _source_name, sources)
+
+        def name(source: Any) -> str:
+            return str(source.name() if callable(source.name) else source.name)  # a property from torch 2.12 on
+
+        printer, texts = ShapeGuardPythonPrinter(sources, name, sources), list(program._guards_code)
         for condition in self.conditions:
             if condition.free_symbols <= known:
                 text = printer.doprint(condition)
-                if "L['self']" not in text:
-                    yield text
+                if "L['self']" not in text and text not in texts:
+                    texts.append(text)
+        program._guards_code = texts
 
 
 def _term(value: Any) -> Any:
@@ -179,12 +177,8 @@ def _number(term: Any, sizes: dict[Any, Any]) -> Any:
     return value
 
 
-def _source_name(source: Any) -> str:
-    name = source.name  # a property from torch 2.12 on
-    return str(name() if callable(name) else name)
-
-
-def _environment(program: ExportedProgram) -> Any:
+def shape_environment(program: ExportedProgram) -> Any:
+    """Return the ``ShapeEnv`` of a program's symbols, or None."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
@@ -240,8 +234,8 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
     try:
         for name, head in (_RELATIONS | _CONNECTIVES).items():
             replace(SymNode, name, _comparison(head, getattr(SymNode, name)))
-        replace(SymNode, "bool_", _bool(decisions, SymNode.bool_))
-        replace(SymNode, "expect_true", _expect_true(decisions, SymNode.expect_true))
+        replace(SymNode, "bool_", _outcome(decisions, SymNode.bool_, only_true=False))
+        replace(SymNode, "expect_true", _outcome(decisions, SymNode.expect_true, only_true=True))
         for name in (*_ARITHMETIC, *_REFLECTED):
             replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
         replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
@@ -265,23 +259,14 @@ def _comparison(head: Any, original: Any) -> Any:
     return compare
 
 
-def _bool(decisions: Decisions, original: Any) -> Any:
-    def bool_(self: Any) -> bool:
-        outcome: bool = original(self)
-        decisions.record(self, outcome)
-        return outcome
-
-    return bool_
-
-
-def _expect_true(decisions: Decisions, original: Any) -> Any:
-    def expect_true(self: Any, *place: Any) -> bool:
+def _outcome(decisions: Decisions, original: Any, *, only_true: bool) -> Any:
+    def method(self: Any, *place: Any) -> bool:
         outcome: bool = original(self, *place)
-        if outcome:
+        if outcome or not only_true:
             decisions.record(self, outcome)
         return outcome
 
-    return expect_true
+    return method
 
 
 def _arithmetic(decisions: Decisions, name: str, original: Any) -> Any:
@@ -326,35 +311,27 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
 
     Raises:
-        ExportError: an operator's fake kernel and decomposition return another shape than its kernel.
+        ExportError: an operator's fake kernel and decomposition return another shape than its kernel, or ``as_strided``
+            may read a weight or constant that is a view of a larger memory.
     """
+    found: list[Any] = []
     for node in program.graph.nodes:
         values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
         if values is not None and values.dim() < 2:  # a batch has two dimensions
             why = "torch decomposes multilabel_margin_loss of one sample to another shape: give it a batch of one"
             raise ExportError("the program", why)
-    _reject_memory_views(program)
-    found = (condition for node in program.graph.nodes for condition in _conditions(node))
-    return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
-
-
-def _conditions(node: fx.Node) -> Iterator[Any]:
-    if node.target in _LOSSES:
-        yield from _loss_conditions(node)
-    elif node.target in _AS_STRIDED:
-        yield _is_inside_memory(node)
-
-
-def _reject_memory_views(program: ExportedProgram) -> None:
-    """Reject a program with ``as_strided`` and weights or constants that are views of a larger memory."""
-    if not any(node.target in _AS_STRIDED for node in program.graph.nodes):
-        return
-    for name, tensor in {**program.constants, **program.state_dict}.items():
+        if node.target in _LOSSES:
+            found += _loss_conditions(node)
+        elif node.target in _AS_STRIDED:
+            found.append(_is_inside_memory(node))
+    reads_memory = any(node.target in _AS_STRIDED for node in program.graph.nodes)
+    for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
             continue
         if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
             why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
             raise ExportError("the program", why)
+    return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
 
 
 def _is_inside_memory(node: fx.Node) -> Any:
@@ -408,36 +385,28 @@ def assert_numbers(graph: fx.Graph) -> Iterator[None]:
 def _add_assertions(node: fx.Node) -> None:
     graph, target = node.graph, node.target
     if target in _ON_TENSORS:
+        message = node.args[1] if len(node.args) > 1 else "an assertion on a tensor failed"
         with graph.inserting_before(node):
             holds = graph.call_function(aten.ne.Scalar, (node.args[0], 0))
             number = graph.call_function(aten.item.default, (holds,))
-            graph.call_function(aten._assert_scalar.default, (number, _message(node)))
+            graph.call_function(aten._assert_scalar.default, (number, message))
     elif target in _DIVIDING and _is_read(node.args[1]):
         _assert_relation(node, operator.ne, node.args[1], 0, "division by zero")
-    elif target in _SELECTS:
-        _check_index(node)
+    elif target in _SELECTS and _is_read(node.args[2]) and (given := tensor_of(node.args[0])) is not None:
+        with graph.inserting_before(node):
+            size = graph.call_function(aten.sym_size.int, (node.args[0], node.args[1]))
+            size.meta["val"] = given.shape[node.args[1]]  # type: ignore[index]  # the dimension
+            least = graph.call_function(operator.neg, (size,))
+            least.meta["val"] = -size.meta["val"]
+        _assert_relation(node, operator.ge, node.args[2], least, "index out of range")
+        _assert_relation(node, operator.lt, node.args[2], size, "index out of range")
     elif target in _SQUEEZES:
         for size in _sizes_read(node):
-            _assert_relation(
-                node, operator.ne, size, 1, "squeeze of a size that is 1, and that the program assumes is not"
-            )
+            message = "squeeze of a size that is 1, and that the program assumes is not"
+            _assert_relation(node, operator.ne, size, 1, message)
     elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
         for size in _sizes_read(node):
             _assert_relation(node, operator.ne, size, 0, "an operator that does not support empty tensors")
-
-
-def _check_index(node: fx.Node) -> None:
-    """Assert that the index of a ``select`` is in range."""
-    given = tensor_of(node.args[0])
-    if given is None or not _is_read(node.args[2]):
-        return
-    with node.graph.inserting_before(node):
-        size = node.graph.call_function(aten.sym_size.int, (node.args[0], node.args[1]))
-        size.meta["val"] = given.shape[node.args[1]]  # type: ignore[index]  # the dimension
-        least = node.graph.call_function(operator.neg, (size,))
-        least.meta["val"] = -size.meta["val"]
-    _assert_relation(node, operator.ge, node.args[2], least, "index out of range")
-    _assert_relation(node, operator.lt, node.args[2], size, "index out of range")
 
 
 def _sizes_read(node: fx.Node) -> list[fx.Node]:
@@ -462,7 +431,3 @@ def _assert_relation(node: fx.Node, comparison: Any, left: Any, right: Any, mess
         holds = node.graph.call_function(comparison, (left, right))
         holds.meta["val"] = comparison(*values)
         node.graph.call_function(aten._assert_scalar.default, (holds, message))
-
-
-def _message(node: fx.Node) -> Any:
-    return node.args[1] if len(node.args) > 1 else "an assertion on a tensor failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
 
 
@@ -48,6 +50,11 @@ class SizeWire:
     """A number: an expression over the program's input sizes, as ``Symbols`` writes it, in JSON."""
 
     text: str
+
+    @classmethod
+    def of(cls, written: Json) -> SizeWire:
+        """Return the wire of a size."""
+        return cls(json.dumps(written))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -86,14 +87,16 @@ def _power(node: fx.Node) -> _Call | None:
     return None if root is None else (root, (x,))
 
 
-def _quotient(node: fx.Node) -> _Call | None:
-    x, divisor = arguments(node)
-    if not isinstance(divisor, float) or not _is_float_of(node, x):
+def _scale(node: fx.Node) -> _Call | None:
+    x, factor = arguments(node)
+    if not isinstance(factor, float) or not _is_float_of(node, x):
         return None
-    mantissa, exponent = math.frexp(divisor)
+    if node.target is aten.mul.Tensor:
+        return (aten.neg.default, (x,)) if factor == -1 else None
+    mantissa, exponent = math.frexp(factor)
     if abs(mantissa) != 0.5 or abs(exponent) > _FARTHEST_EXPONENT:
         return None
-    return aten.mul.Tensor, (x, 1 / divisor)
+    return aten.mul.Tensor, (x, 1 / factor)
 
 
 def _difference(node: fx.Node) -> _Call | None:
@@ -111,21 +114,12 @@ def _sum(node: fx.Node) -> _Call | None:
         return aten.sub.Tensor, (x, other)
     if factor != 1:
         return None
-    if _is_negated(other) and _is_float_of(node, other):
+    x_negated, other_negated = (getattr(one, "target", None) is aten.neg.default for one in (x, other))
+    if other_negated and _is_float_of(node, other):
         return aten.sub.Tensor, (x, other.args[0])
-    if _is_negated(x) and _is_float_of(node, x) and (isinstance(other, float) or may_cross(x, other)):
+    if x_negated and _is_float_of(node, x) and (isinstance(other, float) or may_cross(x, other)):
         return aten.sub.Tensor, (other, x.args[0])
     return None
-
-
-def _is_negated(operand: Any) -> bool:
-    return getattr(operand, "target", None) is aten.neg.default
-
-
-def _product(node: fx.Node) -> _Call | None:
-    x, other = arguments(node)
-    is_negation = isinstance(other, float) and other == -1 and _is_float_of(node, x)
-    return (aten.neg.default, (x,)) if is_negation else None
 
 
 def _clamp(node: fx.Node) -> _Call | None:
@@ -138,29 +132,21 @@ def _clamp(node: fx.Node) -> _Call | None:
     return (aten.clamp.default, (inner, least, most)) if bound is None else None
 
 
-def _unequal(node: fx.Node) -> _Call | None:
-    """Rewrite a comparison with itself: only NaN differs from itself."""
-    x, other = arguments(node)
-    value = tensor_of(x)
-    is_number = value is not None and value.dtype in _NUMBERS
-    return (aten.isnan.default, (x,)) if x is other and is_number else None
-
-
 def _logic(node: fx.Node) -> _Call | None:
     operands = arguments(node)
-    is_logic = all((value := tensor_of(one)) is not None and value.dtype is torch.bool for one in operands)
-    return (_BITWISE[node.target], tuple(operands)) if is_logic else None
+    dtypes = {None if (value := tensor_of(one)) is None else value.dtype for one in operands}
+    if node.target is aten.ne.Tensor:  # only NaN differs from itself
+        return (aten.isnan.default, (operands[0],)) if operands[0] is operands[1] and dtypes <= _NUMBERS else None
+    return (_BITWISE[node.target], tuple(operands)) if dtypes == {torch.bool} else None
 
 
 _RULES: dict[Any, Callable[[fx.Node], _Call | None]] = {
     aten.pow.Tensor_Scalar: _power,
-    aten.div.Tensor: _quotient,
+    **dict.fromkeys((aten.div.Tensor, aten.mul.Tensor), _scale),
     aten.sub.Tensor: _difference,
     aten.add.Tensor: _sum,
-    aten.mul.Tensor: _product,
     **dict.fromkeys((aten.clamp.default, aten.hardtanh.default), _clamp),
-    aten.ne.Tensor: _unequal,
-    **dict.fromkeys(_BITWISE, _logic),
+    **dict.fromkeys((*_BITWISE, aten.ne.Tensor), _logic),
 }
 
 
@@ -244,7 +230,8 @@ class _Order:
         for left, right in pairs:
             if left is right:
                 continue
-            sign = self._compare_calls(left, right)
+            sign = _sign(self._shallow_key(left), self._shallow_key(right))
+            sign = sign or _sign(self._detail_key(left), self._detail_key(right))
             if sign:
                 return sign
             for below in zip(nodes_in(arguments(left)), nodes_in(arguments(right)), strict=True):
@@ -257,14 +244,17 @@ class _Order:
                     pairs.append(below)
         return 0
 
-    def _compare_calls(self, left: fx.Node, right: fx.Node) -> int:
-        shallow = _sign(self._shallow_key(left), self._shallow_key(right))
-        return shallow or _sign(self._detail_key(left), self._detail_key(right))
-
     def _shallow_key(self, node: fx.Node) -> tuple[int, str, str, str]:
+        """Return kind and name, dtype and shape; symbolic sizes are all alike, since their names have no meaning."""
         known = self._shallow.get(node)
         if known is None:
-            known = self._shallow[node] = (*_rank_and_name(node), *_dtype_and_shape(node))
+            rank, name, value = 3 if node.op == "get_attr" else 2, "", tensor_of(node)
+            if node.op == "call_function":
+                rank, name = 0, operator_name(node.target)
+            elif "input" in node.meta:
+                rank, name = 1, f"{node.meta['input']:09d}"
+            described = ("", "") if value is None else (str(value.dtype), repr(_plain(list(value.shape))))
+            known = self._shallow[node] = (rank, name, *described)
         return known
 
     def _detail_key(self, node: fx.Node) -> str:
@@ -276,20 +266,6 @@ class _Order:
 
 def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
-
-
-def _rank_and_name(node: fx.Node) -> tuple[int, str]:
-    if node.op == "call_function":
-        return 0, operator_name(node.target)
-    if "input" in node.meta:
-        return 1, f"{node.meta['input']:09d}"
-    return (3 if node.op == "get_attr" else 2), ""
-
-
-def _dtype_and_shape(node: fx.Node) -> tuple[str, str]:
-    """Return dtype and shape; symbolic sizes are all alike, since their names have no meaning."""
-    value = tensor_of(node)
-    return ("", "") if value is None else (str(value.dtype), repr(_plain(list(value.shape))))
 
 
 def _plain(argument: Any) -> Any:
@@ -348,7 +324,7 @@ class Casts(Pass):
             modified = True
         for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
             for user in list(node.users):
-                if _promotes(user, node):
+                if _changes_dtype_only(node) and _promotes(user, node):
                     user.replace_input_with(node, node.args[0])
                     modified = True
         return PassResult(graph_module, modified)
@@ -356,15 +332,14 @@ class Casts(Pass):
 
 def _promotes(user: fx.Node, cast: fx.Node) -> bool:
     """Return whether an operator promotes an operand like its cast; the other operand must not be a cast too."""
-    if user.target not in _PROMOTING or not _changes_dtype_only(cast):
-        return False
     others: list[Any] = [one for one in user.args if one is not cast]
-    first: Any = cast.args[0]
-    if first.meta["val"].dtype is torch.bool and user.target is aten.sub.Tensor:
-        return False  # torch does not subtract booleans
-    source, other = tensor_of(first), tensor_of(others[0]) if len(others) == 1 else None
+    if user.target not in _PROMOTING or len(others) != 1:
+        return False
+    source, other = tensor_of(cast.args[0]), tensor_of(others[0])
     if source is None or other is None or others[0].target is _cast or source.device != other.device:
         return False
+    if source.dtype is torch.bool and user.target is aten.sub.Tensor:
+        return False  # torch does not subtract booleans
     # A zero-dimensional tensor has lower priority in type promotion.
     have_dimensions = source.dim() > 0 and other.dim() > 0
     return have_dimensions and torch.result_type(source, other) is cast.meta["val"].dtype
@@ -385,20 +360,16 @@ def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
     if wide is torch.bool or wide.is_complex or narrow.is_complex:
         return False
     if wide.is_floating_point:
-        bits, least, most = _float_range(narrow) if narrow.is_floating_point else _integer_range(narrow)
-        wide_bits, wide_least, wide_most = _float_range(wide)
-        return wide_bits >= bits and wide_least <= least and wide_most >= most
+        return all(map(operator.ge, _precision(wide), _precision(narrow)))
     if narrow.is_floating_point:
         return False
     return torch.iinfo(wide).min <= torch.iinfo(narrow).min and torch.iinfo(wide).max >= torch.iinfo(narrow).max
 
 
-def _float_range(dtype: torch.dtype) -> tuple[int, float, float]:
-    """Return the significant bits, the smallest positive value and the largest value."""
-    known = torch.finfo(dtype)
-    return 1 - round(math.log2(known.eps)), known.tiny * known.eps, known.max
-
-
-def _integer_range(dtype: torch.dtype) -> tuple[int, float, float]:
-    known = torch.iinfo(dtype)
-    return known.bits - (known.min < 0), 1.0, float(known.max)
+def _precision(dtype: torch.dtype) -> tuple[float, float, float]:
+    """Return the significant bits, how small a positive value is, and the largest value."""
+    if dtype.is_floating_point:
+        known = torch.finfo(dtype)
+        return 1 - round(math.log2(known.eps)), -known.tiny * known.eps, known.max
+    whole = torch.iinfo(dtype)
+    return whole.bits - (whole.min < 0), -1.0, float(whole.max)

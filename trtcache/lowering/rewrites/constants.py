@@ -13,19 +13,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from trtcache.lowering.interface import make_contiguous
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import (
-    arguments,
-    calls_of,
-    insert_call,
-    is_dense,
-    is_static,
-    replace,
-    set_arguments,
-    tensor_of,
-)
+from trtcache.lowering.rewriting import arguments, calls_of, insert_call, is_dense, is_static, set_arguments, tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 
 # Operators with bitwise equal results on every processor: data movement, comparison, integer arithmetic, and the
@@ -41,15 +32,11 @@ _EXACT_NAMES = (
 )
 
 
-def _functional(packet: torch._ops.OpOverloadPacket) -> Iterator[torch._ops.OpOverload]:
-    for name in packet._overload_names:
-        overload: torch._ops.OpOverload = getattr(packet, name or "default")  # "" would return another object
-        if not overload._schema.is_mutable:
-            yield overload
-
-
 EXACT: frozenset[object] = frozenset(
-    overload for name in _EXACT_NAMES for overload in _functional(getattr(torch.ops.aten, name))
+    overload
+    for packet in (getattr(torch.ops.aten, name) for name in _EXACT_NAMES)
+    for overload in (getattr(packet, name or "default") for name in packet._overload_names)  # "" is another object
+    if not overload._schema.is_mutable
 )
 
 
@@ -75,13 +62,19 @@ class FoldConstants(Pass):
         for node, value in values.items():
             if node.op == "get_attr" or not node.all_input_nodes or all(user in values for user in node.users):
                 continue
-            _replace(graph_module, node, value)
+            node.replace_all_uses_with(new_constant(graph_module, value, before=node))
             modified = True
         return PassResult(graph_module, modified)
 
     def _evaluate(self, graph_module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         values: dict[fx.Node, torch.Tensor] = {}
-        read = _inputs_of_as_strided(graph_module.graph)
+        # Calls of as_strided, and all that they depend on.
+        stack = graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+        read = set(stack)
+        while stack:
+            inputs = set(stack.pop().all_input_nodes) - read
+            read |= inputs
+            stack.extend(inputs)
         for node in graph_module.graph.nodes:
             if node in read:
                 continue
@@ -108,21 +101,6 @@ class FoldConstants(Pass):
         with torch.no_grad():
             result = node.target(*args, **kwargs)  # type: ignore[operator]  # a member of EXACT
         return result if isinstance(result, torch.Tensor) else None
-
-
-def _inputs_of_as_strided(graph: fx.Graph) -> set[fx.Node]:
-    """Return the calls of ``as_strided`` and all nodes that they depend on."""
-    found = set(graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default))
-    waiting = [*found]
-    while waiting:
-        inputs = set(waiting.pop().all_input_nodes) - found
-        found |= inputs
-        waiting.extend(inputs)
-    return found
-
-
-def _replace(graph_module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> None:
-    node.replace_all_uses_with(new_constant(graph_module, value, before=node))
 
 
 def new_constant(
@@ -166,32 +144,26 @@ class Factories(Pass):
 
     def __call__(self, graph_module: fx.GraphModule) -> PassResult:
         """Rewrite in place."""
-        modified, sizes = False, None
+        modified, sizes = False, SizeNodes(graph_module.graph)
         for node in calls_of(graph_module.graph, _NUMBERS):
             made = tensor_of(node)
             if made is None or not is_dense(made):
                 continue
-            shape: list[Any] | None = list(made.shape)
-            if not is_static(made.shape):
-                sizes = sizes or SizeNodes(graph_module.graph)
-                shape = arguments(node)[0] if node.target is aten.full.default else sizes.of_all(made.shape)
-            if shape is not None:
-                modified |= _write(node, made, shape, _NUMBERS[node.target](node))
-        return PassResult(graph_module, modified or bool(sizes and sizes.changed))
-
-
-def _write(node: fx.Node, made: torch.Tensor, shape: list[Any], number: Any) -> bool:
-    if isinstance(number, int) and not isinstance(number, bool) and made.dtype.is_floating_point:
-        number = float(number)
-    if made.dtype is torch.bool:
-        number = bool(number) if isinstance(number, (bool, int, float)) else number
-    wanted = [shape, number, made.dtype, made.layout, made.device, None]
-    given = arguments(node) if node.target is aten.full.default else []
-    if given == wanted and type(given[1]) is type(number):
-        return False
-    node.target = aten.full.default
-    set_arguments(node, wanted)
-    return True
+            is_explicit = node.target is aten.full.default and not is_static(made.shape)
+            shape = arguments(node)[0] if is_explicit else sizes.of_all(made.shape)
+            if shape is None:
+                continue
+            number = _NUMBERS[node.target](node)
+            if isinstance(number, int) and not isinstance(number, bool) and made.dtype.is_floating_point:
+                number = float(number)
+            elif isinstance(number, (int, float)) and made.dtype is torch.bool:
+                number = bool(number)
+            wanted = [shape, number, made.dtype, made.layout, made.device, None]
+            given = arguments(node) if node.target is aten.full.default else []
+            if given != wanted or type(given[1]) is not type(number):
+                node.target, modified = aten.full.default, True
+                set_arguments(node, wanted)
+        return PassResult(graph_module, modified or sizes.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +250,9 @@ class _Unrolling:
         self._loop = loop
         self._inner: list[fx.Node] = []
         self._followed: dict[fx.Node, Any] = {}
-        self._mode = _fake_mode(graph_module.graph)
+        values = (node.meta.get("val") for node in graph_module.graph.nodes)
+        mode = next((one.fake_mode for one in values if isinstance(one, FakeTensor)), None)
+        self._mode = mode or FakeTensorMode()
 
     def run(self, max_nodes: int) -> list[fx.Node] | None:
         """Return the nested loops of the body, or None if this loop is unchanged."""
@@ -287,7 +261,11 @@ class _Unrolling:
         if results is None:
             return None
         for used in list(self._loop.users):
-            _substitute(used, results[used.args[1]])  # type: ignore[index]  # getitem of a number
+            result = results[used.args[1]]  # type: ignore[index]  # getitem of a number
+            for user in list(used.users):
+                known: Any = {node: node for node in user.all_input_nodes} | {used: result}
+                user.args, user.kwargs = fx.node.map_arg((user.args, user.kwargs), known.__getitem__)
+            used.graph.erase_node(used)
         self._loop.graph.erase_node(self._loop)
         return self._inner
 
@@ -301,8 +279,15 @@ class _Unrolling:
         condition, body = map(self._body, self._loop.args[:2])
         carried, more = list(self._loop.args[2]), list(self._loop.args[3])  # type: ignore[arg-type]  # lists of nodes
         known = [self._known_value(one) for one in (*carried, *more)]
-        trips = _trips(condition, body, known, len(carried), max_nodes // len(body.graph.nodes))
-        if trips is None:
+        first, trips = len(carried), 0
+        while trips <= max_nodes // len(body.graph.nodes):
+            (goes_on,) = _partial(condition, known)
+            if goes_on is _UNKNOWN:
+                return None
+            if not goes_on:
+                break
+            known, trips = [*_partial(body, known), *known[first:]], trips + 1
+        else:
             return None
         for _ in range(trips):
             carried = self._inline(body, [*carried, *more])
@@ -316,13 +301,14 @@ class _Unrolling:
             return None
         first, rows = len(carried), []
         for trip in range(trips):
-            made = self._inline(body, [*carried, *(self._row(one, trip) for one in scanned), *more])
-            carried, row = made[:first], made[first:]
-            rows.append(row)
+            row = [
+                insert_call(self._loop, aten.select.int, (one, 0, trip), one.meta["val"].select(0, trip))
+                for one in scanned
+            ]
+            made = self._inline(body, [*carried, *row, *more])
+            carried = made[:first]
+            rows.append(made[first:])
         return [*carried, *(self._stack(column) for column in zip(*rows, strict=True))]
-
-    def _row(self, scanned: fx.Node, trip: int) -> fx.Node:
-        return insert_call(self._loop, aten.select.int, (scanned, 0, trip), scanned.meta["val"].select(0, trip))
 
     def _stack(self, rows: Sequence[fx.Node]) -> fx.Node:
         """Return rows as one tensor, as torch decomposes ``stack``."""
@@ -339,20 +325,20 @@ class _Unrolling:
         """Copy a body before the loop and return its results: nodes, or known numbers."""
         values: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
         for node in body.graph.nodes:
-            if node.op == "get_attr":
-                values[node] = self._attribute(getattr(body, str(node.target)))
-            elif node.op == "call_function":
+            if node.op == "call_function":
                 values[node] = self._copy_node(node, values)
+            elif node.op == "get_attr":
+                value = getattr(body, str(node.target))
+                if isinstance(value, torch.Tensor):
+                    fake = self._mode.from_tensor(value)
+                    values[node] = new_constant(self._graph_module, value, before=self._loop, fake=fake)
+                else:  # the body of an inner loop
+                    name = f"body_{len(self._graph_module._modules)}"
+                    self._graph_module.add_submodule(name, value)
+                    with self._loop.graph.inserting_before(self._loop):
+                        values[node] = self._loop.graph.create_node("get_attr", name)
         results = fx.node.map_arg(body.graph.output_node().args[0], values.__getitem__)
         return list(results)  # type: ignore[arg-type]  # a body returns a list or a tuple
-
-    def _attribute(self, value: object) -> fx.Node:
-        if isinstance(value, torch.Tensor):
-            return new_constant(self._graph_module, value, before=self._loop, fake=self._mode.from_tensor(value))
-        name = f"body_{len(self._graph_module._modules)}"
-        self._graph_module.add_submodule(name, value)  # type: ignore[arg-type]  # the body of an inner loop
-        with self._loop.graph.inserting_before(self._loop):
-            return self._loop.graph.create_node("get_attr", name)
 
     def _copy_node(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
@@ -373,43 +359,13 @@ class _Unrolling:
         if not isinstance(argument, fx.Node):
             return argument
         if argument not in self._followed:
-            self._followed[argument] = self._follow(argument)
+            value: Any = _UNKNOWN
+            if argument.op == "get_attr":
+                value = _known_constant(self._graph_module, argument)
+            elif argument.op == "call_function" and argument.target in _FOLLOWED:
+                value = _compute(argument, {one: self._known_value(one) for one in argument.all_input_nodes})
+            self._followed[argument] = value
         return self._followed[argument]
-
-    def _follow(self, node: fx.Node) -> Any:
-        if node.op == "get_attr":
-            return _small(getattr(self._graph_module, str(node.target), None))
-        if node.op != "call_function" or node.target not in _FOLLOWED:
-            return _UNKNOWN
-        return _compute(node, {one: self._known_value(one) for one in node.all_input_nodes})
-
-
-def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
-    made = (node.meta.get("val") for node in graph.nodes)
-    return next((one.fake_mode for one in made if isinstance(one, FakeTensor)), None) or FakeTensorMode()
-
-
-def _substitute(node: fx.Node, result: Any) -> None:
-    if isinstance(result, fx.Node):
-        replace(node, result)
-        return
-    for user in list(node.users):
-        user.args, user.kwargs = fx.node.map_arg((user.args, user.kwargs), lambda one: result if one is node else one)
-    node.graph.erase_node(node)
-
-
-def _trips(
-    condition: fx.GraphModule, body: fx.GraphModule, known: Sequence[Any], carried: int, most: int
-) -> int | None:
-    """Return the number of iterations of a loop, given the known values of its inputs, or None."""
-    for trip in range(most + 1):
-        (goes_on,) = _partial(condition, known)
-        if goes_on is _UNKNOWN:
-            return None
-        if not goes_on:
-            return trip
-        known = [*_partial(body, known), *known[carried:]]
-    return None
 
 
 def _partial(body: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
@@ -417,7 +373,7 @@ def _partial(body: fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
     values: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), inputs, strict=True))
     for node in body.graph.nodes:
         if node.op == "get_attr":
-            values[node] = _small(getattr(body, str(node.target)))
+            values[node] = _known_constant(body, node)
         elif node.op == "call_function":
             values[node] = _compute(node, values)
     results = body.graph.output_node().args[0]
@@ -437,7 +393,8 @@ def _compute(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]  # an operator or a function of Python
 
 
-def _small(value: object) -> object:
+def _known_constant(module: fx.GraphModule, node: fx.Node) -> object:
+    value = getattr(module, str(node.target), None)
     return value if isinstance(value, torch.Tensor) and _is_small(value) else _UNKNOWN
 
 

@@ -15,7 +15,7 @@ from torch.utils._sympy import functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_number, replace, tensor_of
+from trtcache.lowering.rewriting import expression, is_number, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,7 @@ class CanonicalSizes(Pass):
         if not found:
             return PassResult(graph_module, modified=False)
         sizes = SizeNodes(graph_module.graph)
+        sizes.read()  # before assertions are added
         modified = _assert_conclusions(graph_module.graph, sizes)
         for node in found:
             if node.op != "call_function" or not node.users:
@@ -58,8 +59,10 @@ class CanonicalSizes(Pass):
             size = sizes.of(node.meta["val"])
             if size is not None and size is not node:
                 modified |= _substitute(node, size)
-        if modified:
-            _sort_by_dependency(graph_module.graph)
+        done: set[fx.Node] = set()
+        for node in list(graph_module.graph.nodes) if modified else ():
+            # At the head of the graph a size may precede a node that it now uses.
+            _place_after_inputs(node, done)
         return PassResult(graph_module, modified or sizes.changed)  # parts may be created of a size that cannot be
 
 
@@ -101,13 +104,6 @@ def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
     return any(value == concluded for value in values)
 
 
-def _sort_by_dependency(graph: fx.Graph) -> None:
-    """Move operands of sizes before them: at the head of a graph one may precede a node that it now uses."""
-    done: set[fx.Node] = set()
-    for node in list(graph.nodes):
-        _place_after_inputs(node, done)
-
-
 def _place_after_inputs(node: fx.Node, done: set[fx.Node]) -> None:
     for used in node.all_input_nodes:
         if used not in done:
@@ -118,7 +114,15 @@ def _place_after_inputs(node: fx.Node, done: set[fx.Node]) -> None:
 
 def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
     """Replace a node by a size, except in assertions of data-dependent numbers; return whether a user changed."""
-    users = [user for user in node.users if not (is_read_from_data(node) and _may_be_asserted(user))]
+    users = [
+        user
+        for user in node.users
+        # An assertion may be about a comparison, or about another number read from data.
+        if not (
+            is_read_from_data(node)
+            and (isinstance(user.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(user))
+        )
+    ]
     if isinstance(size, fx.Node) and len(users) == len(node.users):
         replace(node, size)
         return True
@@ -129,11 +133,6 @@ def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
     if not node.users:
         node.graph.erase_node(node)
     return bool(users)
-
-
-def _may_be_asserted(node: fx.Node) -> bool:
-    """Return whether a node is a comparison, or a number that one may be about."""
-    return isinstance(node.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(node)
 
 
 def is_read_from_data(node: fx.Node) -> bool:
@@ -149,39 +148,38 @@ class SizeNodes:
     """The nodes at the head of a graph that compute sizes, by expression."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        """Find the inputs' sizes, and the sizes already computed at the head of the graph."""
+        """Start without having read the graph: few need more than numbers."""
         self.changed = False
         self._graph = graph
         self._sources: dict[Any, tuple[fx.Node, int]] = {}
         self._ranks: dict[Any, int] = {}
         self._known: dict[object, fx.Node] = {}
         self._last: fx.Node | None = None
-        for node in graph.nodes:
+        self._was_read = False
+
+    def read(self) -> None:
+        """Find the inputs' sizes, and the sizes already computed at the head of the graph."""
+        self._was_read, computed = True, set[fx.Node]()
+        for node in self._graph.nodes:
+            value = node.meta.get("val")
             if node.op == "placeholder":
-                self._add_sources(node)
-            elif node.op != "get_attr" and not self._is_head(node):
-                break
+                sizes = value.shape if isinstance(value, torch.Tensor) and "input" in node.meta else ()
+                for dim, size in enumerate(map(expression, sizes)):
+                    if not is_number(size):
+                        self._sources.setdefault(size, (node, dim))
+                        self._ranks.setdefault(size, len(self._ranks))
             elif node.op != "get_attr":
-                self._known.setdefault((node.target, node.args), node)
+                operands = [used for used in node.all_input_nodes if used.op != "placeholder"]
+                if not isinstance(value, torch.SymInt) or not computed.issuperset(operands):
+                    break
+                if self._known.setdefault((node.target, node.args), node) is node:
+                    computed.add(node)
             self._last = node
-
-    def _add_sources(self, node: fx.Node) -> None:
-        value = tensor_of(node)
-        if value is None or "input" not in node.meta:
-            return
-        for dim, size in enumerate(value.shape):
-            if not is_number(expression(size)):
-                self._sources.setdefault(expression(size), (node, dim))
-                self._ranks.setdefault(expression(size), len(self._ranks))
-
-    def _is_head(self, node: fx.Node) -> bool:
-        known = self._known.values()
-        return isinstance(node.meta.get("val"), torch.SymInt) and all(
-            used.op == "placeholder" or used in known for used in node.all_input_nodes
-        )
 
     def of(self, size: Any) -> fx.Node | int | None:
         """Return the node that computes a size, or the number that it is; None if the inputs do not determine it."""
+        if not self._was_read:
+            self.read()
         return self._make(expression(size))
 
     def of_all(self, shape: Any) -> list[fx.Node | int] | None:
@@ -197,17 +195,13 @@ class SizeNodes:
         if wanted.is_Symbol:
             return self._derive(wanted)
         if wanted.is_Add or wanted.is_Mul:
-            return self._fold(operator.add if wanted.is_Add else operator.mul, wanted)
+            call = functools.partial(self._call, operator.add if wanted.is_Add else operator.mul)
+            parts = [self._make(one) for one in sorted(wanted.args, key=self._rank)]
+            return None if any(part is None for part in parts) else functools.reduce(call, parts)
         if wanted.is_Pow and is_number(wanted.exp) and wanted.exp > 0:
             return self._apply(operator.pow, wanted.args)
         function = _DIVISIONS.get(wanted.func)
         return self._apply(function, wanted.args) if function else None
-
-    def _fold(self, function: Callable[..., Any], wanted: Any) -> fx.Node | int | None:
-        parts = [self._make(one) for one in sorted(wanted.args, key=self._rank)]
-        if any(part is None for part in parts):
-            return None
-        return functools.reduce(functools.partial(self._call, function), parts)
 
     def _apply(self, function: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node | int | None:
         parts = [self._make(one) for one in args]
@@ -329,32 +323,26 @@ def _condition(argument: Any) -> Any:
     if not isinstance(argument, fx.Node):
         return argument
     if argument.target in _RELATIONS:
-        terms = [_term(one) for one in argument.args]
+        # A data-dependent number is its own symbol here, not torch's conclusion.
+        values: list[Any] = [one.meta["val"] if isinstance(one, fx.Node) else one for one in argument.args]
+        terms = [
+            value.node._expr if isinstance(one, fx.Node) and is_read_from_data(one) else expression(value)
+            for one, value in zip(argument.args, values, strict=True)
+        ]
         return _RELATIONS[argument.target](*map(sympy.sympify, terms), evaluate=False)
     value = argument.meta.get("val")
     condition = value.node.expr if isinstance(value, torch.SymBool) else argument
     return condition if getattr(condition, "free_symbols", None) else argument
 
 
-def _term(argument: Any) -> Any:
-    """Return one side of a comparison; for a data-dependent number its own symbol, not torch's conclusion."""
-    if not isinstance(argument, fx.Node):
-        return argument
-    value = argument.meta["val"]
-    return value.node._expr if is_read_from_data(argument) else expression(value)
-
-
 def _meaning(condition: Any) -> object:
     """Return an inequality of integers in the form ``0 <= x``; anything else unchanged."""
-    if isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan)) and _is_whole(condition):
-        return sympy.Le(0, condition.gts - condition.lts - 1, evaluate=False)
+    if isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan)):
+        whole = condition.lhs.is_integer and condition.rhs.is_integer
+        return sympy.Le(0, condition.gts - condition.lts - 1, evaluate=False) if whole else condition
     if isinstance(condition, (sympy.LessThan, sympy.GreaterThan)):
         return sympy.Le(0, condition.gts - condition.lts, evaluate=False)
     return condition
-
-
-def _is_whole(condition: Any) -> bool:
-    return bool(condition.lhs.is_integer and condition.rhs.is_integer)
 
 
 def _depends_on_data(argument: Any) -> bool:
@@ -368,17 +356,10 @@ def _depends_on_data(argument: Any) -> bool:
 
 
 def _always_holds(argument: Any, condition: Any, *, on_data: bool) -> bool:
-    if condition is True:
-        return True
-    if on_data or not isinstance(argument, fx.Node):
-        return on_data and _is_of_size(argument)
+    if condition is True or not isinstance(argument, fx.Node):
+        return condition is True
+    if on_data:  # the size of a dimension is at least zero
+        is_least = argument.target is operator.ge and bool(argument.args[1] == 0)
+        return is_least and getattr(argument.args[0], "target", None) is aten.sym_size.int
     value = argument.meta["val"]
     return value is True or (isinstance(value, torch.SymBool) and statically_known_true(value))
-
-
-def _is_of_size(argument: Any) -> bool:
-    """Return whether a condition is that the size of a dimension is at least zero."""
-    if getattr(argument, "target", None) is not operator.ge:
-        return False
-    size, least = argument.args
-    return least == 0 and getattr(size, "target", None) is aten.sym_size.int
