@@ -1,7 +1,7 @@
 """Tokens per second of a language model: ``python -m benchmarks.language_model [cuda]``.
 
-Greedy decoding of one sequence by four ways that take turns: eager with transformers' static cache, ``torch.compile`` of
-the same step, and trtcache's decode program of docs/llm.md, in eager's own loop. Random weights.
+Greedy decoding of one sequence in three ways that take turns: the ``Decoder`` of docs/llm.md in eager mode, its decode
+step compiled by ``torch.compile``, and trtcache's two programs. The loop is the same. Random weights.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ MODELS: dict[str, dict[str, int]] = {
     "Qwen2ForCausalLM": _WIDE,
     "GPT2LMHeadModel": {**_SIZES, "hidden_size": 512},
 }
-
-Step = "Callable[..., torch.Tensor]"
 
 
 def document() -> dict[str, Any]:

@@ -120,7 +120,7 @@ BUGS = (
     ),
     Bug(
         "a memo is unpickled",
-        "trtcache/keys/alias.py",
+        "trtcache/keys/key.py",
         "            written = json.loads(data)\n",
         "            written = __import__('pickle').loads(data)\n",
         ("tests/keys/test_alias.py",),

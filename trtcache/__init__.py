@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trtcache.digests import digest as digest
     from trtcache.integrations.torch_tensorrt import install as install
     from trtcache.integrations.torch_tensorrt import uninstall as uninstall
-    from trtcache.lowering.input_spec import Input as Input
+    from trtcache.lowering.arguments import Input as Input
     from trtcache.progress import Step as Step
     from trtcache.progress import watching as watching
     from trtcache.runtime import CompiledModule as CompiledModule
@@ -34,7 +34,7 @@ _EXPORTS = {
     "CompiledModule": "trtcache.runtime",
     "Digest": "trtcache.digests",
     "Entry": "trtcache.store.entry",
-    "Input": "trtcache.lowering.input_spec",
+    "Input": "trtcache.lowering.arguments",
     "Settings": "trtcache.settings",
     "Step": "trtcache.progress",
     "compile": "trtcache.api",

@@ -11,7 +11,7 @@ from trtcache_cli.output import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trtcache.keys.difference import KeyDifference
+    from trtcache.keys.graph_diff import KeyDifference
 
 MOST = 40
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trtcache.cache import Cache
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.store.disk import DiskStore
 
 _SHOWN = 6
@@ -95,7 +95,7 @@ def _entry(session: Session, subject: str, weights: Path, output: Path | None) -
 
 def _aliases(store: DiskStore, cache: Cache, digest: str) -> Iterator[KeyAlias]:
     """Yield the key aliases of programs whose engine is the entry."""
-    from trtcache.keys.alias import KIND, MEMBER, KeyAlias
+    from trtcache.keys.key import KIND, MEMBER, KeyAlias
     from trtcache.store.rows import INDEX_NAME, read_rows
 
     rows = read_rows(store.index_root / INDEX_NAME) or {}

@@ -85,7 +85,7 @@ def _guards(header: EntryHeader) -> list[str]:
     parts: Any = header.key.document.get("parts")
     if not isinstance(parts, dict) or not parts.get("guards"):
         return []
-    from trtcache.lowering.expressions import describe, symbol_names  # needed for few entries
+    from trtcache.lowering.interface import describe, symbol_names  # needed for few entries
 
     inputs = ((one["leaf"], one["shape"], bool(one.get("number"))) for one in parts["inputs"])
     names = symbol_names(inputs, lambda leaf: f"input{leaf}")

@@ -193,11 +193,11 @@ def test_a_tiny_package_is_built_loaded_and_run(program: Callable[..., Result]) 
     [
         ("pass", "", ""),
         (
-            "alias.code_digest = lambda: 1 / 0",
+            "key.code_digest = lambda: 1 / 0",
             "ZeroDivisionError: division by zero",
             "ZeroDivisionError: division by zero",
         ),
-        ("alias.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
+        ("key.file_bytes = fail", "has no key alias: our own code is gone", "it needs key aliases"),
         ("walk.Walk.model = fail", "", "our own code is gone"),
     ],
 )
@@ -206,7 +206,7 @@ def test_fast_paths_that_do_not_work_are_reported(code: str, aliases: str, direc
     pytest.importorskip("torch")
     lines = (
         "import json, sys",
-        "from trtcache.keys import alias",
+        "from trtcache.keys import key",
         "from trtcache.frontends.direct import walk",
         "def fail(*_): raise OSError('our own code is gone')",
         code,

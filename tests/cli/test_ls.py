@@ -93,7 +93,7 @@ def test_kinds_of_companions_are_those_that_are_written() -> None:
     from trtcache.backends.tensorrt.tuning import RUNTIME_CACHE, TIMING_CACHE
     from trtcache.compiler.kept_program import KIND
     from trtcache.frontends.direct import explain, manifest
-    from trtcache.keys.alias import KIND as MEMO
+    from trtcache.keys.key import KIND as MEMO
 
     assert {MEMO, manifest.KIND, explain.REASONS, RUNTIME_CACHE, TIMING_CACHE} == COMPANIONS
     assert not is_companion(KIND)

@@ -17,7 +17,7 @@ from trtcache.config.paths import StatFingerprint
 from trtcache.errors import ExportError
 from trtcache.frontends.pt2 import ProgramFile
 from trtcache.frontends.torch_archive import Hashing
-from trtcache.keys import alias as memo
+from trtcache.keys import key as memo
 from trtcache.store.disk import DiskStore
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests import models
 from tests.comparing import differ, difference
 from tests.models import Affine, Case
 from trtcache import lowering
-from trtcache.keys import alias as key_alias
+from trtcache.keys import key as key_alias
 from trtcache.keys.program_digest import exported_digest
 from trtcache.lowering.capture import quiet
 from trtcache.store.disk import DiskStore

@@ -17,7 +17,7 @@ from tests.models import Affine
 from trtcache.errors import ExportError, SettingsError
 from trtcache.frontends import pt2
 from trtcache.frontends.pt2 import ProgramFile, _state
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

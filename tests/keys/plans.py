@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import MarkedGraph, Role
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 from trtcache.lowering.program import finish
 
 if TYPE_CHECKING:

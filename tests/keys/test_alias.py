@@ -20,9 +20,9 @@ from trtcache.backends import registry
 from trtcache.digests import CacheKey, Digest
 from trtcache.errors import BuildForbiddenError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.keys import alias as key_alias
+from trtcache.keys import key as key_alias
 from trtcache.lowering.capture import quiet
-from trtcache.lowering.entry_points import installed_passes
+from trtcache.lowering.passes import installed_passes
 from trtcache.settings import Settings
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore

@@ -15,8 +15,8 @@ from tests.keys.designs import picture, sequence, variants
 from trtcache.config.environment import Config
 from trtcache.digests import encode
 from trtcache.errors import BuildForbiddenError
-from trtcache.keys.difference import summary
 from trtcache.keys.explain import explain
+from trtcache.keys.graph_diff import summary
 from trtcache.keys.stored_graph import StoredGraph
 
 VARIANTS = variants()

@@ -14,7 +14,7 @@ from tests.comparing import difference
 from tests.models import Affine
 from trtcache.digests import CacheKey
 from trtcache.errors import IncompatibleEngineError, SettingsError
-from trtcache.keys.second_choice import second_choice
+from trtcache.keys.nearest import second_choice
 from trtcache.store.disk import DiskStore
 from trtcache.target import Gpu, Target
 

@@ -12,8 +12,8 @@ from trtcache.keys.graph_digest import graph_records
 from trtcache.lowering.capture import decompose, export, mark
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.program import finish
-from trtcache.lowering.rewrites.assertions import Assertions
 from trtcache.lowering.rewrites.cleanup import DeadCode
+from trtcache.lowering.rewrites.sizes import Assertions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from trtcache.lowering.capture import MarkedGraph, decompose, export, mark
-from trtcache.lowering.slots import recipe_of
+from trtcache.lowering.rewriting import recipe_of
 from trtcache.weights.recipes import evaluate
 
 if TYPE_CHECKING:

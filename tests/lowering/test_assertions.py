@@ -6,7 +6,7 @@ import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
 from tests.lowering.graphs import marked
-from trtcache.lowering.rewrites.assertions import Assertions, Guards
+from trtcache.lowering.rewrites.sizes import Assertions, Guards
 
 X = torch.randn(4, 4)
 

@@ -15,7 +15,7 @@ from tests.lowering.lowered import operators, outputs
 from tests.models import Calls, ConvNorm, retrained
 from trtcache.errors import PreconditionError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
-from trtcache.lowering.rewrites.autocast import Autocast
+from trtcache.lowering.rewrites.optional import Autocast
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.casts import Casts, holds
+from trtcache.lowering.rewrites.arithmetic import Casts, holds
 
 X = torch.randn(3, 4)
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float32)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.concatenations import Concatenations
+from trtcache.lowering.rewrites.indexing import Concatenations
 from trtcache.lowering.rewrites.shapes import Shapes
 
 X, Y = torch.randn(3, 4), torch.randn(3, 4)

@@ -15,8 +15,8 @@ from tests.lowering.lowered import digest, outputs
 from tests.models import Calls
 from trtcache.errors import CanonicalizationError, ExportError, SettingsError
 from trtcache.lowering import LoweredProgram, lower
-from trtcache.lowering.fallback import TorchSelection
-from trtcache.lowering.text import operator_name
+from trtcache.lowering.operators import operator_name
+from trtcache.lowering.stages import TorchSelection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from tests.lowering.graphs import marked, run
 from tests.lowering.lowered import digest, operators, outputs
 from trtcache.errors import ExportError
 from trtcache.lowering import lower
-from trtcache.lowering.rewrites.loops import Loops
+from trtcache.lowering.rewrites.constants import Loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ from tests.comparing import difference
 from tests.lowering.graphs import marked, run
 from tests.partition.parts import double
 from trtcache.errors import PassError, PostconditionError, PreconditionError, TrtcacheError
+from trtcache.lowering.operators import operator_name
 from trtcache.lowering.passes import Pass, PassResult, spec
 from trtcache.lowering.pipeline import Pipeline, default_pipeline
 from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode
 from trtcache.lowering.rewrites.constants import FoldConstants
-from trtcache.lowering.text import operator_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

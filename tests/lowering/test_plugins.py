@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trtcache.errors import PassError
-from trtcache.lowering.entry_points import _mentions
-from trtcache.lowering.passes import spec
-from trtcache.lowering.pipeline import last_pipeline, third_party
+from trtcache.lowering.passes import _mentions, spec, third_party
+from trtcache.lowering.pipeline import last_pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.lowering.contract import DYNAMIC, Calls, keeps_its_promise, only_with, operators
-from trtcache.lowering.rewrites.dimensions import Dimensions
-from trtcache.lowering.rewrites.reductions import Reductions
+from trtcache.lowering.rewrites.dimensions import Dimensions, Reductions
 from trtcache.lowering.rewrites.shapes import Shapes
 from trtcache.lowering.rewrites.sizes import CanonicalSizes
 

@@ -9,7 +9,7 @@ from torch.export import Dim
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
 
 import trtcache
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 from trtcache.lowering.symbols import Symbols
 
 A, B = (sympy.Symbol(name, integer=True, positive=True) for name in "ab")

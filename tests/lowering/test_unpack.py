@@ -12,7 +12,7 @@ from tests.lowering.lowered import digest, operators, outputs
 from tests.models import Calls
 from trtcache.errors import PreconditionError
 from trtcache.lowering import lower
-from trtcache.lowering.rewrites.unpack import UNPACKED
+from trtcache.lowering.rewrites.optional import UNPACKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

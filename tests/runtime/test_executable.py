@@ -12,7 +12,7 @@ import trtcache
 from tests import models
 from trtcache import lowering
 from trtcache.frontends.checkpoint import DTYPES
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable, read_constants
 
 if TYPE_CHECKING:

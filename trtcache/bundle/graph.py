@@ -24,10 +24,17 @@ from torch.utils import _pytree as pytree
 from trtcache.bundle.signature import without_classes
 from trtcache.errors import ProgramFileError
 from trtcache.frontends.torch_archive import register_tensor
-from trtcache.lowering.expressions import affine, evaluate
-from trtcache.lowering.tracing_lock import ALONE
-from trtcache.partition.partitions import EnginePartition
-from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
+from trtcache.lowering import ALONE
+from trtcache.lowering.interface import affine, evaluate
+from trtcache.partition.partitions import (
+    ConstantWire,
+    EnginePartition,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    WeightWire,
+)
 from trtcache.runtime.guards import failed_guard
 from trtcache.runtime.inputs import bind_sizes, evaluate_size
 from trtcache.runtime.operator import specs_of, with_carriers
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from trtcache.bundle.engines import EnginePayload
     from trtcache.bundle.export import ProgramContents
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.partitions import Wire
 
 log = logging.getLogger(__name__)
 

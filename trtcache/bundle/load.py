@@ -29,7 +29,7 @@ from trtcache.errors import (
     WeightMapError,
 )
 from trtcache.frontends.torch_archive import read_tensors
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 from trtcache.partition.partitions import PartitionedProgram
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable, in_order, parse_interface, read_constants

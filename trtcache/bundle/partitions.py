@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import fx
 
-from trtcache.lowering.text import operator_name
-from trtcache.partition.partitions import Cluster, EnginePartition, LeftInTorch, PartitionedProgram, TorchPartition
-from trtcache.partition.wires import (
+from trtcache.lowering.operators import operator_name
+from trtcache.partition.partitions import (
+    Cluster,
     ConstantWire,
+    EnginePartition,
     InputWire,
+    LeftInTorch,
+    PartitionedProgram,
     PartitionOutput,
     SizeTensor,
     SizeWire,
+    TorchPartition,
     WeightWire,
-    make_size_wire,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.partitions import Wire
     from trtcache.runtime.executable import Executable
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -263,7 +266,7 @@ def _read_wire(written: Any) -> Wire:
         case ["made", int(part), int(place)]:
             return PartitionOutput(part, place)
         case ["size", size]:
-            return make_size_wire(size)
+            return SizeWire.of(size)
         case ["carrier", size]:
-            return SizeTensor(make_size_wire(size))
+            return SizeTensor(SizeWire.of(size))
     raise ValueError(f"a wire {written!r:.40}")

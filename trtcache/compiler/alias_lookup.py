@@ -17,7 +17,7 @@ from trtcache.backends.protocol import WEIGHT_MAP, use_tuning_store
 from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
-from trtcache.keys.alias import KIND, MEMBER, KeyAlias, alias_key
+from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
 from trtcache.runtime import CompiledModule, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import Provenance, load_members, parameters_of

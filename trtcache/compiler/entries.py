@@ -138,7 +138,7 @@ def second_choice_for(request: EngineRequest, cache: Cache) -> Entry | None:
         return None
     if cache.layers.holder(key.digest):
         return None
-    from trtcache.keys.second_choice import second_choice
+    from trtcache.keys.nearest import second_choice
 
     found = next(filter(None, (second_choice(store, key) for store in cache.layers.disks)), None)
     entry = cache.peek(found.key) if found else None

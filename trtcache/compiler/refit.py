@@ -19,7 +19,7 @@ from trtcache.backends.tensorrt.flavour import TENSORRT, TENSORRT_RTX
 from trtcache.config.paths import atomic_write
 from trtcache.errors import ExportError, IncompatibleEngineError, NoDeviceError, RefitError
 from trtcache.frontends.pt2 import ProgramFile
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.weight_source import WeightSource
 from trtcache.weights.archive import aligned_member, damage
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.store.entry import Entry
 
 _WEIGHTS = "data/weights/"

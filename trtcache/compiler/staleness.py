@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends import registry
 from trtcache.digests import canonical
 from trtcache.errors import BackendUnavailableError, StoreError
-from trtcache.keys.alias import KIND as ALIAS
-from trtcache.keys.alias import code_digest
+from trtcache.keys.key import KIND as ALIAS
+from trtcache.keys.key import code_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,9 +22,8 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from trtcache.backends.protocol import CONSTANTS, GRAPH, INTERFACE, WEIGHT_MAP
 from trtcache.lowering.capture import MarkedGraph, Role
-from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.program import Frame, assemble_program
+from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.program import assemble_program
 from trtcache.lowering.rewriting import set_arguments
 from trtcache.runtime.executable import read_constants
 from trtcache.weights import recipes
@@ -137,7 +136,9 @@ class _GraphBuilder:
         outside = outside or CallStructure.of_part(len(inputs), len(output[1]))
         output_node.meta["roles"] = outside.roles
         slots = self._interface["slots"]
-        frame = Frame(
+        state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
+        program = assemble_program(
+            MarkedGraph(self._graph_module, state, dict(outside.values), {}),
             name=name,
             in_spec=outside.in_spec,
             out_spec=outside.out_spec,
@@ -145,8 +146,6 @@ class _GraphBuilder:
             saved={f"s{index}" for index, one in enumerate(slots) if not one["transient"]},
             pipeline=pipeline,
         )
-        state = {f"s{index}": self._empty(one) for index, one in enumerate(slots)}
-        program = assemble_program(MarkedGraph(self._graph_module, state, dict(outside.values), {}), frame)
         interface = replace(
             program.interface,
             guards=tuple(self._interface.get("guards", ())),

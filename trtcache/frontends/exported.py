@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
-from trtcache.lowering.tracing_lock import ALONE
+from trtcache.lowering import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trtcache.frontends.direct.mode import Attempt
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions, Specs
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.runtime import Report
 
@@ -306,8 +306,8 @@ def lower_program(
         SettingsError: the program has no module that the settings name.
     """
     from trtcache import lowering
-    from trtcache.lowering.fallback import TorchSelection
-    from trtcache.lowering.rewrites.autocast import Autocast
+    from trtcache.lowering.rewrites.optional import Autocast
+    from trtcache.lowering.stages import TorchSelection
 
     settings, capabilities = options.settings, source.find_backend(options).capabilities
     autocast = None
@@ -334,8 +334,8 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
     Raises:
         ValueError: it would not; the message says why.
     """
-    from trtcache.lowering.contents import Content
-    from trtcache.lowering.custom_operators import is_foreign
+    from trtcache.lowering.interface import Content
+    from trtcache.lowering.operators import is_foreign
 
     if request.program.device != source.device:
         raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")

@@ -30,7 +30,7 @@ from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import DTYPES, STRIDED, Hashing, capture_logged_error, device_of, flat
-from trtcache.lowering.tracing_lock import ALONE
+from trtcache.lowering import ALONE
 from trtcache.weights import archive as archives
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
 
 log = logging.getLogger(__name__)

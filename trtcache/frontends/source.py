@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trtcache.config.paths import StatFingerprint
     from trtcache.digests import CacheKey, Digest
     from trtcache.frontends.request import EngineRequest
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.runtime import Report

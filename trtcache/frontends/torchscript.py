@@ -17,7 +17,7 @@ from trtcache.errors import ExportError, SettingsError, did_you_mean
 from trtcache.frontends.exported import ExportedSource, device_type_of
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import capture_logged_error
-from trtcache.lowering.tracing_lock import ALONE
+from trtcache.lowering import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

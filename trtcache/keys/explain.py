@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from trtcache.keys.difference import KeyDifference, merge_repeated
-from trtcache.keys.graph_diff import graph_differences
+from trtcache.keys.graph_diff import KeyDifference, graph_differences, merge_repeated
 from trtcache.keys.stored_graph import format_value
 
 if TYPE_CHECKING:
@@ -46,22 +46,25 @@ def explain(
         graphs: the lowered graphs of both. Without them a difference of the graphs is reported by digest only.
     """
     before, after = _readable(a), _readable(b)
-    found = [
-        one
-        for part in _parts(before, after)
-        for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))
-    ]
-    found = _without_derived(found)
-    layouts = [one for one in found if one.where.startswith("layouts")]
-    found = [one for one in found if one not in layouts]
+    parts = (*_ORDER, *sorted({*before, *after} - {*_ORDER, "graph"}))
+    walked = [one for part in parts for one in _walk(part, before.get(part, _ABSENT), after.get(part, _ABSENT))]
+    reshaped = {one.where.partition(".")[0] for one in walked if ".shape" in one.where}
+    counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in walked)
+    found: list[KeyDifference] = []
+    layouts: list[KeyDifference] = []
+    for one in walked:
+        part = one.where.partition(".")[0]
+        if (
+            _follows(one, walked)
+            or (one.field == "stride" and part in reshaped)
+            or (part == "sizes" and None in {one.before, one.after} and reshaped)
+            or (one.where == "structure.arguments" and counted)
+        ):
+            continue  # another difference implies it
+        (layouts if one.where.startswith("layouts") else found).append(one)
     if before.get("graph", _ABSENT) != after.get("graph", _ABSENT):
         found += _graph(before, after, found, graphs)
     return merge_repeated(found or layouts)  # nearly any other difference changes layouts of results
-
-
-def _parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    others = sorted({*before, *after} - {*_ORDER, "graph"})
-    return [part for part in (*_ORDER, *others) if part in before or part in after]
 
 
 def _graph(
@@ -70,32 +73,26 @@ def _graph(
     known: list[KeyDifference],
     graphs: tuple[StoredGraph, StoredGraph] | None,
 ) -> list[KeyDifference]:
-    walked = _compare_graphs(graphs)
+    try:
+        walked = graph_differences(*graphs) if graphs else None
+    except (LookupError, TypeError, ValueError, AttributeError):  # a record of an unknown form
+        walked = None
     if walked is None:
         return [] if known else list(_walk("graph", before.get("graph", _ABSENT), after.get("graph", _ABSENT)))
     reported = {(_number(one.before), _number(one.after)) for one in known if one.where.startswith("values")}
     fields = {(one.field, one.before, one.after) for one in known}
-    prefixes = _followers(known)
     found = [
         one
         for one in walked
         if (_number(one.before), _number(one.after)) not in reported
         and (one.field, one.before, one.after) not in fields
-        and not _is_follower(one, prefixes)
+        and not _follows(one, known)
     ]
     if any(one.where == "structure.output" for one in known):
         found = [one for one in found if not one.where.startswith("graph: number of outputs")]
     if not found and not known:
         found = [KeyDifference("graph", "as stored", "another, in a way that its records do not show")]
     return found
-
-
-def _compare_graphs(graphs: tuple[StoredGraph, StoredGraph] | None) -> list[KeyDifference] | None:
-    """Return how two graphs differ, or None without graphs or if one has records of an unknown form."""
-    try:
-        return graph_differences(*graphs) if graphs else None
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
 
 
 def _number(text: str | None) -> object:
@@ -106,29 +103,9 @@ def _number(text: str | None) -> object:
         return text
 
 
-def _without_derived(found: list[KeyDifference]) -> list[KeyDifference]:
-    followers = _followers(found)
-    reshaped = {one.where.partition(".")[0] for one in found if ".shape" in one.where}
-    counted = any(one.where.startswith(("inputs[", "values[")) and None in {one.before, one.after} for one in found)
-
-    def follows(one: KeyDifference) -> bool:
-        part = one.where.partition(".")[0]
-        return (
-            _is_follower(one, followers)
-            or (one.field == "stride" and part in reshaped)
-            or (part == "sizes" and None in {one.before, one.after} and bool(reshaped))
-            or (counted and one.where == "structure.arguments")
-        )
-
-    return [one for one in found if not follows(one)]
-
-
-def _followers(found: list[KeyDifference]) -> tuple[str, ...]:
-    return tuple(follower for one in found for follower in _FOLLOWS.get(one.where, ()))
-
-
-def _is_follower(difference: KeyDifference, followers: tuple[str, ...]) -> bool:
-    for follower in followers:
+def _follows(difference: KeyDifference, known: list[KeyDifference]) -> bool:
+    """Return whether a difference follows from a known one by ``_FOLLOWS``."""
+    for follower in (follower for one in known for follower in _FOLLOWS.get(one.where, ())):
         part, _, field = follower.partition(":")
         if difference.where.startswith(part) and (not field or difference.field == field):
             return True
@@ -138,49 +115,36 @@ def _is_follower(difference: KeyDifference, followers: tuple[str, ...]) -> bool:
 def _walk(where: str, before: Any, after: Any) -> Iterator[KeyDifference]:
     if before == after and repr(before) == repr(after):  # 1 and True are equal but not the same
         return
-    if _is_table(before) and _is_table(after):
-        for name in [*before, *(name for name in after if name not in before)]:
-            yield from _walk(_below(where, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+    if all(
+        isinstance(one, Mapping) and not any(name.startswith("$") or name == "sym" for name in one)
+        for one in (before, after)
+    ):
+        for name in {**before, **after}:
+            plain = f".{name}" if name.replace("_", "").isalnum() else f"[{name!r}]"
+            below = where + (name if name.startswith("[") else plain)
+            yield from _walk(below, before.get(name, _ABSENT), after.get(name, _ABSENT))
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _lists(where, before, after)
+        yield from _walk_lists(where, before, after)
     else:
-        yield KeyDifference(where, _format(before), _format(after))
+        was, now = (None if one is _ABSENT else format_value(one) for one in (before, after))
+        yield KeyDifference(where, was, now)
 
 
-def _format(value: Any) -> str | None:
-    return None if value is _ABSENT else format_value(value)
-
-
-def _lists(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:
+def _walk_lists(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:
     if len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _walk(f"{where}[{index}]", one, other)
-    elif where.endswith(".shape") or all(isinstance(one, int) for one in (*before, *after)):
+        return
+    if where.endswith(".shape") or all(isinstance(one, int) for one in (*before, *after)):
         yield KeyDifference(where, format_value(before), format_value(after))
-    else:
-        yield from _compare_resized(where, before, after)
-
-
-def _compare_resized(where: str, before: list[Any], after: list[Any]) -> Iterator[KeyDifference]:
+        return
     left, right = ([json.dumps(one, sort_keys=True) for one in side] for side in (before, after))
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        for index in range(max(i2 - i1, j2 - j1)):
+        for index in range(max(i2 - i1, j2 - j1) if tag != "equal" else 0):
             one = before[i1 + index] if i1 + index < i2 else _ABSENT
             other = after[j1 + index] if j1 + index < j2 else _ABSENT
             place = i1 + index if other is _ABSENT else j1 + index
             yield from _walk(f"{where}[{place}]", one, other)
-
-
-def _below(where: str, name: str) -> str:
-    if name.startswith("["):
-        return f"{where}{name}"
-    return f"{where}.{name}" if name.replace("_", "").isalnum() else f"{where}[{name!r}]"
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) and not any(name.startswith("$") or name == "sym" for name in value)
 
 
 def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,42 +152,11 @@ def _readable(document: Mapping[str, Any]) -> dict[str, Any]:
     parts = document.get("parts")
     readable: dict[str, Any] = {"format": document.get("format"), "kind": document.get("kind")}
     readable |= dict(parts) if isinstance(parts, Mapping) else {}
-    for name, reader in (("inputs", _inputs), ("values", _values), ("sizes", _sizes), ("structure", _structure)):
-        if not isinstance(readable.get(name), dict if name == "structure" else list):
-            continue  # a foreign part of that name
-        try:
-            readable |= {name: reader(readable[name])}
-        except (LookupError, TypeError, ValueError, AttributeError):
-            continue  # a foreign part of that name
+    for name, reader in _READERS.items():
+        if isinstance(readable.get(name), dict if name == "structure" else list):
+            with suppress(LookupError, TypeError, ValueError, AttributeError):  # a foreign part of that name
+                readable[name] = reader(readable[name])
     return readable
-
-
-def _inputs(inputs: Any) -> dict[str, Any]:
-    return {
-        f"[{one['leaf']}]": {
-            "dtype": one["dtype"],
-            "shape": [_size(size) for size in one["shape"]],
-            "stride": format_value(one["stride"]),
-            "device": one["device"],
-        }
-        for one in inputs
-    }
-
-
-def _size(size: Any) -> Any:
-    return size if isinstance(size, int) else format_value(size)
-
-
-def _values(values: Any) -> dict[str, Any]:
-    return {f"[{leaf}]": value for leaf, value in values}
-
-
-def _sizes(sizes: Any) -> dict[str, Any]:
-    return {f"s{number}": {"least": least, "most": most} for number, (least, most) in enumerate(sizes)}
-
-
-def _structure(structure: Any) -> dict[str, Any]:
-    return {name: _tree(one) for name, one in structure.items()}
 
 
 def _tree(spec: Any) -> str:
@@ -236,3 +169,20 @@ def _tree(spec: Any) -> str:
     if names is not None and children:
         inside = [f"{label}={child}" for label, child in zip(names, inside, strict=True)]
     return f"{name}({', '.join(inside)})"
+
+
+_READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "inputs": lambda inputs: {
+        f"[{one['leaf']}]": {
+            "dtype": one["dtype"],
+            "shape": [size if isinstance(size, int) else format_value(size) for size in one["shape"]],
+            "stride": format_value(one["stride"]),
+            "device": one["device"],
+        }
+        for one in inputs
+    },
+    "values": lambda values: {f"[{leaf}]": value for leaf, value in values},
+    "sizes": lambda sizes: {f"s{number}": {"least": low, "most": high} for number, (low, high) in enumerate(sizes)},
+    "structure": lambda structure: {name: _tree(spec) for name, spec in structure.items()},
+}
+"""The readable forms of parts of a key document."""

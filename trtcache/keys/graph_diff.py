@@ -1,17 +1,84 @@
-"""Differences of two lowered graphs, found by walking both instead of comparing digests."""
+"""Differences of two programs or keys, and of two lowered graphs by walking both instead of comparing digests."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from trtcache.keys.difference import KeyDifference
-from trtcache.keys.matching import SELECTION, compare_arguments, is_use, match
-from trtcache.keys.stored_graph import format_value, short_digest
+from trtcache.keys.stored_graph import SELECTION, compare_arguments, format_value, is_use, match, short_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from trtcache.keys.stored_graph import StoredGraph, StoredNode
+
+
+_MOST_SHOWN = 160
+_INDEX = re.compile(r"(\[[^\]]*\])+$")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDifference:
+    """One difference: ``inputs[0].shape[2]: 224 -> 256``.
+
+    Attributes:
+        where: a path in the key document, or a node of the graph and what differs about it.
+        before: the first value; None if there is none.
+        after: the second value; None if there is none.
+        alike: the number of further places with the same change.
+    """
+
+    where: str
+    before: str | None
+    after: str | None
+    alike: int = 0
+
+    @property
+    def field(self) -> str:
+        """The last word of ``where``, without indices: the kind of value that changed."""
+        return re.split(r"[ .]", _INDEX.sub("", self.where))[-1]
+
+    def __str__(self) -> str:
+        before, after = (
+            text if len(text := value or "nothing") <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+            for value in (self.before, self.after)
+        )
+        more = f" (and {self.alike} alike)" if self.alike else ""
+        if self.before is None:
+            return f"{self.where} added: {after}{more}"
+        if self.after is None:
+            return f"{self.where} removed: {before}{more}"
+        return f"{self.where}: {before} -> {after}{more}"
+
+    def as_json(self) -> dict[str, str | int | None]:
+        """Return the fields, and the sentence as ``text``."""
+        return {
+            "where": self.where,
+            "before": self.before,
+            "after": self.after,
+            "alike": self.alike,
+            "text": str(self),
+        }
+
+
+def merge_repeated(differences: Iterable[KeyDifference]) -> list[KeyDifference]:
+    """Merge equal changes in several places into one difference, in order."""
+    first: dict[object, KeyDifference] = {}
+    for difference in differences:
+        only_one_has_it = difference.before is None or difference.after is None
+        key = (difference.where if only_one_has_it else difference.field, difference.before, difference.after)
+        earlier = first.get(key)
+        first[key] = difference if earlier is None else replace(earlier, alike=earlier.alike + 1)
+    return list(first.values())
+
+
+def summary(differences: list[KeyDifference]) -> str:
+    """Return the first difference and the number of others, as one line."""
+    if not differences:
+        return "nothing that can be named"
+    more = len(differences) - 1
+    return f"{differences[0]}" + (f" (and {more} more)" if more else "")
 
 
 def graph_differences(a: StoredGraph, b: StoredGraph) -> list[KeyDifference]:
@@ -21,6 +88,10 @@ def graph_differences(a: StoredGraph, b: StoredGraph) -> list[KeyDifference]:
     follow from changed shapes, a weight or a branch that came with its user. Inputs are in the key document.
     """
     return _GraphComparison(a, b).differences()
+
+
+_WRITTEN = frozenset({"weight", "input"})
+"""Kinds of results that are new contents."""
 
 
 class _GraphComparison:
@@ -43,7 +114,7 @@ class _GraphComparison:
                 leaves += _compare_leaves(x, y)
             else:
                 calls += [(one, difference) for difference in self._compare_calls(x, y)]
-        results = [*self._results(), *self._contents()]
+        results = [*self._compare_results(), *self._compare_contents()]
         for place in sorted(self.gone):
             node = self.a.nodes[place]
             calls.append((place, KeyDifference(f"graph: node {node.name}", self.a.text(node), None)))
@@ -51,72 +122,83 @@ class _GraphComparison:
             node = self.b.nodes[place]
             calls.append((place, KeyDifference(f"graph: node {node.name}", None, self.b.text(node))))
         calls.sort(key=lambda one: one[0])
-        return [*(difference for _, difference in calls), *results, *leaves] or list(self._rest())
+        if found := [*(difference for _, difference in calls), *results, *leaves]:
+            return found
+        # Left are nodes of only one graph that nothing else reported, and ranges of sizes.
+        for graph, matched in ((self.a, self.matched), (self.b, self.theirs)):
+            for node in (node for place, node in enumerate(graph.nodes) if place not in matched):
+                text, where = format_value(node.value), f"graph: {node.operator} {node.name}"
+                found.append(KeyDifference(where, text, None) if graph is self.a else KeyDifference(where, None, text))
+        for number, (before, after) in enumerate(zip(self.a.sizes, self.b.sizes, strict=False)):
+            if before != after:
+                where = f"graph: range of size s{number}"
+                found.append(KeyDifference(where, format_value(before), format_value(after)))
+        return found
 
-    def _compare_calls(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
+    def _compare_calls(self, x: StoredNode, y: StoredNode) -> list[KeyDifference]:
+        """Return changed arguments except sizes that follow from changed shapes, then all replaced operands as one."""
         if x.operator != y.operator:
-            yield KeyDifference(f"graph: node {x.name} operator", x.operator, y.operator)
-            return
-        found = [*self._arguments(x, y), *self._operands(x, y)]
-        yield from found
+            return [KeyDifference(f"graph: node {x.name} operator", x.operator, y.operator)]
+        found: list[KeyDifference] = []
+        operands: list[tuple[str, int, int]] = []
+        sizes_x, sizes_y = _sizes(x, self.a), _sizes(y, self.b)
+        for path, before, after in compare_arguments(x.arguments, y.arguments, nodes=True):
+            name = self.a.argument_name(x, path[0]) + "".join(f"[{index}]" for index in path[1:])
+            if is_use(before) and is_use(after):
+                operands.append((name, x.uses[before["$use"]], y.uses[after["$use"]]))
+            elif sizes_x == sizes_y or not all(
+                is_use(value) or (type(value) is int and str(value) in sizes)
+                for value, sizes in ((before, sizes_x), (after, sizes_y))
+            ):
+                texts = self.a.format_argument(before, x.uses), self.b.format_argument(after, y.uses)
+                found.append(KeyDifference(f"graph: node {x.name} argument {name}", *texts))
+        found += self._compare_operands(f"graph: node {x.name} argument", operands)
         same_uses = [self.a.nodes[one].value for one in x.uses] == [self.b.nodes[one].value for one in y.uses]
         if not found and x.value != y.value and x.arguments == y.arguments and same_uses:
-            yield KeyDifference(f"graph: node {x.name} result", format_value(x.value), format_value(y.value))
+            found.append(KeyDifference(f"graph: node {x.name} result", format_value(x.value), format_value(y.value)))
+        return found
 
-    def _arguments(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
-        """Yield changed arguments except nodes and sizes that follow from changed shapes."""
-        sizes_x, sizes_y = _sizes(x, self.a), _sizes(y, self.b)
-        for path, before, after in compare_arguments(x.arguments, y.arguments):
-            if is_use(before) and is_use(after):
-                continue
-            if sizes_x != sizes_y and _is_size_argument(before, sizes_x) and _is_size_argument(after, sizes_y):
-                continue
-            where = f"graph: node {x.name} argument {self._path(x, path)}"
-            yield KeyDifference(where, self.a.format_argument(before, x.uses), self.b.format_argument(after, y.uses))
-
-    def _operands(self, x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:
-        """Yield all replaced operands of a node as one difference."""
-        pairs = [
-            (self._path(x, path), x.uses[before["$use"]], y.uses[after["$use"]])
-            for path, before, after in compare_arguments(x.arguments, y.arguments, nodes=True)
-            if is_use(before) and is_use(after)
-        ]
-        yield from self._compare_operands(f"graph: node {x.name} argument", pairs)
-
-    def _results(self) -> Iterator[KeyDifference]:
-        ours, theirs = _outputs(self.a), _outputs(self.b)
+    def _compare_results(self) -> Iterator[KeyDifference]:
+        ours, theirs = ([one for one in graph.results if one[0] not in _WRITTEN] for graph in (self.a, self.b))
         if len(ours) != len(theirs):
             yield KeyDifference("graph: number of outputs", str(len(ours)), str(len(theirs)))
             return
         pairs = []
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            before, after = _place(one, self.a), _place(other, self.b)
-            if before is not None and after is not None:
-                pairs.append((str(index), before, after))
+            if is_use(one[2]) and is_use(other[2]):
+                pairs.append((str(index), self.a.result_uses[one[2]["$use"]], self.b.result_uses[other[2]["$use"]]))
             elif one != other:
-                written = (
-                    self.a.format_argument(one[2], self.a.result_uses),
-                    self.b.format_argument(other[2], self.b.result_uses),
-                )
-                yield KeyDifference(f"graph: output {index}", *written)
+                was = self.a.format_argument(one[2], self.a.result_uses)
+                yield KeyDifference(f"graph: output {index}", was, self.b.format_argument(other[2], self.b.result_uses))
         yield from self._compare_operands("graph: output", pairs)
 
-    def _contents(self) -> Iterator[KeyDifference]:
+    def _compare_contents(self) -> Iterator[KeyDifference]:
         """Yield weights and inputs that a call writes in one graph only, or with another value."""
-        ours, theirs = _written_back(self.a), _written_back(self.b)
-        for target in [*ours, *(one for one in theirs if one not in ours)]:
+        ours, theirs = (
+            {
+                f"{kind} {target}": graph.result_uses[use["$use"]]
+                for kind, target, use in graph.results
+                if kind in _WRITTEN
+            }
+            for graph in (self.a, self.b)
+        )
+        for target in {**ours, **theirs}:
             before, after = ours.get(target), theirs.get(target)
             where = f"graph: new content of {target}"
-            if before is None or after is None:
-                names = self.a.name(before) if before is not None else None, self.b.name(after or 0)
-                yield KeyDifference(where, names[0], None if after is None else names[1])
-            else:
+            if before is not None and after is not None:
                 yield from self._compare_operands(where, [("", before, after)])
+            else:
+                was = None if before is None else self.a.name(before)
+                yield KeyDifference(where, was, None if after is None else self.b.name(after))
 
     def _compare_operands(self, where: str, pairs: list[tuple[str, int, int]]) -> Iterator[KeyDifference]:
-        """Yield the operands that do not match each other as one difference."""
+        """Yield the operands that do not match each other as one difference, with the first graph's names for nodes."""
         changed = [
-            (name, self.a.name(one), self._name_in_first(other))
+            (
+                name,
+                self.a.name(one),
+                self.a.name(self.theirs[other]) if other in self.theirs else f"{self.b.name(other)} (new)",
+            )
             for name, one, other in pairs
             if self.matched.get(one) != other and not self._is_insertion(one, other)
         ]
@@ -126,13 +208,12 @@ class _GraphComparison:
 
     def _is_insertion(self, one: int, other: int) -> bool:
         """Return whether an operand differs because of inserted or removed calls; record those calls."""
-        gone = _chain(one, self.a, self.matched)
-        new = _chain(other, self.b, self.theirs)
+        gone, new = _chain(one, self.a, self.matched), _chain(other, self.b, self.theirs)
         if not gone and not new:
             return False
-        if not gone and self.matched.get(one) not in _uses(new, self.b):
+        if not gone and all(self.matched.get(one) not in self.b.nodes[place].uses for place in new):
             return False
-        if not new and self.theirs.get(other) not in _uses(gone, self.a):
+        if not new and all(self.theirs.get(other) not in self.a.nodes[place].uses for place in gone):
             return False
         self.gone |= {place for place in gone if self._is_reported(place, self.a)}
         self.new |= {place for place in new if self._is_reported(place, self.b)}
@@ -142,33 +223,13 @@ class _GraphComparison:
         """Return whether a call of only one graph deserves a line: not if it comes with an input or a size."""
         node = graph.nodes[place]
         matched = self.matched if graph is self.a else self.theirs
-        inputs = {one for one in _uses({place}, graph) if graph.nodes[one].operator == "input"}
+        inputs = {one for one in node.uses if graph.nodes[one].operator == "input"}
         counts = node.operator.startswith(("aten.sym_", "_operator.", "math."))
         return (
             node.operator != SELECTION
             and not (counts and len(self.a.sizes) != len(self.b.sizes))
             and (inputs <= set(matched))
         )
-
-    def _name_in_first(self, place: int) -> str:
-        """Return a node's name in the first graph, so that both sides use one name."""
-        return self.a.name(self.theirs[place]) if place in self.theirs else f"{self.b.name(place)} (new)"
-
-    def _rest(self) -> Iterator[KeyDifference]:
-        """Yield nodes of only one graph that nothing else reported, and ranges of sizes."""
-        for place, node in enumerate(self.a.nodes):
-            if place not in self.matched:
-                yield KeyDifference(f"graph: {node.operator} {node.name}", format_value(node.value), None)
-        for place, node in enumerate(self.b.nodes):
-            if place not in self.theirs:
-                yield KeyDifference(f"graph: {node.operator} {node.name}", None, format_value(node.value))
-        for number, (one, other) in enumerate(zip(self.a.sizes, self.b.sizes, strict=False)):
-            if one != other:
-                yield KeyDifference(f"graph: range of size s{number}", format_value(one), format_value(other))
-
-    def _path(self, node: StoredNode, path: tuple[int, ...]) -> str:
-        index, *rest = path
-        return self.a.argument_name(node, index) + "".join(f"[{one}]" for one in rest)
 
 
 def _chain(place: int, graph: StoredGraph, matched: dict[int, int]) -> set[int]:
@@ -182,23 +243,6 @@ def _chain(place: int, graph: StoredGraph, matched: dict[int, int]) -> set[int]:
         found.add(one)
         stack += graph.nodes[one].uses
     return found
-
-
-def _uses(places: set[int], graph: StoredGraph) -> set[int]:
-    return {used for place in places for used in graph.nodes[place].uses}
-
-
-def _outputs(graph: StoredGraph) -> list[Any]:
-    return [result for result in graph.results if result[0] not in {"weight", "input"}]
-
-
-def _written_back(graph: StoredGraph) -> dict[str, int]:
-    changes = [result for result in graph.results if result[0] in {"weight", "input"}]
-    return {f"{kind} {target}": graph.result_uses[use["$use"]] for kind, target, use in changes}
-
-
-def _place(result: list[Any], graph: StoredGraph) -> int | None:
-    return graph.result_uses[result[2]["$use"]] if is_use(result[2]) else None
 
 
 def _sizes(node: StoredNode, graph: StoredGraph) -> set[str]:
@@ -215,11 +259,6 @@ def _shape(made: Any) -> list[Any]:
     if isinstance(made, list) and len(made) > 1:
         return list(made[1]) if isinstance(made[1], list) else made[1:]
     return []
-
-
-def _is_size_argument(argument: object, sizes: set[str]) -> bool:
-    """Return whether an argument is a size, or a node that computes one."""
-    return is_use(argument) or (type(argument) is int and str(argument) in sizes)
 
 
 def _compare_leaves(x: StoredNode, y: StoredNode) -> Iterator[KeyDifference]:

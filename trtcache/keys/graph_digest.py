@@ -18,10 +18,9 @@ from torch import fx
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.errors import CanonicalizationError
-from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import is_random, mergeable
 from trtcache.lowering.rewriting import argument_names, expression
-from trtcache.lowering.text import operator_name
 from trtcache.weights import recipes
 
 if TYPE_CHECKING:
@@ -58,7 +57,9 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     digests: dict[fx.Node, bytes] = {}
     records: list[Json] = []
     writer = _Writer(program.symbols, declared)
-    draws = _draws(program.graph_module.graph)
+    # Random operators are numbered in execution order, which decides what each one draws.
+    calls = [node for node in program.graph_module.graph.nodes if node.op == "call_function"]
+    draws = {node: number for number, node in enumerate(node for node in calls if is_random(node.target))}
     for node in program.order:
         head, text, uses = writer.record(node, program.arguments[node])
         if node.op == "call_function" and not mergeable(node):
@@ -74,12 +75,6 @@ def graph_records(program: LoweredProgram, declared: Collection[str] = ()) -> tu
     header = _frame(_canonical_json([head, [list(bounds) for bounds in ranges], len(effects)]))
     whole = b"".join([header, *effects, *(digests[used] for used in uses)])
     return records, Digest(hash_bytes(whole).hex(), len(whole))
-
-
-def _draws(graph: fx.Graph) -> dict[fx.Node, int]:
-    """Number the random operators in execution order, which decides what each one draws."""
-    calls = (node for node in graph.nodes if node.op == "call_function" and is_random(node.target))
-    return {node: number for number, node in enumerate(calls)}
 
 
 def graph_document(program: LoweredProgram, records: list[Json]) -> dict[str, Json]:
@@ -120,22 +115,40 @@ class _Writer:
             head = self._leaf(node)
             return head, _canonical_json(head), []
         self._uses = {}
-        name = self._names.get(node.target) or self._operator_name_of(node)
+        # Most names and values repeat: their JSON is cached and joined.
+        name = self._names.get(node.target)
+        if name is None:
+            self._check(node)
+            name = self._names[node.target] = _operator_id(node.target)
         if "torch_executed" in node.meta:
             name += " in torch"
         written: list[Json] = [self._argument(one, node) for one in arguments]
-        made, made_text = self._value(node.meta.get("val"))
-        # Most values and names repeat: their JSON is cached and joined.
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
+            kind = (value.dtype, sizes, value.device.type)
+            known = self._values.get(kind)
+            if known is None:
+                result = self._describe_value(value)
+                known = self._values[kind] = result, _canonical_json(result)
+            result, text = known
+        else:
+            result = self._describe_value(value)
+            text = _canonical_json(result)
         return (
-            [name, written, made],
-            f"[{_canonical_json(name)},{_canonical_json(written)},{made_text}]",
+            [name, written, result],
+            f"[{_canonical_json(name)},{_canonical_json(written)},{text}]",
             list(self._uses),
         )
 
     def _leaf(self, node: fx.Node) -> list[Json]:
         meta = node.meta
         if "input" in meta:
-            return ["input", [meta["input"]], self._describe_value(meta["val"]), self._strides(meta["val"])]
+            value, strides = meta["val"], None
+            described = self._describe_value(value)
+            if isinstance(value, torch.Tensor):
+                strides = [self._symbols.write(step) for step in value.stride()]
+            return ["input", [meta["input"]], described, strides]
         if "engine_weight" in meta:
             weight = meta["engine_weight"]
             return ["weight", [recipes.document(weight.recipe)], weight.document()]
@@ -143,24 +156,6 @@ class _Writer:
             return ["constant", [meta["constant"][1]], self._describe_value(meta["val"])]
         self._check(node)
         return [operator_name(node.target), [], self._describe_value(meta.get("val"))]
-
-    def _operator_name_of(self, node: fx.Node) -> str:
-        self._check(node)
-        name = self._names[node.target] = _operator_id(node.target)
-        return name
-
-    def _value(self, value: Any) -> tuple[Json, str]:
-        """Return the description of a node's result and its canonical JSON."""
-        if not isinstance(value, torch.Tensor):
-            made = self._describe_value(value)
-            return made, _canonical_json(made)
-        sizes = tuple([size if type(size) is int else expression(size) for size in value.shape])
-        kind = (value.dtype, sizes, value.device.type)
-        known = self._values.get(kind)
-        if known is None:
-            made = self._describe_value(value)
-            known = self._values[kind] = made, _canonical_json(made)
-        return known
 
     def output(self, program: LoweredProgram) -> tuple[list[Json], list[fx.Node]]:
         self._uses = {}
@@ -178,7 +173,8 @@ class _Writer:
 
     def _check(self, node: fx.Node) -> None:
         if isinstance(node.target, torch._ops.OpOverload):
-            self._check_custom(node.target, node.name)
+            if why := why_unknown(node.target, self._declared):
+                raise CanonicalizationError(f"graph node {node.name}", why)
             return
         module = getattr(node.target, "__module__", None) or ""
         declared = module in _FUNCTION_MODULES or module.partition(".")[0] in self._declared
@@ -188,35 +184,29 @@ class _Writer:
                 f"{operator_name(node.target)} is neither an ATen operator nor arithmetic on sizes: it has no digest",
             )
 
-    def _check_custom(self, target: torch._ops.OpOverload, name: str) -> None:
-        if why := why_unknown(target, self._declared):
-            raise CanonicalizationError(f"graph node {name}", why)
-
-    def _argument(self, argument: Any, node: fx.Node) -> Json:
-        if isinstance(argument, fx.Node):
-            return {"$use": self._uses.setdefault(argument, len(self._uses))}
+    def _argument(self, argument: Any, node: fx.Node) -> Json:  # noqa: C901  # one case for each type
         if argument is None or type(argument) in _PLAIN:
             return argument  # type: ignore[no-any-return]  # one of the JSON types above
-        if isinstance(argument, float):
-            return {"$float": argument.hex()}
-        if isinstance(argument, (list, tuple)):
-            return [self._argument(one, node) for one in argument]
-        if isinstance(argument, dict):
-            return {str(name): self._argument(one, node) for name, one in argument.items()}
-        return self._scalar(argument, node)
-
-    def _scalar(self, argument: Any, node: fx.Node) -> Json:
-        if isinstance(argument, (torch.dtype, torch.layout, torch.memory_format)):
-            return {"$torch": str(argument)}
-        if isinstance(argument, torch.device):
-            return {"$device": argument.type}
-        if isinstance(argument, complex):
-            return {"$complex": [argument.real.hex(), argument.imag.hex()]}
-        if isinstance(argument, slice):
-            parts = (argument.start, argument.stop, argument.step)
-            return {"$slice": [self._argument(one, node) for one in parts]}
-        if isinstance(argument, torch.SymInt):
-            return {"$size": self._symbols.write(argument)}
+        match argument:
+            case fx.Node():
+                return {"$use": self._uses.setdefault(argument, len(self._uses))}
+            case float():
+                return {"$float": argument.hex()}
+            case list() | tuple():
+                return [self._argument(one, node) for one in argument]
+            case dict():
+                return {str(name): self._argument(one, node) for name, one in argument.items()}
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return {"$torch": str(argument)}
+            case torch.device():
+                return {"$device": argument.type}
+            case complex():
+                return {"$complex": [argument.real.hex(), argument.imag.hex()]}
+            case slice():
+                parts = (argument.start, argument.stop, argument.step)
+                return {"$slice": [self._argument(one, node) for one in parts]}
+            case torch.SymInt():
+                return {"$size": self._symbols.write(argument)}
         raise CanonicalizationError(f"graph node {node.name}", f"argument {argument!r} has no stable description")
 
     def _describe_value(self, value: Any) -> Json:
@@ -231,6 +221,3 @@ class _Writer:
         if isinstance(value, torch.SymInt):
             return ["size", self._symbols.write(value)]
         return None if value is None else type(value).__name__
-
-    def _strides(self, value: Any) -> Json:
-        return [self._symbols.write(step) for step in value.stride()] if isinstance(value, torch.Tensor) else None

@@ -1,23 +1,253 @@
-"""The named parts of a compiled program's key."""
+"""Cache keys of compiled programs, and key aliases: from an unchanged program's fingerprint to its engine's cache key.
+
+Bazel calls an alias an action-cache entry and ccache a manifest. It is stored as an ordinary entry, of kind ``memo``.
+Its own key covers everything that the cache key depends on and that is known without lowering: the program's
+fingerprint (with the values of weights only where they may be embedded in the engine), settings, target, backend and
+toolchain, torch, the code of our lowering, the passes of other distributions, and the state of torch in this process.
+An alias contains the cache key with its whole document, which is compared with the entry's own as on every hit, and
+what artifacts do not contain: how arguments are nested (for a program in a file) and the program's names for its
+weights.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtcache.digests import encode, hash_bytes
-from trtcache.lowering.module_arguments import module_class
+import torch
+from torch.utils import _pytree as pytree
+
+from trtcache.config.paths import StatFingerprint
+from trtcache.digests import CacheKey, Digest, canonical, encode, file_bytes, hash_bytes, json_bytes
+from trtcache.lowering.arguments import module_class
+from trtcache.lowering.interface import Content, SmallSizes
+from trtcache.lowering.passes import installed_passes
 from trtcache.weights.fingerprints import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from torch.utils import _pytree as pytree
-
-    from trtcache.digests import CacheKey, Digest
+    from trtcache.backends.protocol import Backend
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target
     from trtcache.weights.slots import Slot
+
+
+KIND = "memo"
+MEMBER = "memo.json"
+
+_FORMAT = 4
+_OTHER = frozenset({"bundle", "integrations", "runtime", "store"})
+"""Packages that no cache key depends on. All others are digested, so that a new one cannot be forgotten."""
+
+_SDPA = ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
+
+
+Specs = tuple[pytree.TreeSpec, pytree.TreeSpec]
+"""The pytree specs of a call's arguments and of a program's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAlias:
+    """The result of lowering a program, as far as a hit needs it.
+
+    Attributes:
+        key: the key of the engine, with its document.
+        device: the device that the program runs on.
+        names: the program's names for the weight of each slot.
+        known: all names that the program has for weights and constants.
+        sources: the contents of the program's own constants, by name.
+        in_spec, out_spec: the pytree specs of the call's arguments and of the program's output.
+        whole: the digest of the whole file, with its weights: a file with another digest has its weights checked. None
+            for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
+        seen: the stat fingerprint of the file with this digest, if it is reliable.
+        small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
+    """
+
+    key: CacheKey
+    device: torch.device
+    names: tuple[tuple[str, ...], ...]
+    known: frozenset[str]
+    sources: Mapping[str, Content]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    whole: Digest | None
+    seen: StatFingerprint | None = None
+    small_sizes: SmallSizes | None = None
+
+    @classmethod
+    def of(
+        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: StatFingerprint | None = None
+    ) -> KeyAlias:
+        """Create the alias of a lowered program from its key, and the digest and stat fingerprint of its file."""
+        return cls(
+            key=key,
+            device=program.device,
+            names=tuple(slot.names for slot in program.interface.slots),
+            known=frozenset(program.state),
+            sources=program.sources,
+            in_spec=program.in_spec,
+            out_spec=program.out_spec,
+            whole=whole,
+            seen=seen,
+            small_sizes=program.interface.small_sizes,
+        )
+
+    @classmethod
+    def read(cls, data: bytes, specs_of: Callable[[CacheKey], Specs | None] = lambda _: None) -> KeyAlias:
+        """Parse an alias that ``write`` serialized.
+
+        Args:
+            data: the serialized alias.
+            specs_of: returns the pytree specs where the source knows them (``Source.specs_of``).
+
+        Raises:
+            ValueError: the data is not an alias, it is inconsistent, or it has a type that is not registered with
+                torch in this process.
+        """
+        try:
+            written = json.loads(data)
+            key = CacheKey.of_document(written["key"])
+            specs = specs_of(key)
+            in_spec, out_spec = specs or tuple(map(pytree.treespec_loads, (written["in_spec"], written["out_spec"])))
+            alias = cls(
+                key=key,
+                device=torch.device(written["device"]),
+                names=tuple(tuple(names) for names in written["names"]),
+                known=frozenset(written["known"]),
+                sources={
+                    name: Content(content["digest"], content["dtype"], tuple(content["shape"]))
+                    for name, content in written["sources"].items()
+                },
+                in_spec=in_spec,
+                out_spec=out_spec,
+                whole=None if specs else Digest(*written["whole"]),
+                seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
+                small_sizes=SmallSizes.read(written["small_sizes"]),
+            )
+            parts: Any = key.document["parts"]
+            expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
+            if "names" not in parts and parts["structure"] != expected:  # ONNX: names instead of nested arguments
+                raise ValueError("the nesting of its arguments differs from its key's")
+        except (LookupError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return alias
+
+    def write(self) -> bytes:
+        """Serialize the alias.
+
+        Raises:
+            ValueError: a type among the arguments or the output is not registered with torch under a stable name.
+        """
+        of_file: dict[str, object] = {}
+        if self.whole:  # a program in memory knows its own specs
+            try:
+                of_file["in_spec"] = pytree.treespec_dumps(self.in_spec)
+                of_file["out_spec"] = pytree.treespec_dumps(self.out_spec)
+            except (TypeError, NotImplementedError) as error:
+                raise ValueError(str(error)) from error
+            of_file["whole"] = [self.whole.hex, self.whole.size_bytes]
+            of_file["seen"] = self.seen.document() if self.seen else None
+        document = {
+            **of_file,
+            "key": self.key.document,
+            "device": str(self.device),
+            "names": self.names,
+            "known": sorted(self.known),
+            "sources": {name: asdict(content) for name, content in self.sources.items()},
+            "small_sizes": self.small_sizes.document() if self.small_sizes else None,
+        }
+        return json_bytes(document)
+
+
+def alias_key(
+    fingerprint: Mapping[str, object],
+    given: Mapping[str, object],
+    *,
+    backend: Backend,
+    device_type: str,
+    torch_executed_modules: Collection[str],
+) -> CacheKey:
+    """Return the key of an alias, from everything that the cache key depends on and that is known without lowering.
+
+    Args:
+        fingerprint: the program's fingerprint (``Source.fingerprint``).
+        given: the parts of the cache key that only the caller and the machine decide: settings, target, toolchain,
+            ambient.
+        backend: the backend that builds.
+        device_type: ``cpu`` or ``cuda``, where the program runs.
+        torch_executed_modules: the one setting that changes the cache key without being part of it.
+    """
+    capabilities = backend.capabilities
+    return CacheKey.of(
+        KIND,
+        {
+            "weights": None,
+            **fingerprint,
+            **given,
+            "format": _FORMAT,
+            "backend": backend.name,
+            "torch_executed_modules": sorted(torch_executed_modules),
+            "device": device_type,
+            "torch": [torch.__version__, torch.version.git_version],
+            "code": code_digest(),
+            "passes": {
+                "keep": sorted(capabilities.keep),
+                "unpack": sorted(capabilities.unpack),
+                "others": other_passes(),
+            },
+            "process": process_state(),
+        },
+    )
+
+
+def other_passes() -> list[str]:
+    """Return the specs of the passes that other distributions register, which imports them; nearly always none."""
+    points = installed_passes()
+    if not points:
+        return []
+    from trtcache.lowering.pipeline import last_pipeline
+
+    return last_pipeline(points, ()).spec
+
+
+def process_state() -> dict[str, object]:
+    """Return torch's global state in this process, as far as decompositions can depend on it."""
+    devices = ("cpu", "cuda")
+    return {
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "autocast": [[torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))] for kind in devices],
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "attention": [bool(getattr(torch.backends.cuda, name)()) for name in _SDPA],
+    }
+
+
+@functools.cache
+def code_digest() -> Digest:
+    """Return the digest of this package's code without ``_OTHER``: after a change to it no older alias is used."""
+    root = str(Path(__file__).parents[1])
+    parts: list[bytes] = []
+    for path in sorted(_code_files(root, _OTHER)):
+        name, content = path.removeprefix(root).encode(), file_bytes(path)
+        parts += (b"%d:%b%d:" % (len(name), name, len(content)), content)
+    framed = b"".join(parts)
+    return Digest(hash_bytes(framed).hex(), len(framed))
+
+
+def _code_files(folder: str, left_out: Collection[str] = ()) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir():
+                if entry.name not in left_out and entry.name != "__pycache__":
+                    yield from _code_files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path
 
 
 def key_parts(
@@ -54,11 +284,7 @@ def key_parts(
 
 
 def frozen_part(program: LoweredProgram, frozen: Sequence[Slot]) -> dict[str, object]:
-    """Return the key part with the values of frozen weights; empty without any.
-
-    Raises:
-        CanonicalizationError: the elements of a weight cannot be read.
-    """
+    """Return the key part with the values of frozen weights; empty without any."""
     if not frozen:
         return {}
     found = fingerprints([program.state[slot.names[0]] for slot in frozen])

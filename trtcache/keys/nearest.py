@@ -1,30 +1,33 @@
-"""The stored entry nearest to a key, to explain a miss."""
+"""Stored entries near a key: the nearest, to explain a miss, and one for another GPU of the same capability."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import StoreError
-from trtcache.keys.difference import KeyDifference, summary
 from trtcache.keys.explain import explain
+from trtcache.keys.graph_diff import KeyDifference, summary
 from trtcache.keys.stored_graph import GRAPH_MEMBER, StoredGraph
 from trtcache.store.reader import ArtifactFile
-from trtcache.store.rows import INDEX_NAME, read_rows
+from trtcache.store.rows import COLUMNS, INDEX_NAME, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trtcache.digests import Json
+    from trtcache.digests import CacheKey, Json
     from trtcache.store.disk import DiskStore
     from trtcache.store.format import EntryHeader
+    from trtcache.store.reading import EntryStat
+
 
 MOST_HEADERS = 200
 """The maximum number of headers to read: at a few kilobytes each, tens of milliseconds on a miss."""
 
 _MOST_GRAPHS, _MOST_WALKS = 8, 3
+_KIND, _NAME = COLUMNS.index("kind"), COLUMNS.index("name")
 _SIMILAR = 0.5  # of the operators: a BERT and a ResNet have less in common, one BERT and a longer one more
 _NAMES_OF_NONE = frozenset({None, "ExportedProgram", "GraphModule"})  # the names of unnamed programs
 
@@ -62,19 +65,18 @@ def nearest(
         graph: its lowered graph, if there is one.
         without: the digest of an entry to ignore.
         same_name: whether to consider only entries of that name.
-
-    Raises:
-        OSError: the store's directory cannot be read.
     """
-    headers = [
-        header
-        for header in _headers(store, str(document.get("kind")), name, without)
-        if not same_name or header.name == name
-    ]
+    readable = _headers(store, str(document.get("kind")), name=name, without=without, most=MOST_HEADERS)
+    headers = [header for _, header in readable if not same_name or header.name == name]
     headers.sort(key=lambda header: _distance(header, document, name))
     compared = [(header, stored_graph(store, header) if graph else None) for header in headers[:_MOST_GRAPHS]]
     if graph is not None:
-        compared = [one for one in compared if _is_named(one[0], name) or _is_similar(one[1], graph)]
+        is_named = name not in _NAMES_OF_NONE
+        compared = [
+            (header, theirs)
+            for header, theirs in compared
+            if (is_named and header.name == name) or (theirs is not None and _is_similar(theirs, graph))
+        ]
         compared.sort(key=lambda one: _distance(one[0], document, name) + _graph_distance(one[1], graph))
     found = [
         Nearest(header, explain(header.key.document, document, (theirs, graph) if theirs and graph else None))
@@ -110,33 +112,28 @@ def stored_graphs(store: DiskStore, one: EntryHeader, other: EntryHeader) -> tup
     return (first, second) if first is not None and second is not None else None
 
 
-def _headers(store: DiskStore, kind: str, name: str | None, without: str) -> Iterator[EntryHeader]:
+def _headers(
+    store: DiskStore, kind: str, *, name: str | None = None, without: str = "", most: int | None = None
+) -> Iterator[tuple[EntryStat, EntryHeader]]:
+    """Yield the readable headers of a kind: first those of a name, and the most recently used first."""
     rows = read_rows(store.index_root / INDEX_NAME) or {}
-
-    def rank(digest: str, used_ns: int) -> tuple[bool, int]:
-        row = rows.get(digest)
-        return (row is not None and row[2] != name, -used_ns)
-
-    stored = [one for one in store.scan() if one.digest != without]
-    stored = [one for one in stored if (row := rows.get(one.digest)) is None or row[1] == kind]
-    stored.sort(key=lambda one: rank(one.digest, one.used_ns))
-    for one in stored[:MOST_HEADERS]:
+    ranked = []
+    for stored in store.scan():
+        row = rows.get(stored.digest)
+        if stored.digest != without and (row is None or row[_KIND] == kind):
+            ranked.append((row is not None and row[_NAME] != name, -stored.used_ns, stored))
+    ranked.sort(key=lambda one: one[:2])
+    for *_, stored in ranked[:most]:
         try:
-            header = store.header(one.digest)
+            header = store.header(stored.digest)
         except (OSError, StoreError):
             continue
         if header.kind == kind:
-            yield header
+            yield stored, header
 
 
-def _is_named(header: EntryHeader, name: str | None) -> bool:
-    return header.name == name and name not in _NAMES_OF_NONE
-
-
-def _is_similar(first: StoredGraph | None, other: StoredGraph) -> bool:
+def _is_similar(first: StoredGraph, other: StoredGraph) -> bool:
     """Return whether two graphs share at least half of their operators, regardless of arguments."""
-    if first is None:
-        return False
     ours, theirs = (Counter(node.operator for node in graph.nodes if not node.is_leaf) for graph in (first, other))
     return (ours & theirs).total() >= _SIMILAR * max(ours.total(), theirs.total())
 
@@ -145,9 +142,59 @@ def _graph_distance(first: StoredGraph | None, other: StoredGraph) -> int:
     """Return the number of operators with arguments that only one of two graphs has: cheap, and enough to rank."""
     if first is None:
         return len(other.nodes)
-    ours, theirs = _operators(first), _operators(other)
+    ours, theirs = (
+        Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")
+        for graph in (first, other)
+    )
     return ((ours - theirs) + (theirs - ours)).total()
 
 
-def _operators(graph: StoredGraph) -> Counter[str]:
-    return Counter(json.dumps([node.operator, node.arguments]) for node in graph.nodes if node.operator != "weight")
+@dataclass(frozen=True, slots=True)
+class SecondChoice:
+    """An entry that differs from the requested key only in the GPU's product.
+
+    Attributes:
+        key: its key.
+        product: the product that it was built for.
+        wanted: the requested product.
+    """
+
+    key: CacheKey
+    product: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"second choice: built for {self.product}, and this is {self.wanted}, of the same capability"
+
+
+def second_choice(store: DiskStore, key: CacheKey) -> SecondChoice | None:
+    """Return the best entry for another product of a key's compute capability, or None.
+
+    An entry for a GPU with no more memory is preferred to one for a GPU with more, which may not fit; then the nearest
+    number of multiprocessors; then the most recently used. Unreadable entries are skipped.
+    """
+    wanted, gpu = _split_gpu(key.document)
+    if gpu is None:
+        return None
+    found = []
+    for stored, header in _headers(store, key.kind):
+        same, other = _split_gpu(header.key.document)
+        if same == wanted and other is not None and header.key.digest != key.digest:
+            has_more_memory = int(other["memory_gib"]) > int(gpu["memory_gib"])
+            apart = abs(int(other["multiprocessors"]) - int(gpu["multiprocessors"]))
+            rank = (has_more_memory, apart, -stored.used_ns, header.key.digest)
+            found.append((rank, header.key, other))
+    if not found:
+        return None
+    _, best, other = min(found, key=lambda one: one[0])
+    return SecondChoice(best, str(other["product"]), str(gpu["product"]))
+
+
+def _split_gpu(document: Mapping[str, Any]) -> tuple[object, Mapping[str, Any] | None]:
+    """Return a key document without its target's GPU, and that GPU, or None."""
+    parts = document["parts"]
+    target = parts.get("target")
+    if not isinstance(target, dict) or not isinstance(target.get("gpu"), dict):
+        return document, None
+    rest = {name: value for name, value in target.items() if name != "gpu"}
+    return {**document, "parts": {**parts, "target": rest}}, target["gpu"]

@@ -8,6 +8,7 @@ weights do not count, since lowering never reads them; values of constants do.
 from __future__ import annotations
 
 import json
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.export.graph_signature import TensorArgument as TensorArg
 
 from trtcache.digests import Digest, hash_bytes
 from trtcache.keys.key import structure
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,37 +87,31 @@ class _Writer:
             "ranges": sorted(f"{symbol}: {bounds}" for symbol, bounds in program.range_constraints.items()),
             "guards": list(map(str, program._guards_code)),
         }
-        return written | {"sizes": [_environment(one) for one in self._environments.values()]}
+        sizes = [
+            {name: _to_json(getattr(environment, name)) for name in _ENVIRONMENT}
+            | {"guards": [str(guard.expr) for guard in environment.guards], "frozen": environment.frozen}
+            for environment in self._environments.values()
+        ]
+        return written | {"sizes": sizes}
 
     def _graph(self, graph_module: fx.GraphModule) -> Json:
         places: dict[fx.Node, int] = {}
         records: list[Json] = []
         for node in graph_module.graph.nodes:
-            target = self._targets.get(node.target) or self._target(node, graph_module)
+            target: Json = self._targets.get(node.target)
+            if target is None and node.op == "call_function":
+                target = self._targets[node.target] = _function(node.target)
+            elif node.op == "get_attr":
+                value = operator.attrgetter(str(node.target))(graph_module)
+                is_graph = isinstance(value, torch.fx.GraphModule)
+                target = self._graph(value) if is_graph else _content(str(node.target), value)
+            elif target is None and node.op not in {"placeholder", "output"}:
+                raise ValueError(f"node {node.name} is a {node.op}")
             arguments = [self._argument(one, places) for one in node.args]
             named: Json = [[name, self._argument(one, places)] for name, one in node.kwargs.items()]
             records.append([node.op, target, arguments, named, self._value(node.meta.get("val"))])
             places[node] = len(places)
         return records
-
-    def _target(self, node: fx.Node, graph_module: fx.GraphModule) -> Json:
-        target = node.target
-        if node.op in {"placeholder", "output"}:
-            return None
-        if node.op == "get_attr":
-            return self._attribute(str(target), graph_module)
-        if node.op == "call_function":
-            self._targets[target] = named = _function(target)
-            return named
-        raise ValueError(f"node {node.name} is a {node.op}")
-
-    def _attribute(self, name: str, graph_module: fx.GraphModule) -> Json:
-        value: Any = graph_module
-        for step in name.split("."):
-            value = getattr(value, step)
-        if isinstance(value, torch.fx.GraphModule):
-            return self._graph(value)
-        return _content(name, value)
 
     def _argument(self, argument: Any, places: Mapping[fx.Node, int]) -> Json:
         if type(argument) in _PLAIN:
@@ -169,11 +164,7 @@ class _Writer:
 
 
 def _function(target: Any) -> str:
-    """Return a function's name; an operator's with its whole schema.
-
-    Raises:
-        ValueError: it is neither torch's nor Python's.
-    """
+    """Return a function's name; an operator's with its whole schema."""
     if isinstance(target, torch._ops.OpOverload):
         return f"{target} {target._schema}"
     module = str(getattr(target, "__module__", None))
@@ -207,12 +198,6 @@ def _content(name: str, value: object) -> Json:
         raise ValueError(f"{name} is a {type(value).__name__}")
     content = Content.of(value)  # type: ignore[arg-type]  # a tensor, as checked above
     return [content.digest, content.dtype, list(content.shape)]
-
-
-def _environment(environment: Any) -> Json:
-    """Write what torch knows about dynamic sizes."""
-    attributes: dict[str, Json] = {name: _to_json(getattr(environment, name)) for name in _ENVIRONMENT}
-    return attributes | {"guards": [str(guard.expr) for guard in environment.guards], "frozen": environment.frozen}
 
 
 def _to_json(value: Any) -> Json:

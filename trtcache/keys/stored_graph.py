@@ -1,15 +1,20 @@
-"""A lowered graph as an artifact stores it (member ``graph.json``), readable without torch."""
+"""A lowered graph as an artifact stores it (member ``graph.json``), and the matching of two: readable without torch."""
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trtcache.lowering.node_names import NodeNames
+from trtcache.lowering.operators import NodeNames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from trtcache.digests import Json
+
 
 GRAPH_MEMBER = "graph.json"
 IN_TORCH = " in torch"
@@ -69,12 +74,25 @@ class StoredGraph:
         """
         try:
             *records, output = document["nodes"]
-            nodes = tuple(map(_node, records, _names(records)))
-            uses = tuple(map(int, output[-1]))
-            _check(nodes, output[0], uses)
-            return cls(nodes, list(output[1]), uses, document.get("operators", {}), document.get("sizes", []))
+            names, nodes = NodeNames(), list[StoredNode]()
+            for operator, arguments, value, *_, uses in records:
+                if operator == "input":
+                    name = f"in{arguments[0]}"
+                elif operator in _LETTERS:
+                    name = names.number(_LETTERS[operator])
+                else:
+                    name = names.call(str(operator))
+                nodes.append(StoredNode(name, str(operator), list(arguments), value, tuple(map(int, uses))))
+            result_uses = tuple(map(int, output[-1]))
+            tables = document.get("operators", {}), document.get("sizes", [])
+            graph = cls(tuple(nodes), list(output[1]), result_uses, *tables)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"not a lowered graph: {error}") from error
+        if output[0] != "output" or any(not 0 <= used < len(nodes) for used in result_uses):
+            raise ValueError("not a lowered graph: it does not end with its output")
+        if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
+            raise ValueError("not a lowered graph: a node uses a later one")
+        return graph
 
     def argument_name(self, node: StoredNode, index: int) -> str:
         """Return the schema's name for an argument, or its number without a schema."""
@@ -92,30 +110,6 @@ class StoredGraph:
     def format_argument(self, argument: Json, uses: tuple[int, ...]) -> str:
         """Return an argument in readable form, with the names of its nodes."""
         return format_value(argument, lambda k: self.name(uses[k]))
-
-
-def _check(nodes: tuple[StoredNode, ...], last: object, result_uses: tuple[int, ...]) -> None:
-    if last != "output" or any(not 0 <= used < len(nodes) for used in result_uses):
-        raise ValueError("it does not end with its output")
-    if any(not 0 <= used < place for place, node in enumerate(nodes) for used in node.uses):
-        raise ValueError("a node uses a later one")
-
-
-def _node(record: list[Any], name: str) -> StoredNode:
-    return StoredNode(name, str(record[0]), list(record[1]), record[2], tuple(map(int, record[-1])))
-
-
-def _names(records: list[list[Any]]) -> list[str]:
-    given = NodeNames()
-    names = []
-    for operator, arguments, *_ in records:
-        if operator == "input":
-            names.append(f"in{arguments[0]}")
-        elif operator in _LETTERS:
-            names.append(given.number(_LETTERS[operator]))
-        else:
-            names.append(given.call(str(operator)))
-    return names
 
 
 def format_value(value: Any, use: Any = None) -> str:
@@ -160,3 +154,129 @@ def _format_tagged(value: Mapping[str, Any], use: Any) -> str:
 def short_digest(text: str) -> str:
     """Return a shortened digest."""
     return text[:15] if text.startswith("b3:") else text[:12]
+
+
+Matched: TypeAlias = dict[int, int]
+"""Index in the first graph -> index in the second."""
+
+SELECTION = "_operator.getitem"
+"""Selects one of several results; it comes and goes with the operator that it selects from."""
+
+
+def match(a: StoredGraph, b: StoredGraph) -> Matched:
+    """Return which nodes correspond.
+
+    Inputs correspond by their leaf of the call, and calls that compute the same from them, whatever their position and
+    weights. The rest, downstream of a difference, is aligned in canonical order. Weights, and what is computed from
+    weights and constants alone, correspond if they are used in the same place.
+    """
+    inputs = {node.name: place for place, node in enumerate(b.nodes) if node.operator == "input"}
+    matched: Matched = {
+        place: inputs[node.name]
+        for place, node in enumerate(a.nodes)
+        if node.operator == "input" and node.name in inputs
+    }
+    # Calls with equal operators, arguments and operands, all the way to the inputs.
+    numbers: dict[object, int] = {}
+    ours, theirs = _number_subgraphs(a, numbers), _number_subgraphs(b, numbers)
+    calls_a, calls_b = _calls_from_inputs(a), _calls_from_inputs(b)
+    places: dict[int, list[int]] = defaultdict(list)
+    for place in reversed(calls_b):
+        places[theirs[place]].append(place)
+    matched |= {place: places[ours[place]].pop() for place in calls_a if places[ours[place]]}
+    # Others by operator and arguments; the gaps by operator; then equally many remaining calls in order.
+    taken = set(matched.values())
+    rest_a, rest_b = [one for one in calls_a if one not in matched], [one for one in calls_b if one not in taken]
+    aligned, gaps = _align_by(_token, rest_a, rest_b, a, b)
+    matched |= aligned
+    for gap in gaps:
+        aligned, rests = _align_by(lambda node: node.operator, *gap, a, b)
+        matched |= aligned
+        for left, right in rests:
+            x = [one for one in left if a.nodes[one].operator != SELECTION]
+            y = [one for one in right if b.nodes[one].operator != SELECTION]
+            matched |= dict(zip(x, y, strict=True)) if len(x) == len(y) else {}
+    _descend(a, b, matched)
+    return matched
+
+
+def _calls_from_inputs(graph: StoredGraph) -> list[int]:
+    """Return the calls that depend on an input; others are identified only by their users."""
+    reached: set[int] = set()
+    for place, node in enumerate(graph.nodes):
+        if node.operator == "input" or not reached.isdisjoint(node.uses):
+            reached.add(place)
+    return [place for place in sorted(reached) if not graph.nodes[place].is_leaf]
+
+
+def _number_subgraphs(graph: StoredGraph, numbers: dict[object, int]) -> list[int]:
+    """Number the nodes so that equal subgraphs get equal numbers; the graphs compared share ``numbers``."""
+    found: list[int] = []
+    for node in graph.nodes:
+        key = (_token(node), tuple(found[used] for used in node.uses))
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found
+
+
+def _token(node: StoredNode) -> str:
+    """Return a node's identity without its operands, and without the names of weights and inputs."""
+    if node.operator == "weight":
+        return json.dumps([node.operator, node.value["dtype"], node.value["shape"]])
+    return json.dumps([node.operator, node.arguments])
+
+
+def _align_by(
+    token: Callable[[StoredNode], str], ours: list[int], theirs: list[int], a: StoredGraph, b: StoredGraph
+) -> tuple[Matched, list[tuple[list[int], list[int]]]]:
+    """Return the longest common subsequences of nodes with equal tokens as pairs, and the gaps between them."""
+    from difflib import SequenceMatcher  # a hit that reads a graph does not compare it
+
+    matched: Matched = {}
+    gaps: list[tuple[list[int], list[int]]] = []
+    matcher = SequenceMatcher(None, [token(a.nodes[one]) for one in ours], [token(b.nodes[one]) for one in theirs])
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            matched |= dict(zip(ours[i1:i2], theirs[j1:j2], strict=True))
+        else:
+            gaps.append((ours[i1:i2], theirs[j1:j2]))
+    return matched, gaps
+
+
+def _descend(a: StoredGraph, b: StoredGraph, matched: Matched) -> None:
+    """Match weights, constants and what is computed from them that matched calls and results use in the same place."""
+    taken = set(matched.values())
+    stack = list(reversed(matched.items()))
+    if len(a.result_uses) == len(b.result_uses):
+        stack += [pair for pair in zip(a.result_uses, b.result_uses, strict=True) if pair[0] not in matched]
+    while stack:
+        one, other = stack.pop()
+        x, y = a.nodes[one], b.nodes[other]
+        same_kind = x.operator == y.operator or not (x.is_leaf or y.is_leaf)
+        if one not in matched and other not in taken and same_kind:
+            matched[one] = other
+            taken.add(other)
+        if matched.get(one) == other and x.operator == y.operator:
+            # Operands in equal places of the arguments.
+            stack += [
+                pair
+                for _, before, after in compare_arguments(x.arguments, y.arguments, nodes=True)
+                if is_use(before)
+                and is_use(after)
+                and (pair := (x.uses[before["$use"]], y.uses[after["$use"]]))[0] not in matched
+            ]
+
+
+def is_use(argument: object) -> bool:
+    """Return whether an argument is an operand."""
+    return isinstance(argument, dict) and "$use" in argument
+
+
+def compare_arguments(
+    x: Any, y: Any, path: tuple[int, ...] = (), *, nodes: bool = False
+) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+    """Yield ``(path, before, after)`` for the innermost differing arguments; with ``nodes``, for operands too."""
+    if isinstance(x, list) and isinstance(y, list) and len(x) == len(y):
+        for index, (one, other) in enumerate(zip(x, y, strict=True)):
+            yield from compare_arguments(one, other, (*path, index), nodes=nodes)
+    elif type(x) is not type(y) or x != y or (nodes and is_use(x)):
+        yield path, x, y

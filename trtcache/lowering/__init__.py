@@ -6,6 +6,7 @@ through a key alias lowers nothing, and only needs the modules that describe a p
 
 from __future__ import annotations
 
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 
 _EXPORTS = {"LoweredProgram": "trtcache.lowering.program", "lower": "trtcache.lowering.stages"}
 
-__all__ = ["LoweredProgram", "lower"]
+__all__ = ["ALONE", "LoweredProgram", "lower"]
+
+ALONE = threading.RLock()
+"""Held by a thread in which torch loads, exports, decomposes or compiles a program.
+
+``torch.export.load``, ``torch.export.export``, its decompositions and Inductor use global state: of four threads that
+used them concurrently three failed (torch 2.13: ``_CURRENT_DESERIALIZER is already set``).
+"""
 
 
 def __getattr__(name: str) -> object:

@@ -30,15 +30,13 @@ from torch.utils import _pytree as pytree
 
 import trtcache
 from trtcache.errors import ExportError
-from trtcache.lowering.contents import Content
-from trtcache.lowering.input_spec import examples, whole_ranges
+from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
+from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import restored
-from trtcache.lowering.module_arguments import configurations, has_classes
-from trtcache.lowering.numbers import InputSizes, as_tensor
-from trtcache.lowering.order import group_tied
 from trtcache.lowering.rewrites.constants import new_constant
-from trtcache.lowering.rewriting import arguments, is_static, same_sizes, tensor_of
-from trtcache.lowering.size_decisions import record_decisions
+from trtcache.lowering.rewriting import arguments, group_tied, is_static, same_sizes, storage_id, tensor_of
+from trtcache.lowering.symbols import InputSizes, as_tensor
+from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.weights.slots import is_fake, layout
 
 if TYPE_CHECKING:
@@ -100,10 +98,8 @@ def export(
         raise ExportError(label, "give a torch.nn.Module or a torch.export.ExportedProgram")
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError(label, "it is TorchScript; give the torch.nn.Module that it was scripted from")
-    args, kwargs, shapes = examples(model, args, kwargs, dynamic_shapes)
+    args, kwargs, shapes = replace_inputs(model, args, kwargs, dynamic_shapes)
     args, kwargs = _examples(model, (args, kwargs))
-    if shared := _shared_module(model, (args, kwargs)):
-        raise ExportError(label, f"{shared}; pass a copy of it (copy.deepcopy), or use it as an attribute")
     try:
         with (
             restored(model),
@@ -112,11 +108,11 @@ def export(
             record_decisions() as decisions,
         ):
             program: ExportedProgram = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        _replace_weight_constants(program)
-        decisions.add_to(program)
-        program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     except Exception as error:
         raise ExportError(label, f"torch.export: {explain_failure(error)}") from error
+    _replace_weight_constants(program)
+    decisions.add_to(program)
+    program._has_whole_ranges = shapes is not dynamic_shapes  # type: ignore[attr-defined]  # our attribute, for decompose
     return program
 
 
@@ -138,18 +134,18 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
         tensor = tensors.get(str(spec.target)) if spec.kind in {InputKind.PARAMETER, InputKind.BUFFER} else None
         # Of several weights in one memory, the one that covers most of it comes first.
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not is_fake(tensor):
-            known = weights.get(_memory(tensor))
+            known = weights.get(storage_id(tensor))
             if known is None or known[2].numel() < tensor.numel():
-                weights[_memory(tensor)] = node, str(spec.target), tensor
+                weights[storage_id(tensor)] = node, str(spec.target), tensor
     first = next(node for node in graph.nodes if node.op != "placeholder")
     is_changed = False
     for node, spec in nodes.items():
         constant = program.constants.get(str(spec.target)) if spec.kind is InputKind.CONSTANT_TENSOR else None
         if not isinstance(constant, torch.Tensor) or constant.layout != torch.strided or is_fake(constant):
             continue
-        if _memory(constant) not in weights:
+        if storage_id(constant) not in weights:
             continue
-        owner, name, weight = weights[_memory(constant)]
+        owner, name, weight = weights[storage_id(constant)]
         if constant.dtype != weight.dtype:
             why = f"its constant {spec.target} is a view of {name} with another dtype; create the view in forward"
             raise ExportError("the program", why)
@@ -188,30 +184,26 @@ def decompose(
     """
     table = torch.export.default_decompositions()
     for target in list(table):
-        if _packet(target) in keep or stays(target):
+        if str(target).rpartition(".")[0] in keep or stays(target):
             del table[target]
+    # torch runs a program's guards as Python code when it traces the program again: ``max(a, b) == 4`` then asks which
+    # is larger, ``or`` which side is true, and the program would be specialised on the example's answer.
+    guards, program._guards_code = program._guards_code, []
     try:
         whole = getattr(program, "_has_whole_ranges", False)
-        with (
-            quiet(),
-            _without_guards(program),
-            _without_classes(program) as signature,
-            whole_ranges() if whole else nullcontext(),
-        ):
+        with quiet(), _without_classes(program) as signature, whole_ranges() if whole else nullcontext():
             decomposed: ExportedProgram = program.run_decompositions(table)
         decomposed.module_call_graph[0].signature, decomposed._example_inputs = signature, program.example_inputs
     except Exception as error:
         raise ExportError("the program", f"decompositions: {explain_failure(error)}") from error
+    finally:
+        program._guards_code = guards
     _compare_results(program, decomposed)
     return decomposed
 
 
 def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> None:
-    """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension.
-
-    Raises:
-        ExportError: a result of the decomposed program has another dtype or shape.
-    """
+    """Reject a decomposition that changes results: that of ``multilabel_margin_loss`` adds a dimension."""
 
     def results(one: ExportedProgram) -> list[torch.Tensor]:
         nodes: Any = one.graph.output_node().args[0]
@@ -227,20 +219,6 @@ def _compare_results(program: ExportedProgram, decomposed: ExportedProgram) -> N
         if differ or before.dtype != after.dtype:
             found = f"{after.dtype} of shape {tuple(after.shape)}, not {before.dtype} of {tuple(before.shape)}"
             raise ExportError("the program", f"torch's decompositions make result {place} a tensor of {found}")
-
-
-@contextmanager
-def _without_guards(program: ExportedProgram) -> Iterator[None]:
-    """Remove a program's guards in the block; they have been read before.
-
-    torch runs them as Python code when it traces a program again: ``max(a, b) == 4`` then asks which is larger, ``or``
-    which side is true, and the program would be specialised on the example's answer.
-    """
-    guards, program._guards_code = program._guards_code, []
-    try:
-        yield
-    finally:
-        program._guards_code = guards
 
 
 @contextmanager
@@ -267,49 +245,37 @@ def _without_classes(program: ExportedProgram) -> Iterator[Any]:
         entry.signature, program._example_inputs = signature, examples
 
 
-def _packet(operator: object) -> str:
-    return str(operator).rpartition(".")[0]
-
-
 def _examples(model: torch.nn.Module, arguments: Any) -> Any:
     """Return example arguments in layouts that others can be copied into, each with its own memory.
 
     torch.export treats a tensor that is passed twice, or that is also a weight, as one: the program would then ignore
     the second argument of a later call.
     """
-    taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
+
+    def memories(module: torch.nn.Module) -> set[int]:
+        return {storage_id(one) for one in (*module.parameters(), *module.buffers()) if one.layout == torch.strided}
+
+    taken = memories(model)
 
     def example(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout != torch.strided:
             return tensor
         kept = layout(tuple(tensor.shape), tensor.stride()) == tensor.stride()
         made = tensor if kept else tensor.contiguous()
-        if _memory(made) in taken:
+        if storage_id(made) in taken:
             made = made.detach().clone()
-        taken.add(_memory(made))
+        taken.add(storage_id(made))
         return made
 
-    return pytree.tree_map_only(torch.Tensor, example, arguments)
-
-
-def _shared_module(model: torch.nn.Module, arguments: Any) -> str:
-    """Return which module argument shares a tensor with the model or another argument; empty if none does."""
-    taken = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers()) if tensor.layout == torch.strided}
-    for leaf in pytree.tree_leaves(arguments):
-        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
-            taken.add(_memory(leaf))
-    for leaf in pytree.tree_leaves(arguments):
+    examples = pytree.tree_map_only(torch.Tensor, example, arguments)
+    for leaf in pytree.tree_leaves(examples):
         if isinstance(leaf, torch.nn.Module):
-            own = {_memory(one) for one in (*leaf.parameters(), *leaf.buffers()) if one.layout == torch.strided}
-            if own & taken:
-                return f"an argument of class {type(leaf).__name__} shares a tensor with the model or another argument"
-            taken |= own
-    return ""
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
+            if memories(leaf) & taken:
+                why = f"an argument of class {type(leaf).__name__} shares a tensor with the model or another argument"
+                remedy = "pass a copy of it (copy.deepcopy), or use it as an attribute"
+                raise ExportError(type(model).__name__, f"{why}; {remedy}")
+            taken |= memories(leaf)
+    return examples
 
 
 @contextmanager
@@ -380,7 +346,18 @@ def mark(program: ExportedProgram) -> MarkedGraph:
     _mark_outputs(graph_module, signature.output_specs, {node.name: node.meta.get("input") for node in placeholders})
     state = {**program.constants, **program.state_dict}
     state = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
-    _merge_tied(graph_module, state)
+    # Tied weights: all names of one tensor become the first one's node.
+    groups = group_tied(state)
+    first: dict[tuple[str, ...], fx.Node] = {}
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        if "weight" in node.meta and (twin := first.setdefault(groups[node.meta["weight"]], node)) is not node:
+            node.replace_all_uses_with(twin)
+            graph_module.graph.erase_node(node)
+    output = graph_module.graph.output_node()
+    output.meta["roles"] = tuple(
+        replace(role, target=first[groups[str(role.target)]].meta["weight"]) if role.kind == "weight" else role
+        for role in output.meta["roles"]
+    )
     return MarkedGraph(graph_module, state, values, constants)
 
 
@@ -468,59 +445,39 @@ def missing_values_error(label: str, names: list[str]) -> ExportError:
     return ExportError(label, f"{why}; {remedy}")
 
 
-def _merge_tied(graph_module: fx.GraphModule, state: Mapping[str, torch.Tensor]) -> None:
-    groups = group_tied(state)
-    first: dict[tuple[str, ...], fx.Node] = {}
-    for node in graph_module.graph.find_nodes(op="placeholder"):
-        if "weight" not in node.meta:
-            continue
-        twin = first.setdefault(groups[node.meta["weight"]], node)
-        if twin is not node:
-            node.replace_all_uses_with(twin)
-            graph_module.graph.erase_node(node)
-    output = graph_module.graph.output_node()
-    output.meta["roles"] = tuple(
-        replace(role, target=first[groups[str(role.target)]].meta["weight"]) if role.kind == "weight" else role
-        for role in output.meta["roles"]
-    )
-
-
 def _mark_outputs(graph_module: fx.GraphModule, specs: list[OutputSpec], leaves: dict[str, int | None]) -> None:
     output = graph_module.graph.output_node()
     roles: list[Role] = []
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]  # a tuple, from export
     sizes = InputSizes(graph_module.graph)
     for place, spec in enumerate(specs):
-        target: str | int | None = spec.target
-        if spec.kind is OutputKind.USER_INPUT_MUTATION:
-            target = leaves[str(spec.target)]
-        if _is_none(results[place]):
-            results[place] = None
-            roles.append(Role("value"))
+        node = results[place]
+        if _is_none(node):
+            results[place], role = None, Role("value")
+        elif spec.kind is OutputKind.BUFFER_MUTATION:
+            role = Role("weight", spec.target)
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            role = Role("input", leaves[str(spec.target)])
+        elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument):
+            role = Role("result", layout=_layout(node))
+        elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, ConstantArgument):
+            role = Role("value", value=spec.arg.value)
         elif spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, _NUMBERS):
-            roles.append(_number_role(results, place, output, sizes))
+            number = node.meta["val"] if isinstance(node, fx.Node) else node
+            if isinstance(number, (bool, int, float)):
+                role = Role("value", value=number)
+            else:
+                role = Role("size", value=number) if sizes.can_evaluate(number) else Role("number")
+            results[place] = as_tensor(node, output) if role.kind == "number" else None
+        elif spec.kind is OutputKind.PARAMETER_MUTATION:
+            why = f"it writes to parameter {spec.target}; register it as a buffer (register_buffer) instead"
+            raise ExportError("the program", why)
         else:
-            roles.append(_role(spec, target))
+            what = f"{spec.kind.name} of {type(spec.arg).__name__}"
+            raise ExportError("the program", f"it returns a {what}; only tensors and constants can be returned")
+        roles.append(role)
     output.args = (tuple(results),)
-    roles = [
-        replace(role, layout=_layout(value)) if role.kind == "result" else role
-        for role, value in zip(roles, results, strict=True)
-    ]
     output.meta["roles"] = tuple(roles)
-
-
-def _number_role(results: list[Any], place: int, output: fx.Node, sizes: InputSizes) -> Role:
-    """Return the role of a number, and replace it among the results by what the graph returns for it."""
-    node = results[place]
-    number = node.meta["val"] if isinstance(node, fx.Node) else node
-    if isinstance(number, (bool, int, float)):
-        results[place] = None
-        return Role("value", value=number)
-    if sizes.can_evaluate(number):
-        results[place] = None
-        return Role("size", value=number)
-    results[place] = as_tensor(node, output)
-    return Role("number")
 
 
 def _is_none(value: object) -> bool:
@@ -546,21 +503,3 @@ def _layout(node: fx.Node) -> tuple[int, ...] | None:
         return tuple(sorted(range(len(shape)), key=lambda dim: -stride[dim])) if dense else None
     inner = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     return tuple(range(len(shape))) if same_sizes(stride, inner) else None
-
-
-def _role(spec: OutputSpec, target: str | int | None) -> Role:
-    match spec.kind:
-        case OutputKind.BUFFER_MUTATION:
-            return Role("weight", target)
-        case OutputKind.USER_INPUT_MUTATION:
-            return Role("input", target)
-        case OutputKind.USER_OUTPUT if isinstance(spec.arg, TensorArgument):
-            return Role("result")
-        case OutputKind.USER_OUTPUT if isinstance(spec.arg, ConstantArgument):
-            return Role("value", value=spec.arg.value)
-        case OutputKind.PARAMETER_MUTATION:
-            why = f"it writes to parameter {spec.target}; register it as a buffer (register_buffer) instead"
-            raise ExportError("the program", why)
-        case _:
-            what = f"{spec.kind.name} of {type(spec.arg).__name__}"
-            raise ExportError("the program", f"it returns a {what}; only tensors and constants can be returned")

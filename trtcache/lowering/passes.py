@@ -1,12 +1,12 @@
-"""The contract of lowering passes.
+"""The contract of lowering passes, and the passes of other distributions.
 
 A pass takes a lowered graph and returns one that computes the same. The graph is a flat ``torch.fx`` graph of ATen
 operators without mutation, as exported by ``torch.export``, in which
 
-* a ``placeholder`` whose ``meta["input"]`` is a number is that leaf of the call's arguments; * a ``placeholder`` whose
-``meta["weight"]`` is a name is a weight. It has a fake value only: passes cannot read weights; * a ``get_attr`` is a
-constant tensor, stored on the graph module, and its value may be read; * the ``output`` lists every result, and its
-``meta["roles"]`` has the role of each (see ``capture.Role``).
+* a ``placeholder`` whose ``meta["input"]`` is a number is that leaf of the call's arguments;
+* a ``placeholder`` whose ``meta["weight"]`` is a name is a weight, with a fake value: passes cannot read weights;
+* a ``get_attr`` is a constant tensor, stored on the graph module, and its value may be read;
+* the ``output`` lists every result, and its ``meta["roles"]`` has the role of each (see ``capture.Role``).
 
 Every node's ``meta["val"]`` is its fake result; a pass that adds a node sets it. The Python code of the graph module is
 not updated: call ``recompile`` to run it.
@@ -14,10 +14,21 @@ not updated: call ``recompile`` to run it.
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from trtcache.digests import file_bytes
+from trtcache.errors import PassError
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from importlib.metadata import EntryPoint
+
     from torch import fx
 
 
@@ -57,3 +68,62 @@ def spec(lowering_pass: Pass) -> str:
     """Return a pass's spec string in the key: ``fold_constants@1{max_bytes=65536}``."""
     options = ",".join(f"{field.name}={getattr(lowering_pass, field.name)!r}" for field in fields(lowering_pass))  # type: ignore[arg-type]
     return f"{lowering_pass.name}@{lowering_pass.version}" + (f"{{{options}}}" if options else "")
+
+
+_GROUP = "trtcache.passes"
+
+
+@cache
+def installed_passes() -> tuple[EntryPoint, ...]:
+    """Return the entry points of this environment, looked up once.
+
+    There are almost never any, and parsing those of every distribution takes 3 ms of a hit of 60; so files are first
+    searched for the group's name.
+    """
+    if not any(map(_mentions, sys.path)):
+        return ()
+    return tuple(entry_points(group=_GROUP))
+
+
+def _mentions(folder: str) -> bool:
+    try:
+        names = os.listdir(folder or ".")  # noqa: PTH208  # only names are needed
+    except NotADirectoryError:
+        return True  # an archive: importlib can read it
+    except OSError:
+        return False
+    for name in names:
+        if name.endswith((".dist-info", ".egg-info", ".egg")):
+            try:
+                if _GROUP.encode() in file_bytes(f"{folder or '.'}/{name}/entry_points.txt"):
+                    return True
+            except OSError:  # a directory can be opened, but not read
+                if name.endswith(".egg"):
+                    return True
+    return False
+
+
+def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
+    """Return the passes of entry points, sorted by name; ``ours`` are names that are taken.
+
+    Raises:
+        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
+            a pass cannot be imported or instantiated, or its name differs from its entry point's.
+    """
+    owners = dict.fromkeys(ours, "trtcache")
+    for point in points:
+        owner = point.dist.name if point.dist else point.value
+        if point.name in owners:
+            raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
+        owners[point.name] = owner
+    passes: list[Pass] = []
+    for point in sorted(points, key=lambda point: point.name):
+        try:
+            made: Pass = getattr(import_module(point.module), point.attr)()
+        except Exception as error:
+            why = f"{point.value} of {owners[point.name]} cannot be loaded: {error}"
+            raise PassError(point.name, (), why) from error
+        if made.name != point.name:
+            raise PassError(point.name, (), f"{point.value} of {owners[point.name]} has the name {made.name!r}")
+        passes.append(made)
+    return tuple(passes)

@@ -6,27 +6,20 @@ import difflib
 import logging
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PassError, PostconditionError, PreconditionError
-from trtcache.lowering.passes import Pass, PassResult, spec
-from trtcache.lowering.rewrites.arithmetic import Arithmetic, Commutative
-from trtcache.lowering.rewrites.assertions import Assertions, Attributes, Guards
-from trtcache.lowering.rewrites.autocast import Autocast
-from trtcache.lowering.rewrites.casts import Casts
+from trtcache.lowering.passes import Pass, PassResult, spec, third_party
+from trtcache.lowering.program import listing
+from trtcache.lowering.rewrites.arithmetic import Arithmetic, Casts, Commutative
 from trtcache.lowering.rewrites.cleanup import CommonSubexpressions, DeadCode, DeadStores, NoOps
-from trtcache.lowering.rewrites.concatenations import Concatenations
-from trtcache.lowering.rewrites.constants import Factories, FoldConstants
-from trtcache.lowering.rewrites.dimensions import Dimensions
-from trtcache.lowering.rewrites.indexing import Lookups, Slices, Tuples
+from trtcache.lowering.rewrites.constants import Attributes, Factories, FoldConstants, Loops
+from trtcache.lowering.rewrites.dimensions import Dimensions, Reductions
+from trtcache.lowering.rewrites.indexing import Concatenations, Lookups, Slices, Tuples
 from trtcache.lowering.rewrites.linear import BatchNorm, Linear
-from trtcache.lowering.rewrites.loops import Loops
-from trtcache.lowering.rewrites.reductions import Reductions
+from trtcache.lowering.rewrites.optional import Autocast, Unpack
 from trtcache.lowering.rewrites.shapes import Shapes, Tile
-from trtcache.lowering.rewrites.sizes import CanonicalSizes
-from trtcache.lowering.rewrites.unpack import Unpack
-from trtcache.lowering.text import listing
+from trtcache.lowering.rewrites.sizes import Assertions, CanonicalSizes, Guards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from trtcache.lowering.passes import Pass
+
 
 log = logging.getLogger("trtcache.lowering")
 
@@ -95,35 +89,33 @@ class Pipeline:
         runs: list[PassRun] = []
         trace = trace or log.isEnabledFor(logging.DEBUG)
         text = listing(graph_module.graph) if trace else []
-        changes, seen, goes_on = 0, [-1] * len(self.passes), True
-        for place in [*range(len(self.passes))] * self.rounds:
-            if not place and not goes_on:
+        changes, seen = 0, [-1] * len(self.passes)
+        for _ in range(self.rounds):
+            again = False
+            for place, lowering_pass in enumerate(self.passes):
+                if seen[place] == changes:
+                    continue  # nothing has changed since its last run
+                before = tuple(run.spec for run in runs)
+                start = time.perf_counter()
+                try:
+                    modified = _run(lowering_pass, graph_module, before, lint=trace or not _is_ours(lowering_pass))
+                except PassError as error:
+                    error.graph = "\n".join(listing(graph_module.graph))
+                    error.add_note(error.graph)
+                    raise
+                duration_s, diff = time.perf_counter() - start, ""
+                is_rerun, changes = seen[place] >= 0, changes + modified
+                seen[place] = changes
+                again = again or (modified and lowering_pass.name in self.again_after)
+                if is_rerun and not modified:
+                    continue
+                if trace:
+                    earlier, text, name = text, listing(graph_module.graph), f"after {lowering_pass.name}"
+                    diff = "\n".join(difflib.unified_diff(earlier, text, "before", name, lineterm=""))
+                runs.append(PassRun(spec(lowering_pass), modified, duration_s, diff))
+                log.debug("%s", runs[-1])
+            if not again:
                 break
-            goes_on = goes_on and bool(place)
-            if seen[place] == changes:
-                continue
-            lowering_pass = self.passes[place]
-            before = tuple(run.spec for run in runs)
-            start = time.perf_counter()
-            try:
-                modified = _run(lowering_pass, graph_module, before, lint=trace or not _is_ours(lowering_pass))
-            except PassError as error:
-                error.graph = "\n".join(listing(graph_module.graph))
-                error.add_note(error.graph)
-                raise
-            duration_s, diff = time.perf_counter() - start, ""
-            again, changes = seen[place] >= 0, changes + modified
-            seen[place] = changes
-            goes_on = goes_on or (modified and lowering_pass.name in self.again_after)
-            if again and not modified:
-                continue
-            if trace:
-                earlier, text = text, listing(graph_module.graph)
-                diff = "\n".join(
-                    difflib.unified_diff(earlier, text, "before", f"after {lowering_pass.name}", lineterm="")
-                )
-            runs.append(PassRun(spec(lowering_pass), modified, duration_s, diff))
-            log.debug("%s", runs[-1])
         if changes:
             _lint(graph_module, runs[-1].spec, tuple(run.spec for run in runs[:-1]))
         return tuple(runs)
@@ -140,9 +132,14 @@ def _run(lowering_pass: Pass, graph_module: fx.GraphModule, before: tuple[str, .
         raise PostconditionError(lowering_pass.name, before, "returned another graph module than it was given")
     if not result.modified and len(graph_module.graph.nodes) != size:
         raise PostconditionError(lowering_pass.name, before, "reported no change, but the number of nodes changed")
-    if why := _call_pass(lowering_pass, lowering_pass.ensures, graph_module, before) or _find_violation(
-        graph_module, result, text
-    ):
+    why = _call_pass(lowering_pass, lowering_pass.ensures, graph_module, before)
+    if not why and text is not None:  # a third-party pass; ours are tested for these
+        calls = (node for node in graph_module.graph.nodes if node.op == "call_function")
+        if not result.modified and listing(graph_module.graph) != text:
+            why = "reported no change, but changed the graph"
+        elif bare := next((node.name for node in calls if "val" not in node.meta), None):
+            why = f"gave {bare} no meta['val']"
+    if why:
         raise PostconditionError(lowering_pass.name, before, why)
     if result.modified and lint:
         _lint(graph_module, lowering_pass.name, before)
@@ -159,16 +156,6 @@ def _call_pass(
         return question(graph_module)
     except Exception as error:
         raise PassError(lowering_pass.name, before, f"raised {type(error).__name__}: {error}") from error
-
-
-def _find_violation(graph_module: fx.GraphModule, result: PassResult, text: list[str] | None) -> str | None:
-    """Return a contract violation by a third-party pass that ours are tested for; ``text`` is the graph before."""
-    if text is None:
-        return None
-    if not result.modified and listing(graph_module.graph) != text:
-        return "reported no change, but changed the graph"
-    nodes = (node for node in graph_module.graph.nodes if node.op == "call_function" and "val" not in node.meta)
-    return next((f"gave {node.name} no meta['val']" for node in nodes), None)
 
 
 def _lint(graph_module: fx.GraphModule, name: str, before: tuple[str, ...]) -> None:
@@ -198,51 +185,12 @@ def default_pipeline() -> Pipeline:
     )
 
 
-def third_party(points: Collection[EntryPoint], ours: Collection[str]) -> tuple[Pass, ...]:
-    """Return the passes of entry points, sorted by name.
-
-    Args:
-        points: entry points.
-        ours: names that are taken.
-
-    Raises:
-        PassError: two distributions provide a pass of one name, or of one of ours (the message names both owners), or
-            a pass cannot be imported or instantiated, or its name differs from its entry point's.
-    """
-    owners = dict.fromkeys(ours, "trtcache")
-    for point in points:
-        owner = point.dist.name if point.dist else point.value
-        if point.name in owners:
-            raise PassError(point.name, (), f"offered by both {owners[point.name]} and {owner}; remove one")
-        owners[point.name] = owner
-    return tuple(_load_pass(point, owners[point.name]) for point in sorted(points, key=lambda point: point.name))
-
-
 def last_pipeline(
     points: Collection[EntryPoint], unpack: Collection[str], autocast: Autocast | None = None
 ) -> Pipeline:
-    """Return the passes that run after ours; empty if there are none.
-
-    Args:
-        points: the entry points of this environment.
-        unpack: operators that the backend wants decomposed further.
-        autocast: the pass of the caller's settings, or None.
-
-    Raises:
-        PassError: see ``third_party``.
-    """
+    """Return the passes that run after ours: autocast, unpacking for a backend, and those of other distributions."""
     ours: tuple[Pass, ...] = (autocast, Casts()) if autocast else ()
     ours += (Unpack(tuple(sorted(unpack))),) if unpack else ()
     taken = {one.name for one in (*default_pipeline().passes, Unpack(), Autocast())}
     passes_ = (*ours, *third_party(points, taken))
     return Pipeline((*passes_, CommonSubexpressions(), DeadCode()) if passes_ else ())
-
-
-def _load_pass(point: EntryPoint, owner: str) -> Pass:
-    try:
-        made: Pass = getattr(import_module(point.module), point.attr)()
-    except Exception as error:
-        raise PassError(point.name, (), f"{point.value} of {owner} cannot be loaded: {error}") from error
-    if made.name != point.name:
-        raise PassError(point.name, (), f"{point.value} of {owner} has the name {made.name!r}")
-    return made

@@ -6,27 +6,35 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from trtcache.errors import ExportError
-from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import NOT_COMPUTED, Interface, Result, TensorInput, TensorOutput, ValueInput
-from trtcache.lowering.numbers import write_number
-from trtcache.lowering.order import canonical_order
-from trtcache.lowering.rewrites.assertions import PROVEN
-from trtcache.lowering.slots import number_weights
-from trtcache.lowering.symbols import Symbols
-from trtcache.lowering.text import render
-from trtcache.weights.slots import dtype_name
+from trtcache.lowering.interface import (
+    NOT_COMPUTED,
+    Content,
+    Interface,
+    Result,
+    TensorInput,
+    TensorOutput,
+    ValueInput,
+    describe,
+)
+from trtcache.lowering.operators import NodeNames, operator_name
+from trtcache.lowering.rewrites.sizes import PROVEN
+from trtcache.lowering.rewriting import canonical_order, group_tied, recipe_of
+from trtcache.lowering.symbols import Symbols, write_number
+from trtcache.weights import recipes
+from trtcache.weights.recipes import WeightRef, rename, sources
+from trtcache.weights.slots import EngineWeight, Slot, contiguous, dtype_name, layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from torch import fx
     from torch.export import ExportedProgram
     from torch.utils._pytree import TreeSpec
 
     from trtcache.lowering.capture import MarkedGraph, Role
-    from trtcache.lowering.input_guards import ExportGuards
+    from trtcache.lowering.guards import ExportGuards
     from trtcache.lowering.pipeline import PassRun
 
 
@@ -75,35 +83,14 @@ class LoweredProgram:
 
 
 def _device(name: str, nodes: Iterable[fx.Node]) -> torch.device:
-    devices = {value.device for node in nodes for value in _tensors(node.meta.get("val"))}
+    values = (node.meta.get("val") for node in nodes)
+    flat = (one for value in values for one in (value if isinstance(value, (list, tuple)) else (value,)))
+    devices = {one.device for one in flat if isinstance(one, torch.Tensor)}
     accelerators = {device for device in devices if device.type != "cpu"}
     if len(accelerators) > 1 or any(device.type != "cuda" for device in accelerators):
         names = ", ".join(sorted(map(str, devices)))
         raise ExportError(name, f"its tensors are on {names}; an engine runs on the CPU or on one CUDA device")
     return next(iter(accelerators), torch.device("cpu"))
-
-
-def _tensors(value: object) -> list[torch.Tensor]:
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [one for one in values if isinstance(one, torch.Tensor)]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The data of a program besides its graph.
-
-    Attributes:
-        name, in_spec, out_spec, constraints, pipeline, runs: see ``LoweredProgram``.
-        saved: names of weights in the model's state_dict.
-    """
-
-    name: str
-    in_spec: TreeSpec
-    out_spec: TreeSpec
-    constraints: Mapping[Any, Any]
-    saved: Collection[str]
-    pipeline: tuple[str, ...]
-    runs: tuple[PassRun, ...] = ()
 
 
 def finish(
@@ -117,21 +104,20 @@ def finish(
 ) -> LoweredProgram:
     """Number the slots and constants of a lowered graph, and collect the program's interface.
 
-    Args:
-        exported: the decomposed program of the graph.
-        marked: its graph, marked and lowered.
-        name: the program's name.
-        pipeline: the passes' specs.
-        runs: the runs of the passes.
-        guards: the guards of export; None if there is nothing to check.
-
     Raises:
         ExportError: an output is neither a tensor nor a constant, the tensors are on several CUDA devices, or a guard
             cannot be checked at a call.
     """
-    call, saved = exported.call_spec, exported.state_dict
-    frame = Frame(name, call.in_spec, call.out_spec, exported.range_constraints, saved, pipeline, runs)
-    program = assemble_program(marked, frame)
+    program = assemble_program(
+        marked,
+        name=name,
+        in_spec=exported.call_spec.in_spec,
+        out_spec=exported.call_spec.out_spec,
+        constraints=exported.range_constraints,
+        saved=exported.state_dict,
+        pipeline=pipeline,
+        runs=runs,
+    )
     if guards is None:
         return program
     proven = marked.graph_module.meta.get(PROVEN, ())
@@ -148,78 +134,72 @@ def without_small_sizes(program: LoweredProgram) -> LoweredProgram:
     return replace(program, interface=replace(interface, small_sizes=small_sizes))
 
 
-def assemble_program(marked: MarkedGraph, frame: Frame) -> LoweredProgram:
-    """Return the program of a lowered graph.
-
-    Raises:
-        ExportError: see ``finish``.
-    """
+def assemble_program(
+    marked: MarkedGraph,
+    *,
+    name: str,
+    in_spec: TreeSpec,
+    out_spec: TreeSpec,
+    constraints: Mapping[Any, Any],
+    saved: Collection[str],
+    pipeline: tuple[str, ...],
+    runs: tuple[PassRun, ...] = (),
+) -> LoweredProgram:
+    """Return the program of a lowered graph; ``saved`` are names of weights in the model's state_dict."""
     graph_module, state = marked.graph_module, marked.state
     order, arguments = canonical_order(graph_module.graph)
     output = graph_module.graph.output_node()
     roles: tuple[Role, ...] = output.meta["roles"]
     symbols = Symbols()
-    inputs = _inputs(graph_module, symbols)
-    mutated = {str(role.target) for role in roles if role.kind == "weight"}
-    slots, weights = number_weights(order, state, mutated=mutated, saved=frame.saved)
-    constants, digests = _constants(graph_module, order)
-    numbered = symbols.copy()
-    return LoweredProgram(
-        name=frame.name,
-        device=_device(frame.name, graph_module.graph.nodes),
-        graph_module=graph_module,
-        order=tuple(order),
-        arguments=arguments,
-        interface=Interface(
-            inputs=inputs,
-            values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
-            results=tuple(_result(role, numbered) for role in roles if role.kind != "weight"),
-            slots=slots,
-            weights=weights,
-            constants=digests,
-            ranges=symbols.ranges(frame.constraints),
-            outputs=_outputs(output, roles, symbols.copy()),
-        ),
-        constants=constants,
-        state=state,
-        sources=marked.constants,
-        in_spec=frame.in_spec,
-        out_spec=frame.out_spec,
-        symbols=symbols,
-        constraints=frame.constraints,
-        pipeline=frame.pipeline,
-        runs=frame.runs,
-    )
-
-
-def _inputs(graph_module: fx.GraphModule, symbols: Symbols) -> tuple[TensorInput, ...]:
     inputs = []
     for node in graph_module.graph.find_nodes(op="placeholder"):
         if "input" in node.meta:
             value = node.meta["val"]
-            shape = tuple(map(symbols.write, value.shape))
-            stride = tuple(map(symbols.write, value.stride()))
-            dtype, device = dtype_name(value.dtype), value.device.type
-            number = node.meta.get("number", False)
-            inputs.append(TensorInput(node.meta["input"], dtype, shape, stride, device, number))
-    return tuple(inputs)
-
-
-def _result(role: Role, symbols: Symbols) -> Result:
-    target = role.target if isinstance(role.target, int) else None
-    value = write_number(role.value, symbols) if role.kind == "size" else role.value
-    return Result(role.kind, target, value, role.layout)
-
-
-def _outputs(output: fx.Node, roles: Iterable[Role], symbols: Symbols) -> tuple[TensorOutput, ...]:
-    """Return the engine's outputs; symbols that only occur here get their own numbers."""
-    nodes: Any = output.args[0]
-    values = [
-        node.meta["val"] for role, node in zip(roles, nodes, strict=True) if role.kind not in {*NOT_COMPUTED, "weight"}
-    ]
-    return tuple(
-        TensorOutput(dtype_name(value.dtype), tuple(map(symbols.write, value.shape)), value.device.type)
-        for value in values
+            sizes = tuple(map(symbols.write, value.shape)), tuple(map(symbols.write, value.stride()))
+            is_number = node.meta.get("number", False)
+            inputs.append(
+                TensorInput(node.meta["input"], dtype_name(value.dtype), *sizes, value.device.type, is_number)
+            )
+    numbered, results = symbols.copy(), []
+    for role in (role for role in roles if role.kind != "weight"):
+        target = role.target if isinstance(role.target, int) else None
+        number = write_number(role.value, numbered) if role.kind == "size" else role.value
+        results.append(Result(role.kind, target, number, role.layout))
+    # Symbols that only occur in outputs get their own numbers.
+    numbered, nodes = symbols.copy(), zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]  # a tuple
+    computed = [node.meta["val"] for role, node in nodes if role.kind not in {*NOT_COMPUTED, "weight"}]
+    outputs = tuple(
+        TensorOutput(dtype_name(value.dtype), tuple(map(numbered.write, value.shape)), value.device.type)
+        for value in computed
+    )
+    mutated = {str(role.target) for role in roles if role.kind == "weight"}
+    slots, weights = number_weights(order, state, mutated=mutated, saved=saved)
+    constants, digests = _constants(graph_module, order)
+    return LoweredProgram(
+        name=name,
+        device=_device(name, graph_module.graph.nodes),
+        graph_module=graph_module,
+        order=tuple(order),
+        arguments=arguments,
+        interface=Interface(
+            inputs=tuple(inputs),
+            values=tuple(ValueInput(leaf, value) for leaf, value in sorted(marked.values.items())),
+            results=tuple(results),
+            slots=slots,
+            weights=weights,
+            constants=digests,
+            ranges=symbols.ranges(constraints),
+            outputs=outputs,
+        ),
+        constants=constants,
+        state=state,
+        sources=marked.constants,
+        in_spec=in_spec,
+        out_spec=out_spec,
+        symbols=symbols,
+        constraints=constraints,
+        pipeline=pipeline,
+        runs=runs,
     )
 
 
@@ -239,3 +219,131 @@ def _constants(graph_module: fx.GraphModule, order: list[fx.Node]) -> tuple[dict
         tensors.setdefault(name, tensor)
         node.meta["constant"] = (name, content.digest)
     return tensors, tuple(content.digest for content, _ in names)
+
+
+def number_weights(
+    order: Iterable[fx.Node],
+    state: Mapping[str, torch.Tensor],
+    *,
+    mutated: Collection[str],
+    saved: Collection[str],
+) -> tuple[tuple[Slot, ...], tuple[EngineWeight, ...]]:
+    """Return a program's slots and engine weights; set each weight node's ``meta["engine_weight"]``.
+
+    ``mutated`` has the names of weights that a call modifies, ``saved`` those in the model's state_dict.
+    """
+    found = [(node, recipe) for node in order if (recipe := recipe_of(node))]
+    groups = group_tied(state)
+    whole = {groups[str(recipe.weight)] for _, recipe in found if isinstance(recipe, WeightRef)}
+    used = dict.fromkeys(groups[str(name)] for _, recipe in found for name in sources(recipe))
+    slots: dict[str | int, Slot] = {}
+    for index, names in enumerate(used):
+        tensor = state[names[0]]
+        shape = tuple(tensor.shape)
+        slot = Slot(
+            index=index,
+            dtype=dtype_name(tensor.dtype),
+            shape=shape,
+            stride=layout(shape, tensor.stride()) if names in whole else contiguous(shape),
+            device=tensor.device.type,
+            names=names,
+            mutated=any(name in mutated for name in names),
+            transient=not any(name in saved for name in names),
+        )
+        slots |= dict.fromkeys(names, slot)
+    weights = []
+    for index, (node, recipe) in enumerate(found):
+        value = node.meta["val"]
+        shape = tuple(value.shape)
+        stride = slots[recipe.weight].stride if isinstance(recipe, WeightRef) else layout(shape, value.stride())
+        if stride != value.stride():
+            node.meta["val"] = value.contiguous()
+        weight = EngineWeight(
+            index=index,
+            recipe=rename(recipe, lambda name: slots[name].index),
+            dtype=dtype_name(value.dtype),
+            shape=shape,
+            stride=stride,
+            device=value.device.type,
+            slots=tuple(slots[name] for name in dict.fromkeys(sources(recipe))),
+        )
+        node.meta["engine_weight"] = weight
+        weights.append(weight)
+    return tuple({slot.index: slot for slot in slots.values()}.values()), tuple(weights)
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def render(program: LoweredProgram) -> str:
+    """Return a line for each node in canonical order: its name, result, operator and arguments.
+
+    Weights are ``w0``, ``w1``, ..., constants ``c0``, ..., inputs ``in0``, ... by leaf of the arguments, and other
+    nodes are named after their operator, ``relu``, ``relu_1``, ...: as in ``trtcache why``.
+    """
+    node_names = NodeNames()
+    names: dict[fx.Node, str] = {}
+    lines = []
+    for node in program.order:
+        weight, how = node.meta.get("engine_weight"), ""
+        if weight is not None:
+            name = str(weight.name)
+        elif "constant" in node.meta:
+            name = str(node.meta["constant"][0])
+        elif "input" in node.meta:
+            name = f"in{node.meta['input']}"
+        else:
+            name = node_names.call(operator_name(node.target))
+        if node.op == "call_function":
+            where = " in torch" if "torch_executed" in node.meta else ""
+            arguments = ", ".join(_value(one, names) for one in program.arguments[node])
+            how = f" = {operator_name(node.target)}{where}({arguments})"
+        elif weight is not None and weight.slot is None:
+            how = f" = {recipes.text(weight.recipe)}"
+        names[node] = name
+        lines.append(f"{name}: {_format_result(node)}{how}")
+    output = program.graph_module.graph.output_node()
+    roles = [role.kind for role in output.meta["roles"]]
+    sizes = iter([describe(one.value, {}) for one in program.interface.results if one.kind == "size"])
+    results = (
+        f"size {next(sizes)}" if kind == "size" else f"{kind} {_value(value, names)}"
+        for kind, value in zip(roles, output.args[0], strict=True)  # type: ignore[arg-type]
+    )
+    return "\n".join([*lines, f"return {', '.join(results)}"]) + "\n"
+
+
+def listing(graph: fx.Graph) -> list[str]:
+    """Return a line for each node of a graph, before slots are numbered and with torch's own names."""
+    names = {node: node.name for node in graph.nodes}
+    lines = []
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            meta = node.meta
+            text = f"weight {meta['weight']}" if "weight" in meta else f"input {meta.get('input')}"
+        else:
+            called = operator_name(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+            keywords = [f"{name}={_value(one, names)}" for name, one in node.kwargs.items()]
+            text = f"{called}({', '.join([*(_value(one, names) for one in node.args), *keywords])})"
+        lines.append(f"{node.name}: {_format_result(node)} = {text}")
+    return lines
+
+
+def _format_result(node: fx.Node) -> str:
+    value, texts = node.meta.get("val"), []
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(one, torch.Tensor):
+            dtype = str(one.dtype).removeprefix("torch.")
+            letters = dtype.rstrip("0123456789")
+            sizes = ",".join(map(str, one.shape))
+            texts.append(f"{_SHORT.get(letters, letters)}{dtype[len(letters) :]}[{sizes}]")
+        else:
+            texts.append(str(one))
+    return ", ".join(texts)
+
+
+def _value(argument: Any, names: dict[fx.Node, str]) -> str:
+    if isinstance(argument, fx.Node):
+        return names.get(argument, f"in{argument.meta['input']}" if "input" in argument.meta else argument.name)
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(_value(one, names) for one in argument)}]"
+    return repr(argument)

@@ -1,17 +1,22 @@
-"""Utilities for passes: read and replace the arguments and sizes of nodes."""
+"""Utilities for passes: arguments, sizes, weights and views of nodes, and the canonical order of a graph."""
 
 from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sympy
 import torch
 from torch import fx
 
+from trtcache.weights.recipes import WeightRef
+from trtcache.weights.slots import is_fake
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from trtcache.weights.recipes import Recipe
 
 
 def tensor_of(node: object) -> torch.Tensor | None:
@@ -37,6 +42,12 @@ def same_shape(left: torch.Tensor, right: torch.Tensor) -> bool:
     return same_sizes(left.shape, right.shape)
 
 
+def storage_id(tensor: torch.Tensor) -> int:
+    """Return the identity of a tensor's memory, which views share."""
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
 def is_static(sizes: Sequence[Any]) -> bool:
     """Return whether no size is symbolic."""
     return all(type(size) is int for size in sizes)
@@ -56,27 +67,16 @@ def is_dense(value: torch.Tensor) -> bool:
 
 def set_arguments(node: fx.Node, values: Sequence[Any]) -> None:
     """Set a node's arguments in the order of its operator's schema, without those that equal their defaults."""
-    names, first_keyword, defaults = _signature(node.target)
+    schema = _parameters(node.target)
     given = len(values)
-    while given and not _is_required(defaults[given - 1], values[given - 1]):
+    while given and not schema[given - 1].is_required:
+        value, default = values[given - 1], schema[given - 1].default
+        if type(default) is not type(value) or default != value:
+            break
         given -= 1
-    node.args = tuple(values[: min(given, first_keyword)])
-    node.kwargs = {names[place]: values[place] for place in range(first_keyword, given)}
-
-
-_REQUIRED = object()
-
-
-def _is_required(default: object, value: object) -> bool:
-    return default is _REQUIRED or type(default) is not type(value) or default != value
-
-
-@functools.cache
-def _signature(operator: torch._ops.OpOverload) -> tuple[tuple[str, ...], int, tuple[object, ...]]:
-    schema = operator._schema.arguments
-    positional = sum(not one.kwarg_only for one in schema)
-    defaults = tuple(one.default_value if one.has_default_value() else _REQUIRED for one in schema)
-    return tuple(one.name for one in schema), positional, defaults
+    positional = sum(not one.is_keyword for one in schema)
+    node.args = tuple(values[: min(given, positional)])
+    node.kwargs = {schema[place].name: values[place] for place in range(positional, given)}
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def parameter_places(operator: object) -> dict[str, int]:
     """Return the index of each argument of an operator by name; empty without a schema."""
     if not isinstance(operator, torch._ops.OpOverload):
         return {}
-    return {argument.name: place for place, argument in enumerate(operator._schema.arguments)}
+    return {one.name: place for place, one in enumerate(_parameters(operator))}
 
 
 def calls_of(graph: fx.Graph, targets: Iterable[Any]) -> list[fx.Node]:
@@ -98,6 +98,13 @@ def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: obje
     with before.graph.inserting_before(before):
         made = before.graph.call_function(target, args)
     made.meta["val"] = value
+    return made
+
+
+def insert_cast(before: fx.Node, node: fx.Node, value: torch.Tensor) -> fx.Node:
+    """Insert a cast of a node before another one, and return it; ``value`` is its fake result."""
+    made = insert_call(before, torch.ops.aten._to_copy.default, (node,), value)
+    made.kwargs = {"dtype": value.dtype}
     return made
 
 
@@ -129,7 +136,7 @@ def arguments(node: fx.Node) -> list[Any]:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         given, kwargs = list(node.args), node.kwargs
-        for name, default in _parameters(target)[len(given) :]:
+        for name, default, *_ in _parameters(target)[len(given) :]:
             given.append(kwargs.get(name, default))
         return given
     return [*node.args, *(one for _, one in sorted(node.kwargs.items()))]
@@ -137,13 +144,25 @@ def arguments(node: fx.Node) -> list[Any]:
 
 def argument_names(operator: torch._ops.OpOverload) -> tuple[str, ...]:
     """Return the argument names of an operator's schema."""
-    return tuple(name for name, _ in _parameters(operator))
+    return tuple(one.name for one in _parameters(operator))
+
+
+class _Parameter(NamedTuple):
+    name: str
+    default: Any
+    is_required: bool
+    is_keyword: bool
 
 
 @functools.cache
-def _parameters(operator: torch._ops.OpOverload) -> tuple[tuple[str, Any], ...]:
+def _parameters(operator: torch._ops.OpOverload) -> tuple[_Parameter, ...]:
     return tuple(
-        (argument.name, argument.default_value if argument.has_default_value() else None)
+        _Parameter(
+            argument.name,
+            argument.default_value if argument.has_default_value() else None,
+            not argument.has_default_value(),
+            argument.kwarg_only,
+        )
         for argument in operator._schema.arguments
     )
 
@@ -183,3 +202,63 @@ def is_view(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return is_view(node.args[0])  # type: ignore[arg-type]  # operators return tuples as nodes
     return node.target is aten.reshape.default or makes_view(node.target)
+
+
+def canonical_order(graph: fx.Graph) -> tuple[list[fx.Node], dict[fx.Node, list[Any]]]:
+    """Return the nodes in the order of a depth-first walk from the outputs, and the arguments of each.
+
+    The walk visits arguments in the order of the operator's schema, so that statement order, names and dead code do not
+    matter. Nodes with side effects that no result depends on follow in their own order; unused inputs and the output
+    node are left out.
+    """
+    found: dict[fx.Node, list[Any]] = {}
+    order: list[fx.Node] = []
+    effects = [node for node in graph.nodes if not node.users and node.op == "call_function"]
+    for root in (*nodes_in(graph.output_node().args), *effects):
+        if root in found:
+            continue
+        found[root] = arguments(root)
+        stack = [(root, nodes_in(found[root]))]
+        while stack:
+            node, rest = stack[-1]
+            for used in rest:
+                if used not in found:
+                    found[used] = arguments(used)
+                    stack.append((used, nodes_in(found[used])))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order, found
+
+
+def nodes_in(argument: Any) -> Iterator[fx.Node]:
+    """Yield the nodes in an argument, including in lists, mappings and slices, in order."""
+    if isinstance(argument, fx.Node):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for element in argument:
+            yield from nodes_in(element)
+    elif isinstance(argument, dict):
+        yield from nodes_in([one for _, one in sorted(argument.items())])
+    elif isinstance(argument, slice):
+        yield from nodes_in((argument.start, argument.stop, argument.step))
+
+
+def group_tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Group names of tensors that are the same tensor: each name to all names of its group, in order."""
+    groups: dict[object, list[str]] = {}
+    for name, tensor in names.items():
+        # A fake tensor has no address; `data_ptr` of all of them is 0.
+        place = (tensor.untyped_storage()._cdata, tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
+        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        groups.setdefault(identity if tensor.numel() else name, []).append(name)
+    return {name: tuple(group) for group in groups.values() for name in group}
+
+
+def recipe_of(node: fx.Node) -> Recipe | None:
+    """Return the recipe of a weight's node in terms of the model's names; None if it is not a weight."""
+    if "weight" in node.meta:
+        return WeightRef(node.meta["weight"])
+    recipe: Recipe | None = node.meta.get("recipe")
+    return recipe

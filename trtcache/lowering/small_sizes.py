@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -30,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from trtcache.lowering.rewriting import expression
+from trtcache.lowering.rewriting import expression, storage_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,10 +61,19 @@ def small_size_guards(
         decomposed: the same program in core ATen operators.
         conditions: conditions checked on calls anyway, as sympy expressions. Trials satisfy them.
     """
-    hints = _hints(program)
+    hints: dict[Any, int] = {}  # the example's value of each symbol in the sizes of the inputs
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                values = size.node.shape_env.backed_var_to_val
+                hints |= {one: int(values[one]) for one in size.node.expr.free_symbols if one in values}
     if not hints:
         return []
-    copies = _copies(program, hints)
+    copies = frozenset[str]()  # the nodes that copy for the example's sizes, which matters only to mutation
+    if any(map(_is_mutating, program.graph.nodes)):
+        run = _Run(program, hints)
+        copies = frozenset(run.copies) if _is_right(run) else copies
     ranges = program.range_constraints
     symbols = [symbol for symbol in hints if symbol not in ranges or ranges[symbol].lower <= 2]
     excluded: list[dict[Any, int]] = []
@@ -75,7 +83,8 @@ def small_size_guards(
         sizes = _satisfying(trial, hints, conditions)
         if sizes is not None and not (_is_right(_Run(program, sizes, copies)) and _is_right(_Run(decomposed, sizes))):
             excluded.append(trial)
-    return [_exclusion(trial) for trial in excluded]
+    differ = [[sympy.Ne(symbol, size, evaluate=False) for symbol, size in trial.items()] for trial in excluded]
+    return [one[0] if len(one) == 1 else sympy.Or(*one, evaluate=False) for one in differ]
 
 
 def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: Sequence[Any]) -> dict[Any, int] | None:
@@ -93,16 +102,12 @@ def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: 
     ]
     for sizes in candidates:
         numbers = {symbol: sympy.Integer(size) for symbol, size in sizes.items()}
-        if all(_may_hold(condition, numbers) for condition in conditions):
-            return sizes
+        try:
+            if all(condition.xreplace(numbers) is not sympy.false for condition in conditions):
+                return sizes
+        except (ArithmeticError, AssertionError):  # a condition divides by a size of 0
+            continue
     return candidates[0] if others else None
-
-
-def _may_hold(condition: Any, numbers: Mapping[Any, Any]) -> bool:
-    try:
-        return condition.xreplace(numbers) is not sympy.false
-    except (ArithmeticError, AssertionError):  # it divides by a size of 0
-        return False
 
 
 def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
@@ -116,31 +121,6 @@ def _trials(symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
     if len(symbols) > 2:  # two are a pair
         for size in _SMALL:
             yield dict.fromkeys(symbols, size)
-
-
-def _exclusion(trial: Mapping[Any, int]) -> Any:
-    differ = [sympy.Ne(symbol, size, evaluate=False) for symbol, size in trial.items()]
-    return differ[0] if len(differ) == 1 else sympy.Or(*differ, evaluate=False)
-
-
-def _hints(program: ExportedProgram) -> dict[Any, int]:
-    """Return the example's value of each symbol in the sizes of a program's inputs."""
-    found: dict[Any, int] = {}
-    for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                values = size.node.shape_env.backed_var_to_val
-                found |= {one: int(values[one]) for one in size.node.expr.free_symbols if one in values}
-    return found
-
-
-def _copies(program: ExportedProgram, hints: Mapping[Any, int]) -> frozenset[str]:
-    """Return which nodes copy for the example's sizes; empty if no operator mutates a tensor."""
-    if not any(map(_is_mutating, program.graph.nodes)):
-        return frozenset()
-    run = _Run(program, hints)
-    return frozenset(run.copies) if _is_right(run) else frozenset()
 
 
 class _Run(fx.Interpreter):
@@ -160,11 +140,7 @@ class _Run(fx.Interpreter):
         self._shared: list[torch.UntypedStorage] = []  # of results that should have been copies
 
     def check(self) -> None:
-        """Run the graph.
-
-        Raises:
-            Exception: an operator does not support these sizes, or a shape differs from the program's.
-        """
+        """Run the graph."""
         self.run(*(_input(expected, self._sizes) for expected in self._inputs), enable_io_processing=False)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -172,7 +148,8 @@ class _Run(fx.Interpreter):
         if n.op != "call_function":
             return super().run_node(n)
         arguments = [one for one in pytree.tree_leaves(self.fetch_args_kwargs_from_env(n)) if _is_strided(one)]
-        if self._shared and _is_mutating(n) and any(map(self._is_shared, arguments)):
+        shared = {storage._cdata for storage in self._shared}
+        if shared and _is_mutating(n) and not shared.isdisjoint(map(storage_id, arguments)):
             raise ValueError(f"{n.name} writes into a tensor that is not a copy")
         if arguments and not _takes(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
@@ -184,14 +161,11 @@ class _Run(fx.Interpreter):
         if not _agrees(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
         if _is_strided(result) and result.numel():
-            if not any(_memory(one) == _memory(result) for one in arguments):
+            if not any(storage_id(one) == storage_id(result) for one in arguments):
                 self.copies.add(n.name)
             elif n.name in self._expected_copies:
                 self._shared.append(result.untyped_storage())
         return result
-
-    def _is_shared(self, tensor: torch.Tensor) -> bool:
-        return any(storage._cdata == _memory(tensor) for storage in self._shared)
 
 
 def _takes(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
@@ -211,11 +185,7 @@ def _name(target: Any) -> str:
 
 
 def _run_for_real(target: Any, args: Any, kwargs: Any) -> None:
-    """Run an operator on zeros with the shapes of fake tensors, some of which have no elements.
-
-    Raises:
-        Exception: it does not accept them.
-    """
+    """Run an operator on zeros with the shapes of fake tensors, some of which have no elements."""
     with unset_fake_temporarily():
         args, kwargs = pytree.tree_map_only(
             FakeTensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), (args, kwargs)
@@ -230,11 +200,6 @@ def _is_mutating(node: fx.Node) -> bool:
 
 def _is_strided(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout == torch.strided
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
 
 
 def _agrees(expected: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
@@ -263,22 +228,15 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
 
 def _is_right(run: _Run) -> bool:
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    logged, _LOG.disabled = _LOG.disabled, True  # torch logs errors of fake tensors: mismatched sizes are expected here
     try:
-        with mode, torch.no_grad(), _without_logging():
+        with mode, torch.no_grad():
             run.check()
     except Exception:  # noqa: BLE001  # an operator may raise anything for an unsupported size
         return False
-    return True
-
-
-@contextmanager
-def _without_logging() -> Iterator[None]:
-    """Disable torch's logging of errors of fake tensors: mismatched sizes are expected here."""
-    before, _LOG.disabled = _LOG.disabled, True
-    try:
-        yield
     finally:
-        _LOG.disabled = before
+        _LOG.disabled = logged
+    return True
 
 
 def _input(expected: Any, sizes: Mapping[Any, int]) -> Any:

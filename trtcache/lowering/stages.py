@@ -1,26 +1,39 @@
-"""The stages of lowering: export, decompositions, passes, numbered slots."""
+"""The stages of lowering: export, decompositions, passes, numbered slots; and what stays in torch by name.
+
+Modules are matched by the module stack that ``torch.export`` records at each operator. A selected operator is recorded
+in that stack as well, before decompositions, so that its decomposition is marked; those that torch can leave whole are
+not decomposed. Passes ignore marked operators.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trtcache.errors import PassError
+from trtcache.errors import PassError, SettingsError, did_you_mean
 from trtcache.lowering.capture import decompose, export, mark
-from trtcache.lowering.entry_points import installed_passes
-from trtcache.lowering.fallback import TorchSelection, restore_targets
-from trtcache.lowering.input_guards import ExportGuards
-from trtcache.lowering.operator_checks import assert_numbers
+from trtcache.lowering.guards import ExportGuards
+from trtcache.lowering.passes import installed_passes
 from trtcache.lowering.pipeline import default_pipeline, last_pipeline
 from trtcache.lowering.program import LoweredProgram, finish
+from trtcache.lowering.rewrites.cleanup import draws, is_random
+from trtcache.lowering.unguarded_sizes import assert_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from trtcache.lowering.pipeline import PassRun
-    from trtcache.lowering.rewrites.autocast import Autocast
+    from torch import fx
+
+    from trtcache.lowering.rewrites.optional import Autocast
+
+
+log = logging.getLogger(__name__)
 
 
 def lower(
@@ -73,24 +86,145 @@ def lower(
     start = time.perf_counter()
     marked = mark(exported)
     forced.mark(marked.graph_module.graph)
-    specs, runs = _run_passes(marked.graph_module, unpack, autocast, trace=trace)
+    # Our passes, then the backend's and those of other distributions.
+    first, last = default_pipeline(), last_pipeline(installed_passes(), unpack, autocast)
+    runs = first.run(marked.graph_module, trace=trace)
+    try:
+        runs += last.run(marked.graph_module, trace=trace)
+    except PassError as error:
+        error.before = (*(run.spec for run in runs), *error.before)
+        raise
     restore_targets(marked.graph_module.graph)
-    specs = (*specs, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
+    specs = (*first.spec, *last.spec, *(f"keep@1{{{operator}}}" for operator in sorted(keep)))
     program = finish(exported, marked, name=name or label, pipeline=specs, runs=runs, guards=guards)
     seconds["lower"] = time.perf_counter() - start
     program.seconds.update(seconds)  # type: ignore[attr-defined]  # a dict, not shared yet
     return program
 
 
-def _run_passes(
-    graph_module: torch.fx.GraphModule, unpack: Collection[str], autocast: Autocast | None, *, trace: bool
-) -> tuple[tuple[str, ...], tuple[PassRun, ...]]:
-    """Run our passes, then the backend's and third-party ones; return their specs and runs."""
-    first, last = default_pipeline(), last_pipeline(installed_passes(), unpack, autocast)
-    runs = first.run(graph_module, trace=trace)
-    try:
-        runs += last.run(graph_module, trace=trace)
-    except PassError as error:
-        error.before = (*(run.spec for run in runs), *error.before)
-        raise
-    return (*first.spec, *last.spec), runs
+_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+_NOTE = "trtcache.torch_executed:"
+_CALL_NUMBER = re.compile(r"@\d+$")  # torch.export numbers further calls of a module: "lin@1"
+_VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # torch.compile adds the variable with the model: "L['self'].lin"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchExecuted:
+    """An operator that torch executes, hidden from passes: it equals no operator that they know."""
+
+    operator: torch._ops.OperatorBase
+
+    @property
+    def __name__(self) -> str:
+        return f"torch_executed_{self.operator}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator."""
+        return self.operator(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSelection:
+    """Names of what stays in torch.
+
+    Attributes:
+        modules: paths of modules (``encoder.layer.0``, or a list of them: ``encoder.layer``) and names of their classes
+            (``torch.nn.modules.activation.GELU``), including submodules.
+        operators: operators (``aten.softmax.int``), or all overloads of one (``aten.softmax``, ``mylib::scale``), as
+            in the model or in the lowered program.
+        of_a_piece: whether the program is one of several graphs of a model: an unmatched name is then a warning.
+    """
+
+    modules: Collection[str] = ()
+    operators: Collection[str] = ()
+    of_a_piece: bool = False
+    _seen: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def annotate(self, graph: fx.Graph) -> Iterator[None]:
+        """Record selected operators in the module stacks of an exported graph in the block."""
+        if not self.operators:
+            yield
+            return
+        stacks: dict[fx.Node, Any] = {}
+        for node in graph.nodes:
+            self._seen.update(operator_names(node.target))
+            if name := self._match(node.target):
+                stacks[node] = node.meta.get("nn_module_stack")
+                node.meta["nn_module_stack"] = {**(stacks[node] or {}), _NOTE: ("", f"{_NOTE}{name}")}
+        try:
+            yield
+        finally:
+            for node, stack in stacks.items():
+                if stack is None:
+                    del node.meta["nn_module_stack"]
+                else:
+                    node.meta["nn_module_stack"] = stack
+
+    def keeps(self, operator: object) -> bool:
+        """Return whether an operator must not be decomposed."""
+        return self._match(operator) is not None
+
+    def mark(self, graph: fx.Graph) -> int:
+        """Mark selected operators in a decomposed graph, and hide them from passes; return their number.
+
+        The mark, ``meta["torch_executed"]``, is the reason as text. Sizes are not marked, and operators with side
+        effects are not hidden.
+
+        Raises:
+            SettingsError: no operator or module has a selected name.
+        """
+        if not self.modules and not self.operators:
+            return 0
+        modules, count = set[str](), 0
+        for node in graph.nodes:
+            names = set(_modules(node))
+            modules |= names
+            self._seen.update(operator_names(node.target))
+            module = next((name for name in self.modules if name in names), None)
+            operator = self._match(node.target) or next(
+                (one[len(_NOTE) :] for one in names if one.startswith(_NOTE)), None
+            )
+            value = node.meta.get("val")
+            is_number = isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
+            if (module or operator) and isinstance(node.target, _OPERATORS) and value is not None and not is_number:
+                reason = f"torch_executed_modules has {module}" if module else f"torch_executed_ops has {operator}"
+                node.meta["torch_executed"] = reason
+                if not (draws(node) if is_random(node.target) else node.is_impure()):
+                    node.target = TorchExecuted(node.target)
+                count += 1
+        self._check("torch_executed_modules", set(self.modules), {one for one in modules if not one.startswith(_NOTE)})
+        self._check("torch_executed_ops", {name.replace("::", ".") for name in self.operators}, self._seen)
+        return count
+
+    def _check(self, setting: str, wanted: set[str], known: set[str]) -> None:
+        for name in sorted(wanted - known):
+            error = SettingsError(f"settings.{setting} {name!r}", did_you_mean(name, sorted(known)))
+            if not self.of_a_piece:
+                raise error
+            log.warning("nothing with this name stays in torch, unless another graph contains it: %s", error)
+
+    def _match(self, operator: object) -> str | None:
+        found = operator_names(operator)
+        return next((name for name in self.operators if name.replace("::", ".") in found), None)
+
+
+def operator_names(operator: object) -> tuple[str, ...]:
+    """Return an operator's names: ``aten.softmax.int``, and for all overloads ``aten.softmax``."""
+    if isinstance(operator, torch._ops.OpOverload):
+        return str(operator), str(operator).rpartition(".")[0]
+    return (str(operator),) if isinstance(operator, torch._ops.HigherOrderOperator) else ()
+
+
+def restore_targets(graph: fx.Graph) -> None:
+    """Restore the targets of marked operators; the marks stay in ``meta["torch_executed"]``."""
+    for node in graph.nodes:
+        if isinstance(node.target, TorchExecuted):
+            node.target = node.target.operator
+
+
+def _modules(node: fx.Node) -> Iterator[str]:
+    for path, kind in node.meta.get("nn_module_stack", {}).values():
+        names = _VARIABLE.sub("", _CALL_NUMBER.sub("", path)).split(".")
+        yield from (".".join(names[:end]) for end in range(1, len(names) + 1) if names[0])
+        yield kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"

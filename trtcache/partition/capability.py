@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from trtcache.lowering.custom_operators import TORCHS_OWN, why_unknown
+from trtcache.lowering.operators import TORCHS_OWN, operator_name, why_unknown
 from trtcache.lowering.rewrites.cleanup import draws, is_random
 from trtcache.lowering.rewriting import is_view
-from trtcache.lowering.text import operator_name
 from trtcache.partition.partitions import LeftInTorch
 
 if TYPE_CHECKING:
@@ -35,28 +34,22 @@ def find_unsupported(
 ) -> dict[fx.Node, str]:
     """Return the nodes that an engine does not support or must not contain, with the reason.
 
-    Args:
-        order: a program's nodes.
-        declared: custom operators and namespaces whose version is declared.
-        why_not: the backend's reason against a node, or None.
+    ``declared`` are custom operators and namespaces whose version is declared; ``why_not`` is the backend's reason.
     """
     reasons = {}
     for node in order:
-        if node.op == "call_function" and (why := _reason(node, declared, why_not)):
+        if node.op != "call_function":
+            continue
+        target, why = node.target, None
+        if marked := node.meta.get("torch_executed"):
+            why = str(marked)
+        elif isinstance(target, torch._ops.OpOverload):
+            why = why_unknown(target, declared)
+        elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
+            why = f"{operator_name(target)} is not an operator of a known version"
+        if why := why or why_not(node):
             reasons[node] = why
     return reasons
-
-
-def _reason(node: fx.Node, declared: Collection[str], why_not: Callable[[fx.Node], str | None]) -> str | None:
-    if marked := node.meta.get("torch_executed"):
-        return str(marked)
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        if why := why_unknown(target, declared):
-            return why
-    elif not is_number(node) and getattr(target, "__module__", None) not in FUNCTIONS:
-        return f"{operator_name(target)} is not an operator of a known version"
-    return why_not(node)
 
 
 def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.Node]) -> dict[fx.Node, str]:
@@ -73,7 +66,7 @@ def find_dependents(order: Iterable[fx.Node], find_unsupported: Collection[fx.No
             reasons[node] = ON_VALUES
         elif is_check(node):
             reasons[node] = CHECK
-        elif is_item(node) and (node.args[0] in find_unsupported or node.args[0] in reasons):
+        elif node.target is operator.getitem and (node.args[0] in find_unsupported or node.args[0] in reasons):
             reasons[node] = ""
     return reasons
 
@@ -116,11 +109,6 @@ def is_step(node: fx.Node) -> bool:
 def is_work(node: fx.Node) -> bool:
     """Return whether a node counts as an operator of an engine; views and ``getitem`` do not."""
     return is_step(node) and not is_view(node) and node.target is not operator.getitem
-
-
-def is_item(node: fx.Node) -> bool:
-    """Return whether a node selects one of several results of an operator."""
-    return node.target is operator.getitem
 
 
 def is_check(node: fx.Node) -> bool:

@@ -15,22 +15,30 @@ from torch.utils import _pytree as pytree
 
 from trtcache.errors import ExportError
 from trtcache.lowering.capture import MarkedGraph, Role
-from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.order import canonical_order
-from trtcache.lowering.program import Frame, assemble_program
-from trtcache.lowering.rewriting import expression, is_dense, is_static, reads_strides, tensor_of
+from trtcache.lowering.interface import SmallSizes, evaluate
+from trtcache.lowering.program import assemble_program
+from trtcache.lowering.rewriting import canonical_order, expression, is_dense, is_static, reads_strides, tensor_of
 from trtcache.lowering.symbols import Symbols
 from trtcache.partition.capability import is_size
-from trtcache.partition.partitions import EnginePartition, TorchPartition
-from trtcache.partition.wires import SizeTensor
+from trtcache.partition.partitions import (
+    ConstantWire,
+    EnginePartition,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    TorchPartition,
+    WeightWire,
+)
 from trtcache.weights.slots import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.partitions import Cluster
-    from trtcache.partition.wires import Wire, WireTable
+    from trtcache.partition.partitions import Cluster, Wire
+
 
 aten = torch.ops.aten
 
@@ -38,17 +46,14 @@ aten = torch.ops.aten
 def extract_engine_partition(
     whole: LoweredProgram, cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable, *, name: str
 ) -> EnginePartition:
-    """Extract an engine partition from a program.
-
-    Raises:
-        ExportError: a size cannot be computed from the inputs' sizes.
-    """
+    """Extract an engine partition from a program."""
     cut = _Extraction(whole, cluster, sources)
     graph_module = cut.copy_nodes(outputs)
     takes = cut.inputs_in_order(graph_module)
     graph_module.graph.output_node().meta["roles"] = (Role("result"),) * len(outputs)
     saved = {name for slot in whole.interface.slots if not slot.transient for name in slot.names}
-    frame = Frame(
+    program = assemble_program(
+        MarkedGraph(graph_module, dict(whole.state), {}, {}),
         name=name,
         in_spec=pytree.tree_structure((tuple(range(len(takes))), {})),
         out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
@@ -56,18 +61,13 @@ def extract_engine_partition(
         saved=saved,
         pipeline=whole.pipeline,
     )
-    program = _with_small_sizes(assemble_program(MarkedGraph(graph_module, dict(whole.state), {}, {}), frame), whole)
+    if whole.interface.small_sizes is not None:
+        # Accept the sizes of 0 and 1 that the whole program accepts; it checks them on each call.
+        known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
+        ranges = zip(program.symbols.order, program.interface.ranges, strict=False)
+        least = tuple(known.get(symbol, own)[0] for symbol, own in ranges)
+        program = replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
     return EnginePartition(program, takes, len(outputs), cut.weights(), cluster)
-
-
-def _with_small_sizes(program: LoweredProgram, whole: LoweredProgram) -> LoweredProgram:
-    """Accept the sizes of 0 and 1 that the whole program accepts; it checks them on each call."""
-    if whole.interface.small_sizes is None:
-        return program
-    known = dict(zip(whole.symbols.order, whole.interface.checked_ranges, strict=False))
-    ranges = zip(program.symbols.order, program.interface.ranges, strict=False)
-    least = tuple(known.get(symbol, own)[0] for symbol, own in ranges)
-    return replace(program, interface=replace(program.interface, small_sizes=SmallSizes(least, ())))
 
 
 class _Extraction:
@@ -88,15 +88,31 @@ class _Extraction:
     def copy_nodes(self, outputs: Sequence[fx.Node]) -> fx.GraphModule:
         inside = set(self._cluster.nodes)
         used = (one for node in self._cluster.nodes for one in node.all_input_nodes)
-        outside = dict.fromkeys(one for one in used if one not in inside)
-        for node in outside:
+        for node in dict.fromkeys(one for one in used if one not in inside):
             if node.op == "get_attr":
-                self._copies[node] = self._constant(node)
+                name = f"constant_{len(self._graph_module._buffers)}"
+                value = getattr(self._whole.graph_module, str(node.target))
+                self._graph_module.register_buffer(name, value, persistent=False)
+                copy = self._graph.create_node("get_attr", name)
+                self._copies[node] = self._copy_with_meta(copy, node, "constant")
             elif not is_size(node):
                 self._copies[node] = self._placeholder(node)
-        self._carry_symbols()
+        # Each symbol that no input's size determines gets a tensor input.
+        nodes = (*self._wires, *self._cluster.nodes)
+        sizes = [size for node in nodes for size in _all_sizes(node.meta.get("val"))]
+        symbols, bound = Symbols(), set[Any]()
+        for size in sizes:
+            symbols.write(size)
+        for size in self._sizes:
+            if len(size.free_symbols) == 1:
+                (symbol,) = size.free_symbols
+                slope = size.diff(symbol)
+                bound |= {symbol} if slope.is_Integer and slope != 0 else set()
+        for symbol in symbols.order:
+            if symbol not in bound:
+                self._carry(sizes[0].node.shape_env.create_symintnode(symbol, hint=None))  # the hint is looked up there
         for node in self._cluster.nodes:
-            self._copies[node] = self._copy(node)
+            self._copies[node] = self._copy_with_meta(self._graph.node_copy(node, self._map_node), node)
         made = self._graph.output(tuple(self._copies[node] for node in outputs))
         made.meta["val"] = tuple(node.meta["val"] for node in outputs)
         return self._graph_module
@@ -118,12 +134,6 @@ class _Extraction:
             for node, copy in self._copies.items()
             if "engine_weight" in copy.meta and copy not in self._wires
         }
-
-    def _constant(self, node: fx.Node) -> fx.Node:
-        name = f"constant_{len(self._graph_module._buffers)}"
-        value = getattr(self._whole.graph_module, str(node.target))
-        self._graph_module.register_buffer(name, value, persistent=False)
-        return self._copy_with_meta(self._graph.create_node("get_attr", name), node, "constant")
 
     def _placeholder(self, node: fx.Node) -> fx.Node:
         made = self._copy_with_meta(self._graph.placeholder(node.name), node, "engine_weight", "input")
@@ -153,17 +163,6 @@ class _Extraction:
             raise ExportError(self._whole.name, f"{why}; leave that operator in torch: torch_executed_ops")
         return value.contiguous()
 
-    def _carry_symbols(self) -> None:
-        """Add a tensor input for each symbol that no input's size determines."""
-        symbols = Symbols()
-        for node in (*self._wires, *self._cluster.nodes):
-            for size in _all_sizes(node.meta.get("val")):
-                symbols.write(size)
-        bound = {next(iter(one.free_symbols)) for one in self._sizes if _determines_symbol(one)}
-        for symbol in symbols.order:
-            if symbol not in bound:
-                self._carry(_sym_int(symbol, (*self._wires, *self._cluster.nodes)))
-
     def _carry(self, size: Any) -> fx.Node:
         assert self._fake is not None  # noqa: S101  # a cluster with sizes has tensors
         made = self._graph.placeholder(f"size_{len(self._sizes)}")
@@ -172,14 +171,10 @@ class _Extraction:
         self._sizes[expression(size)] = (made, 0)
         return made
 
-    def _copy(self, node: fx.Node) -> fx.Node:
-        copy = self._graph.node_copy(node, self._map_node)
-        return self._copy_with_meta(copy, node)
-
     def _map_node(self, node: fx.Node) -> fx.Node:
-        return self._copies[node] if node in self._copies else self._size(node)
-
-    def _size(self, node: fx.Node) -> fx.Node:
+        """Return the copy of a node; sizes are computed again from the sizes of the new graph's inputs."""
+        if node in self._copies:
+            return self._copies[node]
         size = node.meta["val"]
         if expression(size) not in self._sizes and node.target is not aten.sym_size.int:
             made = self._graph.node_copy(node, self._map_node)
@@ -200,29 +195,8 @@ def _all_sizes(value: Any) -> Iterator[Any]:
         yield from (size for size in value.shape if type(size) is not int)
 
 
-def _determines_symbol(size: Any) -> bool:
-    """Return whether the value of an expression determines its only symbol."""
-    if len(size.free_symbols) != 1:
-        return False
-    slope = size.diff(next(iter(size.free_symbols)))
-    return bool(slope.is_Integer and slope != 0)
-
-
-def _sym_int(symbol: Any, nodes: Sequence[fx.Node]) -> Any:
-    """Return a symbol as a ``SymInt``."""
-    for node in nodes:
-        for size in _all_sizes(node.meta.get("val")):
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env.create_symintnode(symbol, hint=None)  # the hint is looked up there
-    raise AssertionError(symbol)
-
-
 def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], sources: WireTable) -> TorchPartition:
-    """Extract a torch partition from a program.
-
-    Raises:
-        ExportError: a size that it needs cannot be computed from the inputs' sizes.
-    """
+    """Extract a torch partition from a program."""
     graph = fx.Graph()
     arguments: dict[Wire, fx.Node] = {}
     copies: dict[fx.Node, fx.Node] = {}
@@ -251,3 +225,56 @@ def extract_torch_partition(cluster: Cluster, outputs: Sequence[fx.Node], source
         copies[node] = copy
     graph.output(tuple(copies[node] for node in outputs))
     return TorchPartition(fx.GraphModule(torch.nn.Module(), graph), tuple(arguments), len(outputs), cluster)
+
+
+class WireTable:
+    """The wires of a program's nodes; a partition's results are added once it is extracted."""
+
+    def __init__(self, program: LoweredProgram) -> None:
+        """Register the program's inputs."""
+        self._program = program
+        self._outputs: dict[fx.Node, PartitionOutput] = {}
+        inputs = [one for one in program.graph_module.graph.find_nodes(op="placeholder") if "input" in one.meta]
+        self._inputs = {node: InputWire(place) for place, node in enumerate(inputs)}
+
+    def add(self, part: int, outputs: list[fx.Node]) -> None:
+        """Register the results of a partition."""
+        self._outputs |= {node: PartitionOutput(part, place) for place, node in enumerate(outputs)}
+
+    def wire(self, node: fx.Node) -> Wire:
+        """Return the wire of a node outside of the partition that uses it."""
+        if node in self._outputs:
+            return self._outputs[node]
+        if node in self._inputs:
+            return self._inputs[node]
+        if "engine_weight" in node.meta:
+            return WeightWire(node.meta["engine_weight"].name)
+        if "constant" in node.meta:
+            return ConstantWire(node.meta["constant"][0])
+        assert is_size(node), node  # noqa: S101  # nothing else is outside of a partition
+        return self.size(node.meta["val"])
+
+    def size(self, size: Any) -> SizeWire:
+        """Return the wire of a size.
+
+        Raises:
+            ExportError: it cannot be computed from the inputs' sizes.
+        """
+        written = self._program.symbols.copy().write(size)
+        numbers = symbols_in(written)
+        shapes = (spec.shape for spec in self._program.interface.inputs)
+        known = {number for shape in shapes for one in shape for number in symbols_in(one)}
+        if type(evaluate(written, dict.fromkeys(numbers, 2))) is not int or not numbers <= known:
+            why = f"size {size} crosses a partition boundary, and cannot be computed from the inputs' sizes"
+            advice = "compute with whole numbers of sizes (//), or leave that dimension out of dynamic_shapes"
+            raise ExportError(self._program.name, f"{why}; {advice}")
+        return SizeWire.of(written)
+
+
+def symbols_in(written: Json) -> set[int]:
+    """Return the numbers of the symbols in an expression."""
+    if isinstance(written, dict):
+        return {int(str(written["sym"]))}
+    if isinstance(written, list):
+        return {number for one in written[1:] for number in symbols_in(one)}
+    return set()

@@ -9,11 +9,10 @@ from xml.sax.saxutils import escape
 
 import torch
 
-from trtcache.lowering.text import operator_name
+from trtcache.lowering.operators import operator_name
 from trtcache.partition.capability import is_step
 from trtcache.partition.partitioner import cluster_outputs
-from trtcache.partition.partitions import Cluster, EnginePartition
-from trtcache.partition.wires import InputWire, PartitionOutput
+from trtcache.partition.partitions import Cluster, EnginePartition, InputWire, PartitionOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +105,7 @@ def make_outline(
         nodes = tuple(node for node in program.order if is_step(node))
         whole = PartitionOutline(
             engine=True,
-            nodes=_node_operators(nodes),
+            nodes=tuple((node.name, operator_name(node.target)) for node in nodes),
             weights=len(program.interface.weights),
             makes=tuple(map(_format_output, cluster_outputs(Cluster(nodes, in_torch=False)))),
             after=((-1, ""),),
@@ -115,27 +114,24 @@ def make_outline(
         return Outline(program.name, backend, (whole,), (0,) * len(program.interface.outputs), ())
     parts: list[PartitionOutline] = []
     for number, part in enumerate(division.parts):
-        engine = isinstance(part, EnginePartition)
-        weights = len(part.weights) if isinstance(part, EnginePartition) else 0
-        makes = tuple(map(_format_output, cluster_outputs(part.cluster)))
         after: dict[int, list[str]] = {}
         for wire in part.takes:
             if isinstance(wire, PartitionOutput):
                 after.setdefault(wire.part, []).append(parts[wire.part].makes[wire.place])
             elif isinstance(wire, InputWire):
                 after.setdefault(-1, []).append(f"in{wire.place}")
-        edges = tuple((source, ", ".join(what)) for source, what in sorted(after.items()))
         parts.append(
             PartitionOutline(
-                engine, _node_operators(part.cluster.nodes), weights, makes, edges, digests.get(number, "")
+                engine=isinstance(part, EnginePartition),
+                nodes=tuple((node.name, operator_name(node.target)) for node in part.cluster.nodes),
+                weights=len(part.weights) if isinstance(part, EnginePartition) else 0,
+                makes=tuple(map(_format_output, cluster_outputs(part.cluster))),
+                after=tuple((source, ", ".join(what)) for source, what in sorted(after.items())),
+                key=digests.get(number, ""),
             )
         )
     results = tuple(wire.part if isinstance(wire, PartitionOutput) else -1 for wire in division.results)
     return Outline(program.name, backend, tuple(parts), results, division.left)
-
-
-def _node_operators(nodes: tuple[fx.Node, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((node.name, operator_name(node.target)) for node in nodes)
 
 
 def _format_output(node: fx.Node) -> str:
@@ -175,8 +171,15 @@ def svg(outline: Outline) -> str:
     """Return the picture of a partitioned program, boxes from the inputs down to the results."""
     boxes = {-1: _Box(["inputs"], 0)}
     for number, part in enumerate(outline.parts):
+        lines = [f"{number}: {'engine' if part.engine else 'torch'}, {len(part.nodes)} operators"]
+        operators = part.operators
+        lines += [f"{count} x {name}" for name, count in operators[:_SHOWN]]
+        if len(operators) > _SHOWN:
+            lines.append(f"{len(operators) - _SHOWN} more kinds")
+        if part.key:
+            lines.append(f"key {part.key[:12]}, {part.weights} weights")
         row = 1 + max((boxes[source].row for source, _ in part.after), default=0)
-        boxes[number] = _Box(_lines(number, part), row, _COLOURS[part.engine])
+        boxes[number] = _Box(lines, row, _COLOURS[part.engine])
     last = len(outline.parts)
     boxes[last] = _Box(["results"], 1 + max(box.row for box in boxes.values()))
     width, height = _place_boxes(list(boxes.values()))
@@ -192,18 +195,6 @@ def svg(outline: Outline) -> str:
     )
     background = f'<rect width="{width}" height="{height}" fill="white"/>'
     return "\n".join([head, title, f"<style>{_STYLE}</style>", marker, background, *drawn, "</svg>"]) + "\n"
-
-
-def _lines(number: int, part: PartitionOutline) -> list[str]:
-    what = "engine" if part.engine else "torch"
-    lines = [f"{number}: {what}, {len(part.nodes)} operators"]
-    operators = part.operators
-    lines += [f"{count} x {name}" for name, count in operators[:_SHOWN]]
-    if len(operators) > _SHOWN:
-        lines.append(f"{len(operators) - _SHOWN} more kinds")
-    if part.key:
-        lines.append(f"key {part.key[:12]}, {part.weights} weights")
-    return lines
 
 
 def _place_boxes(boxes: list[_Box]) -> tuple[int, int]:

@@ -24,9 +24,8 @@ from trtcache.partition.capability import (
     is_step,
     is_work,
 )
-from trtcache.partition.extract import extract_engine_partition, extract_torch_partition
+from trtcache.partition.extract import WireTable, extract_engine_partition, extract_torch_partition
 from trtcache.partition.partitions import Cluster, EnginePartition, PartitionedProgram, TorchPartition, summarize_left
-from trtcache.partition.wires import WireTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +56,6 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
 
     Raises:
         PartitionError: ``require_full_compilation`` is set, and a node would stay in torch.
-        ExportError: a size that crosses a partition boundary cannot be computed from the inputs' sizes.
     """
     why = find_unsupported(program.order, settings.operator_versions, backend.why_not)
     if settings.require_full_compilation:
@@ -90,17 +88,14 @@ def _group_nodes(program: LoweredProgram, why: dict[fx.Node, str], least: int) -
         if why:
             why |= find_dependents(program.order, why)
         groups = find_clusters(program.graph_module.graph.nodes, program.order, why)
-        small = [group for group in groups if not group.in_torch and _size(group) < least]
+        small = {
+            group: size for group in groups if not group.in_torch and (size := sum(map(is_work, group.nodes))) < least
+        }
         if not small:
             return groups
-        for group in small:
-            size = _size(group)
+        for group, size in small.items():
             what = f"a block of {size} operators, and min_block_size is {least}" if size else "it computes nothing"
             why |= dict.fromkeys(group.nodes, what)
-
-
-def _size(group: Cluster) -> int:
-    return sum(map(is_work, group.nodes))
 
 
 def _build_partitions(program: LoweredProgram, groups: Sequence[Cluster]) -> PartitionedProgram:
@@ -128,25 +123,27 @@ def _build_partitions(program: LoweredProgram, groups: Sequence[Cluster]) -> Par
 def find_clusters(
     statements: Iterable[fx.Node], order: Sequence[fx.Node], in_torch: Collection[fx.Node]
 ) -> list[Cluster]:
-    """Return the clusters of a program in topological order.
-
-    Args:
-        statements: the nodes in graph order.
-        order: the live nodes in canonical order, which breaks ties.
-        in_torch: the nodes that stay in torch.
-    """
+    """Return the clusters of a program in topological order; ``order``, the canonical one, breaks ties."""
     places = {node: place for place, node in enumerate(order) if is_step(node)}
     steps = [node for node in statements if node in places]
-    needs = _predecessors(steps)
+    # A node comes after those that it uses, and an ordered one after the previous one.
+    needs = {node: [one for one in node.all_input_nodes if one in places] for node in steps}
+    for before, after in pairwise(node for node in steps if is_ordered(node)):
+        needs[after].append(before)
+    levels: dict[fx.Node, int] = {}
+    for node in steps:
+        kind = node in in_torch
+        levels[node] = max([int(kind), *(levels[one] + ((levels[one] % 2 == 1) != kind) for one in needs[node])])
+    # Group nodes of one level: with those they use, and if they share an input or a value of another level.
     groups = _Groups(places)
-    levels = _levels(steps, needs, in_torch)
+    first: dict[tuple[fx.Node, int], fx.Node] = {}
     for node in steps:
         for other in needs[node]:
             if levels[node] == levels[other]:
                 groups.join(node, other)
-    for users in _users_by_level(steps, levels).values():
-        for other in users[1:]:
-            groups.join(users[0], other)
+        for used in node.all_input_nodes:
+            if "input" in used.meta or (used in levels and levels[used] != levels[node]):
+                groups.join(first.setdefault((used, levels[node]), node), node)
     _move_later(groups, needs, in_torch)
     ordered = _topological_order(groups.members(), needs)
     ranks = {node: rank for rank, node in enumerate(steps)}
@@ -162,7 +159,7 @@ class _Groups:
     """Union-find over nodes; a group's root is its first node in canonical order."""
 
     def __init__(self, places: Mapping[fx.Node, int]) -> None:
-        self._places = places
+        self.places = places
         self._above: dict[fx.Node, fx.Node] = {node: node for node in places}
 
     def root(self, node: fx.Node) -> fx.Node:
@@ -171,73 +168,32 @@ class _Groups:
         return node
 
     def join(self, one: fx.Node, other: fx.Node) -> None:
-        first, second = sorted((self.root(one), self.root(other)), key=self._places.__getitem__)
+        first, second = sorted((self.root(one), self.root(other)), key=self.places.__getitem__)
         self._above[second] = first
 
     def members(self) -> dict[fx.Node, list[fx.Node]]:
         found: dict[fx.Node, list[fx.Node]] = defaultdict(list)
-        for node in sorted(self._places, key=self._places.__getitem__):
+        for node in sorted(self.places, key=self.places.__getitem__):
             found[self.root(node)].append(node)
         return found
 
 
-def _predecessors(steps: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
-    """Return the nodes that each node comes after: those it uses, and the previous ordered one."""
-    known = set(steps)
-    needs = {node: [one for one in node.all_input_nodes if one in known] for node in steps}
-    ordered = [node for node in steps if is_ordered(node)]
-    for before, after in pairwise(ordered):
-        needs[after].append(before)
-    return needs
-
-
-def _levels(
-    steps: Iterable[fx.Node], needs: Mapping[fx.Node, list[fx.Node]], in_torch: Collection[fx.Node]
-) -> dict[fx.Node, int]:
-    levels: dict[fx.Node, int] = {}
-    for node in steps:
-        kind = node in in_torch
-        levels[node] = max([int(kind), *(levels[one] + ((levels[one] % 2 == 1) != kind) for one in needs[node])])
-    return levels
-
-
-def _users_by_level(
-    steps: Iterable[fx.Node], levels: Mapping[fx.Node, int]
-) -> dict[tuple[fx.Node, int], list[fx.Node]]:
-    """Return the users, by level, of each input and of each value of another level."""
-    found: dict[tuple[fx.Node, int], list[fx.Node]] = defaultdict(list)
-    for node in steps:
-        for used in node.all_input_nodes:
-            if "input" in used.meta or (used in levels and levels[used] != levels[node]):
-                found[used, levels[node]].append(node)
-    return found
-
-
 def _move_later(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]], in_torch: Collection[fx.Node]) -> None:
     """Merge an engine into one that uses it, unless another path between them passes through a third cluster."""
-    after = _edges(groups, needs)
     again = True
     while again:
         again = False
-        for first in list(after):
-            for second in sorted(after.get(first, ()), key=groups._places.__getitem__):
-                if first in in_torch or second in in_torch or _has_other_path(after, first, second):
-                    continue
+        after: dict[fx.Node, set[fx.Node]] = {group: set() for group in groups.members()}  # the users of each cluster
+        for node, used in needs.items():
+            for one in used:
+                if groups.root(one) is not groups.root(node):
+                    after[groups.root(one)].add(groups.root(node))
+        pairs = ((one, other) for one in after for other in sorted(after[one], key=groups.places.__getitem__))
+        for first, second in pairs:
+            if not (first in in_torch or second in in_torch or _has_other_path(after, first, second)):
                 groups.join(first, second)
-                after, again = _edges(groups, needs), True
+                again = True
                 break
-            if again:
-                break
-
-
-def _edges(groups: _Groups, needs: Mapping[fx.Node, list[fx.Node]]) -> dict[fx.Node, set[fx.Node]]:
-    """Return the clusters that directly use each cluster."""
-    after: dict[fx.Node, set[fx.Node]] = {group: set() for group in groups.members()}
-    for node, used in needs.items():
-        for one in used:
-            if groups.root(one) is not groups.root(node):
-                after[groups.root(one)].add(groups.root(node))
-    return after
 
 
 def _has_other_path(after: Mapping[fx.Node, set[fx.Node]], first: fx.Node, second: fx.Node) -> bool:

@@ -1,18 +1,71 @@
-"""Partitions of a program: plain data."""
+"""Partitions of a program, and the wires between them: plain data."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import fx
 
+    from trtcache.digests import Json
     from trtcache.lowering.program import LoweredProgram
-    from trtcache.partition.wires import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class InputWire:
+    """A program input, by index."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightWire:
+    """A weight, by its name in the whole program (``w3``)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantWire:
+    """A constant, by its name in the whole program (``c0``)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutput:
+    """A result of a partition, by the partition's number and the result's index."""
+
+    part: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeWire:
+    """A number: an expression over the program's input sizes, as ``Symbols`` writes it, in JSON."""
+
+    text: str
+
+    @classmethod
+    def of(cls, written: Json) -> SizeWire:
+        """Return the wire of a size."""
+        return cls(json.dumps(written))
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTensor:
+    """A tensor without elements whose first dimension is a size: engines take only tensors."""
+
+    size: SizeWire
+
+
+Wire: TypeAlias = InputWire | WeightWire | ConstantWire | PartitionOutput | SizeWire | SizeTensor
+
 
 _SHOWN = 6
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.backends.protocol import CONSTANTS, INTERFACE, INTERFACE_FORMAT, WEIGHT_MAP
 from trtcache.errors import IncompatibleEngineError
 from trtcache.frontends.checkpoint import LENGTH_BYTES, tensor_at
-from trtcache.lowering.contents import Content
-from trtcache.lowering.interface import Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
+from trtcache.lowering.interface import Content, Interface, Result, SmallSizes, TensorInput, TensorOutput, ValueInput
 from trtcache.weights.recipes import parse, sources
 from trtcache.weights.slots import EngineWeight, Slot
 

@@ -16,10 +16,17 @@ import torch
 from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 from trtcache.partition.capability import is_sequential
-from trtcache.partition.partitions import EnginePartition
-from trtcache.partition.wires import ConstantWire, InputWire, PartitionOutput, SizeTensor, SizeWire, WeightWire
+from trtcache.partition.partitions import (
+    ConstantWire,
+    EnginePartition,
+    InputWire,
+    PartitionOutput,
+    SizeTensor,
+    SizeWire,
+    WeightWire,
+)
 from trtcache.runtime.inputs import InputCheck, bind_sizes
 from trtcache.runtime.parallel import Call, InterOp, Precedence, TorchState
 
@@ -27,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.lowering.interface import Interface
-    from trtcache.partition.partitions import PartitionedProgram
-    from trtcache.partition.wires import Wire
+    from trtcache.partition.partitions import PartitionedProgram, Wire
 
 
 class PartitionedEngine(Engine):

@@ -1,6 +1,6 @@
 """Guard checks at a call: one compiled Python function for all of a program's guards.
 
-A guard's JSON becomes a Python expression over integers, about 0.1 us each; ``expressions.evaluate`` takes 2 to 5 us
+A guard's JSON becomes a Python expression over integers, about 0.1 us each; ``interface.evaluate`` takes 2 to 5 us
 for the same JSON. The source contains only the operations below and numbers, whatever an entry contains.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from trtcache.errors import GuardError, InputError
-from trtcache.lowering.expressions import describe, evaluate, guard_symbols, symbol_names
+from trtcache.lowering.interface import describe, evaluate, guard_symbols, symbol_names
 from trtcache.runtime.guards import compile_guards, failed_guard
 from trtcache.runtime.memory import find_overlap
 from trtcache.weights.slots import contiguous, dtype_name, is_aligned

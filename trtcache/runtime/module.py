@@ -12,7 +12,7 @@ import torch
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError, RefitError, VerifyError
-from trtcache.lowering.expressions import describe, symbol_names
+from trtcache.lowering.interface import describe, symbol_names
 from trtcache.runtime.inputs import InputCheck, bind_sizes, evaluate_size
 from trtcache.runtime.memory import has_layout, to_layout
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, separate_memory

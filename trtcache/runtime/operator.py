@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
-from trtcache.lowering.expressions import affine, describe, evaluate
+from trtcache.lowering.interface import affine, describe, evaluate
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:

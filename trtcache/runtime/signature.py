@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import InputError
-from trtcache.lowering.module_arguments import children, configuration, configurations, leaf_paths, module_class
+from trtcache.lowering.arguments import children, configuration, configurations, leaf_paths, module_class
 from trtcache.runtime.inputs import same_value
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.config import threads as thread_counts
 from trtcache.errors import InputError
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trtcache.errors import SettingsError, VerifyError
-from trtcache.lowering.input_spec import Input
+from trtcache.lowering.arguments import Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

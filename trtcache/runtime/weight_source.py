@@ -12,7 +12,7 @@ import torch
 
 from trtcache.errors import RefitError
 from trtcache.frontends.checkpoint import read_weights
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable

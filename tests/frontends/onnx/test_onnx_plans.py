@@ -32,7 +32,7 @@ from trtcache.errors import (
 )
 from trtcache.frontends.onnx.file import OnnxFile
 from trtcache.frontends.onnx.weights import make_parser_model
-from trtcache.keys.alias import KIND
+from trtcache.keys.key import KIND
 from trtcache.store.catalog import counters
 from trtcache.store.disk import DiskStore
 

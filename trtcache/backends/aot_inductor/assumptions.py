@@ -18,9 +18,9 @@ import torch
 from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.digests import json_bytes
 from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
-from trtcache.lowering.expressions import affine, describe, evaluate
-from trtcache.lowering.input_spec import whole_ranges
-from trtcache.lowering.size_decisions import record_decisions, trials
+from trtcache.lowering.arguments import whole_ranges
+from trtcache.lowering.interface import affine, describe, evaluate
+from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ _LAYOUT = {
 _DECIDING = ("torch/_decomp/decompositions.py", "torch/_inductor/decomposition.py")
 _SYMBOLIC = (
     *("torch/fx/experimental/symbolic_shapes.py", "torch/fx/experimental/sym_node.py", "torch/__init__.py"),
-    "trtcache/lowering/size_decisions.py",
+    "trtcache/lowering/unguarded_sizes.py",
 )
 _IMPLEMENTATION = {
     "torch/_subclasses/fake_impls.py": ("conv",),  # selects one of ATen's kernels, which agree on dense inputs
@@ -78,7 +78,7 @@ class SizeGuards:
         Raises:
             BuildError: a guard has an unknown term, so that it could not be checked.
         """
-        from trtcache.lowering.input_guards import conjuncts, symbolic_guards
+        from trtcache.lowering.guards import conjuncts, symbolic_guards
 
         interface = program.interface
         if not interface.ranges:

@@ -17,10 +17,10 @@ from trtcache.backends.aot_inductor.assumptions import MEMBER, record_assumption
 from trtcache.backends.aot_inductor.loader import open_loader, reclaim
 from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
+from trtcache.lowering import ALONE
 from trtcache.lowering.capture import quiet
 from trtcache.lowering.interface import NOT_COMPUTED
 from trtcache.lowering.rewriting import is_view
-from trtcache.lowering.tracing_lock import ALONE
 from trtcache.settings import PINNED_INDUCTOR_OPTIONS
 
 if TYPE_CHECKING:

@@ -251,7 +251,7 @@ class Attempt:
         if self.manifest is not None and not self.is_verifying:
             self.outcome = "miss: no cached key for this program with these settings"
         from trtcache.frontends.direct.recording import record_export
-        from trtcache.lowering.tracing_lock import ALONE
+        from trtcache.lowering import ALONE
 
         seen: Recording | None = None
         with ALONE, ExitStack() as around:

@@ -15,7 +15,7 @@ import torch
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.ownership import is_build_module, is_installed
 from trtcache.frontends.direct.walk import UnstableError, Walk, scan
-from trtcache.keys.alias import process_state
+from trtcache.keys.key import process_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -45,7 +45,7 @@ from trtcache.frontends.direct.ownership import (
     module_owner,
     module_with,
 )
-from trtcache.lowering.contents import Content
+from trtcache.lowering.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

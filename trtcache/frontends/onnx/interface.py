@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.build import Range
     from trtcache.digests import Json
     from trtcache.frontends.onnx.file import OnnxFile
-    from trtcache.lowering.input_spec import Input
+    from trtcache.lowering.arguments import Input
     from trtcache.weights.slots import Slot
 
 Shape = tuple[int, ...]
@@ -161,7 +161,7 @@ _HOW = "pass trtcache.Input(min_shape=..., opt_shape=..., max_shape=...) in args
 
 def is_input(given: object) -> TypeGuard[Input]:
     """Return whether an argument is an ``Input``, without importing ``torch.export``, which takes 0.2 s."""
-    return type(given).__module__ == "trtcache.lowering.input_spec"
+    return type(given).__module__ == "trtcache.lowering.arguments"
 
 
 def _words(shape: Sequence[object]) -> str:

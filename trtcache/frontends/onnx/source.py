@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trtcache.backends.tensorrt.backend import TensorRTBackend
     from trtcache.frontends.onnx.canonical import CanonicalGraph
     from trtcache.frontends.source import CompileOptions, Specs
-    from trtcache.keys.alias import KeyAlias
+    from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.lowering.interface import Interface
     from trtcache.store.entry import Entry

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from trtcache.errors import ExportError, InputError
-from trtcache.lowering.expressions import evaluate
+from trtcache.lowering.interface import evaluate
 from trtcache.lowering.symbols import Symbols
 from trtcache.runtime.inputs import is_plain
 

@@ -17,11 +17,10 @@ from torch.utils import _pytree as pytree
 from trtcache.digests import Digest
 from trtcache.errors import CanonicalizationError
 from trtcache.lowering.capture import Role
-from trtcache.lowering.custom_operators import is_foreign
 from trtcache.lowering.interface import Interface, Result
-from trtcache.lowering.order import canonical_order
-from trtcache.lowering.program import LoweredProgram
-from trtcache.lowering.slots import number_weights
+from trtcache.lowering.operators import is_foreign
+from trtcache.lowering.program import LoweredProgram, number_weights
+from trtcache.lowering.rewriting import canonical_order
 from trtcache.lowering.symbols import Symbols
 
 if TYPE_CHECKING:

@@ -1,22 +1,35 @@
-"""Arithmetic in canonical form, where another form gives the same bits."""
+"""Arithmetic and casts in canonical form, where another form gives the same bits."""
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
 
-from trtcache.lowering.contents import Content
-from trtcache.lowering.order import nodes_in
+from trtcache.lowering.interface import Content
+from trtcache.lowering.operators import operator_name
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import arguments, calls_of, is_dense, is_static, same_shape, same_sizes, tensor_of
-from trtcache.lowering.text import operator_name
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    is_dense,
+    is_returned,
+    is_static,
+    nodes_in,
+    replace,
+    same_shape,
+    same_sizes,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 aten = torch.ops.aten
 
@@ -75,14 +88,16 @@ def _power(node: fx.Node) -> _Call | None:
     return None if root is None else (root, (x,))
 
 
-def _quotient(node: fx.Node) -> _Call | None:
-    x, divisor = arguments(node)
-    if not isinstance(divisor, float) or not _is_float_of(node, x):
+def _scale(node: fx.Node) -> _Call | None:
+    x, factor = arguments(node)
+    if not isinstance(factor, float) or not _is_float_of(node, x):
         return None
-    mantissa, exponent = math.frexp(divisor)
+    if node.target is aten.mul.Tensor:
+        return (aten.neg.default, (x,)) if factor == -1 else None
+    mantissa, exponent = math.frexp(factor)
     if abs(mantissa) != 0.5 or abs(exponent) > _FARTHEST_EXPONENT:
         return None
-    return aten.mul.Tensor, (x, 1 / divisor)
+    return aten.mul.Tensor, (x, 1 / factor)
 
 
 def _difference(node: fx.Node) -> _Call | None:
@@ -100,21 +115,12 @@ def _sum(node: fx.Node) -> _Call | None:
         return aten.sub.Tensor, (x, other)
     if factor != 1:
         return None
-    if _is_negated(other) and _is_float_of(node, other):
+    x_negated, other_negated = (getattr(one, "target", None) is aten.neg.default for one in (x, other))
+    if other_negated and _is_float_of(node, other):
         return aten.sub.Tensor, (x, other.args[0])
-    if _is_negated(x) and _is_float_of(node, x) and (isinstance(other, float) or may_cross(x, other)):
+    if x_negated and _is_float_of(node, x) and (isinstance(other, float) or may_cross(x, other)):
         return aten.sub.Tensor, (other, x.args[0])
     return None
-
-
-def _is_negated(operand: Any) -> bool:
-    return getattr(operand, "target", None) is aten.neg.default
-
-
-def _product(node: fx.Node) -> _Call | None:
-    x, other = arguments(node)
-    is_negation = isinstance(other, float) and other == -1 and _is_float_of(node, x)
-    return (aten.neg.default, (x,)) if is_negation else None
 
 
 def _clamp(node: fx.Node) -> _Call | None:
@@ -127,29 +133,21 @@ def _clamp(node: fx.Node) -> _Call | None:
     return (aten.clamp.default, (inner, least, most)) if bound is None else None
 
 
-def _unequal(node: fx.Node) -> _Call | None:
-    """Rewrite a comparison with itself: only NaN differs from itself."""
-    x, other = arguments(node)
-    value = tensor_of(x)
-    is_number = value is not None and value.dtype in _NUMBERS
-    return (aten.isnan.default, (x,)) if x is other and is_number else None
-
-
 def _logic(node: fx.Node) -> _Call | None:
     operands = arguments(node)
-    is_logic = all((value := tensor_of(one)) is not None and value.dtype is torch.bool for one in operands)
-    return (_BITWISE[node.target], tuple(operands)) if is_logic else None
+    dtypes = {None if (value := tensor_of(one)) is None else value.dtype for one in operands}
+    if node.target is aten.ne.Tensor:  # only NaN differs from itself
+        return (aten.isnan.default, (operands[0],)) if operands[0] is operands[1] and dtypes <= _NUMBERS else None
+    return (_BITWISE[node.target], tuple(operands)) if dtypes == {torch.bool} else None
 
 
 _RULES: dict[Any, Callable[[fx.Node], _Call | None]] = {
     aten.pow.Tensor_Scalar: _power,
-    aten.div.Tensor: _quotient,
+    **dict.fromkeys((aten.div.Tensor, aten.mul.Tensor), _scale),
     aten.sub.Tensor: _difference,
     aten.add.Tensor: _sum,
-    aten.mul.Tensor: _product,
     **dict.fromkeys((aten.clamp.default, aten.hardtanh.default), _clamp),
-    aten.ne.Tensor: _unequal,
-    **dict.fromkeys(_BITWISE, _logic),
+    **dict.fromkeys((*_BITWISE, aten.ne.Tensor), _logic),
 }
 
 
@@ -233,7 +231,8 @@ class _Order:
         for left, right in pairs:
             if left is right:
                 continue
-            sign = self._compare_calls(left, right)
+            sign = _sign(self._shallow_key(left), self._shallow_key(right))
+            sign = sign or _sign(self._detail_key(left), self._detail_key(right))
             if sign:
                 return sign
             for below in zip(nodes_in(arguments(left)), nodes_in(arguments(right)), strict=True):
@@ -246,14 +245,17 @@ class _Order:
                     pairs.append(below)
         return 0
 
-    def _compare_calls(self, left: fx.Node, right: fx.Node) -> int:
-        shallow = _sign(self._shallow_key(left), self._shallow_key(right))
-        return shallow or _sign(self._detail_key(left), self._detail_key(right))
-
     def _shallow_key(self, node: fx.Node) -> tuple[int, str, str, str]:
+        """Return kind and name, dtype and shape; symbolic sizes are all alike, since their names have no meaning."""
         known = self._shallow.get(node)
         if known is None:
-            known = self._shallow[node] = (*_rank_and_name(node), *_dtype_and_shape(node))
+            rank, name, value = 3 if node.op == "get_attr" else 2, "", tensor_of(node)
+            if node.op == "call_function":
+                rank, name = 0, operator_name(node.target)
+            elif "input" in node.meta:
+                rank, name = 1, f"{node.meta['input']:09d}"
+            described = ("", "") if value is None else (str(value.dtype), repr(_plain(list(value.shape))))
+            known = self._shallow[node] = (rank, name, *described)
         return known
 
     def _detail_key(self, node: fx.Node) -> str:
@@ -267,20 +269,6 @@ def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def _rank_and_name(node: fx.Node) -> tuple[int, str]:
-    if node.op == "call_function":
-        return 0, operator_name(node.target)
-    if "input" in node.meta:
-        return 1, f"{node.meta['input']:09d}"
-    return (3 if node.op == "get_attr" else 2), ""
-
-
-def _dtype_and_shape(node: fx.Node) -> tuple[str, str]:
-    """Return dtype and shape; symbolic sizes are all alike, since their names have no meaning."""
-    value = tensor_of(node)
-    return ("", "") if value is None else (str(value.dtype), repr(_plain(list(value.shape))))
-
-
 def _plain(argument: Any) -> Any:
     """Return an argument with placeholders for nodes and symbolic sizes."""
     if isinstance(argument, fx.Node):
@@ -292,3 +280,97 @@ def _plain(argument: Any) -> Any:
     if isinstance(argument, slice):
         return "slice", _plain((argument.start, argument.stop, argument.step))
     return "size" if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)) else argument
+
+
+_cast = aten._to_copy.default
+_PROMOTING = frozenset(
+    {
+        *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor),
+        *(aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor),
+        *(aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
+    }
+)
+"""Operators that promote two tensors to one dtype before they compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Casts(Pass):
+    """Skip a cast whose result is cast again, if the intermediate dtype represents every value of the first one.
+
+    ``f16 -> f32 -> f16`` is removed, ``bf16 -> f32 -> f64`` is one cast, and ``f32 -> f16 -> f32`` stays: it rounds.
+    Only casts that change nothing but the dtype are merged. If a result is returned, a pair that cancels becomes a
+    ``clone``. A cast that equals an operator's own type promotion is removed.
+    """
+
+    name: ClassVar[str] = "casts"
+    version: ClassVar[int] = 2
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Merge in place; skipped casts are left for dead code elimination."""
+        modified = False
+        for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
+            source = node.args[0]
+            if not (_changes_dtype_only(node) and source.target is _cast and _changes_dtype_only(source)):
+                continue
+            first = source.args[0]
+            dtype = first.meta["val"].dtype
+            if not holds(source.meta["val"].dtype, dtype):
+                continue
+            if node.meta["val"].dtype is not dtype:
+                node.replace_input_with(source, first)
+            elif is_returned(node):
+                node.target, node.args, node.kwargs = torch.ops.aten.clone.default, (first,), {}
+            else:
+                replace(node, first)
+            modified = True
+        for node in graph_module.graph.find_nodes(op="call_function", target=_cast):
+            for user in list(node.users):
+                if _changes_dtype_only(node) and _promotes(user, node):
+                    user.replace_input_with(node, node.args[0])
+                    modified = True
+        return PassResult(graph_module, modified)
+
+
+def _promotes(user: fx.Node, cast: fx.Node) -> bool:
+    """Return whether an operator promotes an operand like its cast; the other operand must not be a cast too."""
+    others: list[Any] = [one for one in user.args if one is not cast]
+    if user.target not in _PROMOTING or len(others) != 1:
+        return False
+    source, other = tensor_of(cast.args[0]), tensor_of(others[0])
+    if source is None or other is None or others[0].target is _cast or source.device != other.device:
+        return False
+    if source.dtype is torch.bool and user.target is aten.sub.Tensor:
+        return False  # torch does not subtract booleans
+    # A zero-dimensional tensor has lower priority in type promotion.
+    have_dimensions = source.dim() > 0 and other.dim() > 0
+    return have_dimensions and torch.result_type(source, other) is cast.meta["val"].dtype
+
+
+def _changes_dtype_only(node: fx.Node) -> bool:
+    source, made = tensor_of(node.args[0]), tensor_of(node)
+    if source is None or made is None:
+        return False
+    return source.device == made.device and source.layout == made.layout and not node.kwargs.get("memory_format")
+
+
+@functools.cache
+def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Return whether a dtype represents every value of another."""
+    if narrow is wide or narrow is torch.bool:
+        return True
+    if wide is torch.bool or wide.is_complex or narrow.is_complex:
+        return False
+    if wide.is_floating_point:
+        return all(map(operator.ge, _precision(wide), _precision(narrow)))
+    if narrow.is_floating_point:
+        return False
+    return torch.iinfo(wide).min <= torch.iinfo(narrow).min and torch.iinfo(wide).max >= torch.iinfo(narrow).max
+
+
+def _precision(dtype: torch.dtype) -> tuple[float, float, float]:
+    """Return the significant bits, how small a positive value is, and the largest value."""
+    if dtype.is_floating_point:
+        known = torch.finfo(dtype)
+        return 1 - round(math.log2(known.eps)), -known.tiny * known.eps, known.max
+    whole = torch.iinfo(dtype)
+    return whole.bits - (whole.min < 0), -1.0, float(whole.max)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import fx
 
-from trtcache.lowering.custom_operators import TORCHS_OWN
-from trtcache.lowering.order import nodes_in
+from trtcache.lowering.operators import TORCHS_OWN
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewriting import (
     argument_names,
@@ -18,18 +17,19 @@ from trtcache.lowering.rewriting import (
     calls_of,
     is_returned,
     is_view,
+    nodes_in,
     reads_strides,
+    recipe_of,
     replace,
     same_shape,
     same_sizes,
     shows,
     tensor_of,
 )
-from trtcache.lowering.slots import recipe_of
 from trtcache.weights.recipes import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +92,23 @@ def _read_weights(graph: fx.Graph) -> set[object]:
     """Return the names of weights that results or side effects depend on, directly or through stores."""
     output = graph.output_node()
     stores: dict[object, fx.Node] = {}
-    roots = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]
+    stack = [node for node in graph.nodes if node.op == "call_function" and not node.users and node.is_impure()]
     for role, value in zip(output.meta["roles"], output.args[0], strict=True):  # type: ignore[arg-type]
         if role.kind == "weight":
             stores[role.target] = value
         else:
-            roots += nodes_in(value)
+            stack += nodes_in(value)
     read: set[object] = set()
     seen: set[fx.Node] = set()
-    while roots:
-        found = _used_by(roots, seen)
-        roots = [stores[name] for name in found - read if name in stores]
-        read |= found
-    return read
-
-
-def _used_by(roots: Iterable[fx.Node], seen: set[fx.Node]) -> set[object]:
-    names: set[object] = set()
-    stack = list(roots)
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        recipe = recipe_of(node)
-        names |= set(sources(recipe)) if recipe else set()
-        stack += node.all_input_nodes
-    return names
+        if node not in seen:
+            seen.add(node)
+            recipe = recipe_of(node)
+            names = set(sources(recipe)) - read if recipe else set()
+            read |= names
+            stack += [*node.all_input_nodes, *(stores[name] for name in names if name in stores)]
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +140,20 @@ class CommonSubexpressions(Pass):
 
 def mergeable(node: fx.Node) -> bool:
     """Return whether a node always computes the same result."""
-    if node.op == "get_attr":
-        return True
-    return node.op == "call_function" and _repeatable(node.target)
+    return node.op == "get_attr" or (node.op == "call_function" and _is_repeatable(node.target))
+
+
+@functools.cache
+def _is_repeatable(target: object) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return not (
+            target.namespace not in TORCHS_OWN
+            or is_random(target)
+            or target._schema.is_mutable
+            or not target._schema.returns
+            or "empty" in target._schema.name
+        )
+    return getattr(target, "__module__", None) in {"_operator", "math"}
 
 
 @functools.cache
@@ -167,19 +168,6 @@ def draws(node: fx.Node) -> bool:
         return False
     given = dict(zip(argument_names(node.target), arguments(node), strict=True))  # type: ignore[arg-type]  # an operator
     return not (given.get("dropout_p") == 0 or given.get("train") is False or given.get("training") is False)
-
-
-@functools.cache
-def _repeatable(target: object) -> bool:
-    if isinstance(target, torch._ops.OpOverload):
-        return not (
-            target.namespace not in TORCHS_OWN
-            or is_random(target)
-            or target._schema.is_mutable
-            or not target._schema.returns
-            or "empty" in target._schema.name
-        )
-    return getattr(target, "__module__", None) in {"_operator", "math"}
 
 
 def freeze(argument: Any) -> object:
@@ -210,21 +198,9 @@ def _is_full(node: fx.Node) -> bool:
 
 def _is_plain_copy(node: fx.Node) -> bool:
     source, made = tensor_of(node.args[0]), tensor_of(node)
-    return source is not None and made is not None and _kind(source) == _kind(made)
-
-
-def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (tensor.dtype, tensor.device, tensor.layout)
-
-
-def _repeats_once(node: fx.Node) -> bool:
-    source, repeats = arguments(node)
-    return list(repeats) == [1] * source.meta["val"].dim()
-
-
-def _is_evaluated(node: fx.Node) -> bool:
-    _, probability, training = node.args
-    return training is False or probability in (0, 0.0)
+    if source is None or made is None:
+        return False
+    return (source.dtype, source.device, source.layout) == (made.dtype, made.device, made.layout)
 
 
 def _scales_by_one(node: fx.Node) -> bool:
@@ -233,21 +209,17 @@ def _scales_by_one(node: fx.Node) -> bool:
     return type(factor) in {int, float} and factor == 1 and _is_plain_copy(node)
 
 
-def _always(_: fx.Node) -> bool:
-    return True
-
-
 _VIEWS: dict[Any, Callable[[fx.Node], bool]] = {
-    **dict.fromkeys((aten.alias.default, aten.detach.default, aten.lift_fresh.default), _always),
+    **dict.fromkeys((aten.alias.default, aten.detach.default, aten.lift_fresh.default), lambda _: True),
     **dict.fromkeys((aten.expand.default, aten.slice.Tensor), _is_full),
 }
 _COPIES: dict[Any, Callable[[fx.Node], bool]] = {
-    **dict.fromkeys((aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default), _always),
-    **dict.fromkeys((aten.alias_copy.default, aten.detach_copy.default), _always),
+    **dict.fromkeys((aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default), lambda _: True),
+    **dict.fromkeys((aten.alias_copy.default, aten.detach_copy.default), lambda _: True),
     aten._to_copy.default: _is_plain_copy,
     aten.cat.default: lambda node: len(node.args[0]) == 1,  # type: ignore[arg-type]  # a list, says the schema
-    aten.repeat.default: _repeats_once,
-    aten.dropout.default: _is_evaluated,
+    aten.repeat.default: lambda node: list(arguments(node)[1]) == [1] * arguments(node)[0].meta["val"].dim(),
+    aten.dropout.default: lambda node: node.args[2] is False or node.args[1] in (0, 0.0),
     aten.constant_pad_nd.default: lambda node: not any(node.args[1]),  # type: ignore[arg-type]
     **dict.fromkeys((aten.mul.Tensor, aten.div.Tensor), _scales_by_one),
     aten.flip.default: lambda node: not node.args[1],
@@ -271,19 +243,19 @@ class NoOps(Pass):
         """Remove in place."""
         modified = False
         for node in calls_of(graph_module.graph, _RULES):
-            if not _RULES[node.target](node) or (node.target in _COPIES and _is_seen(node)):
+            if not _RULES[node.target](node):
                 continue
-            source = _source(node)
+            source: Any = node.args[0]
+            source = source[0] if isinstance(source, (list, tuple)) else source
+            if node.target in _COPIES and (
+                any(map(reads_strides, node.users)) or (is_returned(node) and not _is_fresh(source, node))
+            ):
+                continue  # a caller can distinguish the copy from its source
             if not same_sizes(source.meta["val"].stride(), node.meta["val"].stride()):
                 _free_views(node)
             replace(node, source)
             modified = True
         return PassResult(graph_module, modified)
-
-
-def _source(node: fx.Node) -> fx.Node:
-    source: Any = node.args[0]
-    return source[0] if isinstance(source, (list, tuple)) else source  # type: ignore[no-any-return]
 
 
 def _free_views(node: fx.Node) -> None:
@@ -293,13 +265,6 @@ def _free_views(node: fx.Node) -> None:
             if user.target is aten.view.default:
                 user.target = aten.reshape.default
             _free_views(user)
-
-
-def _is_seen(node: fx.Node) -> bool:
-    """Return whether a caller can distinguish a copy from its source."""
-    if any(map(reads_strides, node.users)):
-        return True
-    return is_returned(node) and not _is_fresh(_source(node), node)
 
 
 def _is_fresh(source: fx.Node, copy: fx.Node) -> bool:

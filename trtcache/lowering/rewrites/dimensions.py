@@ -1,4 +1,4 @@
-"""Canonical arguments: dimensions, bounds, window sizes, numbers and dtypes."""
+"""Canonical arguments and reductions: dimensions, bounds, window sizes, numbers and dtypes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,21 @@ import torch
 from torch import fx
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import arguments, expression, is_static, parameter_places, set_arguments, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    expression,
+    is_static,
+    parameter_places,
+    replace,
+    same_sizes,
+    set_arguments,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 aten = torch.ops.aten
 
@@ -50,8 +61,7 @@ _WINDOWS = {
     **dict.fromkeys((aten.max_pool2d_with_indices.default, aten.avg_pool2d.default, aten.max_pool2d.default), 2),
     **dict.fromkeys((aten.max_pool3d_with_indices.default, aten.avg_pool3d.default, aten.max_pool3d.default), 3),
 }
-_WINDOW_NAMES = ("kernel_size", "stride", "padding", "dilation")
-_CONVOLUTION_NAMES = ("stride", "padding", "dilation", "output_padding")
+_WINDOW_NAMES = ("kernel_size", "stride", "padding", "dilation", "output_padding")
 
 # Elementwise operators that use their numbers in the tensor's own floating-point dtype.
 _SCALED = frozenset(
@@ -96,25 +106,22 @@ class Dimensions(Pass):
         """Rewrite arguments in place."""
         modified = False
         for node in graph_module.graph.nodes:
-            if node.op == "call_function" and _rules(node.target):
-                modified |= _rewrite(node)
+            if node.op != "call_function" or not _rules(node.target):
+                continue
+            target = node.target
+            if target in _OVERLOADS:
+                _change_overload(node, _OVERLOADS[target])
+            given = arguments(node)
+            values = list(given)
+            for rule in _rules(node.target):
+                rule(node, values)
+            if target is node.target and (
+                all(map(operator.is_, given, values)) or all(map(_alike, given, values))  # the first is quicker
+            ):
+                continue
+            set_arguments(node, values)
+            modified = True
         return PassResult(graph_module, modified)
-
-
-def _rewrite(node: fx.Node) -> bool:
-    target = node.target
-    if target in _OVERLOADS:
-        _change_overload(node, _OVERLOADS[target])
-    given = arguments(node)
-    values = list(given)
-    for rule in _rules(node.target):
-        rule(node, values)
-    if target is node.target and all(map(operator.is_, given, values)):
-        return False
-    if target is node.target and all(map(_alike, given, values)):
-        return False
-    set_arguments(node, values)
-    return True
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -139,7 +146,7 @@ def _change_overload(node: fx.Node, target: torch._ops.OpOverload) -> None:
 def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
     """Return the rules for calls of an operator, each of which modifies the list of arguments."""
     if target in _OVERLOADS:
-        return _rules(_OVERLOADS[target]) or (_nothing,)
+        return _rules(_OVERLOADS[target]) or (lambda *_: None,)
     names = parameter_places(target)
     if getattr(target, "namespace", None) != "aten":
         return ()
@@ -148,8 +155,7 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (target in _UNORDERED, _sort_dims),
         (target is aten.slice.Tensor or target is aten.slice_scatter.default, _bound_slice),
         (target is aten.select.int or target is aten.select_scatter.default, _bound_index),
-        (target is aten.convolution.default, _widen_convolution),
-        (target in _WINDOWS, _widen_window),
+        (target is aten.convolution.default or target in _WINDOWS, _widen_windows),
         (target in _SCALED, _float_numbers),
         (bool(_FACTORS & set(names)) and target not in _SCALED_BY_FLOAT, _whole_factors),
         (target in _REDUCED_DTYPES, _drop_own_dtype),
@@ -160,10 +166,6 @@ def _rules(target: object) -> tuple[Callable[[fx.Node, list[Any]], None], ...]:
         (getattr(target, "_overloadname", "") == "vec" and "scale_factors" in names, _name_sizes),
     ]
     return tuple(rule for applies, rule in chosen if applies)
-
-
-def _nothing(node: fx.Node, values: list[Any]) -> None:
-    """Change nothing: the overload was the only change."""
 
 
 def _rank(node: fx.Node, values: list[Any]) -> int | None:
@@ -213,9 +215,14 @@ def _bound_slice(node: fx.Node, values: list[Any]) -> None:
     dim, start, end = values[start_place : start_place + 3]
     size = values[0].meta["val"].shape[dim]
     start = 0 if start is None else start
+    end_value = end.meta.get("val") if isinstance(end, fx.Node) else end
     if type(size) is int:
         start, end = _clip_bound(start, size), _clip_bound(end, size)
-    elif end is None or (type(end) is int and end >= 2**31) or _is_size(end, size):
+    elif (
+        end is None
+        or (type(end) is int and end >= 2**31)
+        or (end_value is not None and expression(end_value) == expression(size))
+    ):
         end = sys.maxsize
     values[start_place + 1 : start_place + 3] = [start, end]
 
@@ -228,11 +235,6 @@ def _clip_bound(bound: Any, size: int) -> Any:
     return min(max(bound + size if bound < 0 else bound, 0), size)
 
 
-def _is_size(bound: Any, size: Any) -> bool:
-    value = bound.meta.get("val") if isinstance(bound, fx.Node) else bound
-    return value is not None and bool(expression(value) == expression(size))
-
-
 def _bound_index(node: fx.Node, values: list[Any]) -> None:
     place = parameter_places(node.target)["index"]
     size = values[0].meta["val"].shape[values[place - 1]]
@@ -240,24 +242,14 @@ def _bound_index(node: fx.Node, values: list[Any]) -> None:
         values[place] += size
 
 
-def _widen_convolution(_: fx.Node, values: list[Any]) -> None:
-    rank = values[1].meta["val"].dim() - 2
-    places = parameter_places(aten.convolution.default)
-    for name in _CONVOLUTION_NAMES:
-        values[places[name]] = _widen(values[places[name]], rank)
-
-
-def _widen(window: Any, rank: int) -> list[Any]:
-    listed = [window] if type(window) is int else window
-    return list(listed) * rank if len(listed) == 1 != rank else listed
-
-
-def _widen_window(node: fx.Node, values: list[Any]) -> None:
-    rank, places = _WINDOWS[node.target], parameter_places(node.target)  # type: ignore[index]  # one of them
-    for name in _WINDOW_NAMES:
-        if name in places:
-            values[places[name]] = _widen(values[places[name]], rank)
-    if not values[places["stride"]]:
+def _widen_windows(node: fx.Node, values: list[Any]) -> None:
+    """Give windows a number for each dimension, and those of pooling a stride."""
+    is_convolution, places = node.target is aten.convolution.default, parameter_places(node.target)
+    rank = values[1].meta["val"].dim() - 2 if is_convolution else _WINDOWS[node.target]  # type: ignore[index]
+    for place in (places[name] for name in _WINDOW_NAMES if name in places):
+        listed = [values[place]] if type(values[place]) is int else values[place]
+        values[place] = list(listed) * rank if len(listed) == 1 != rank else listed
+    if not is_convolution and not values[places["stride"]]:
         values[places["stride"]] = values[places["kernel_size"]]
 
 
@@ -339,3 +331,61 @@ def _default_scale(_: fx.Node, values: list[Any]) -> None:
     size = values[0].meta["val"].shape[-1]
     if isinstance(values[place], float) and type(size) is int and math.isclose(values[place], size**-0.5):
         values[place] = None
+
+
+_KEEPING = frozenset(
+    {
+        *(aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.logsumexp.default),
+        *(aten.var.correction, aten.std.correction, aten.linalg_vector_norm.default, aten.prod.dim_int),
+        *(aten.any.dim, aten.any.dims, aten.all.dim, aten.all.dims, aten.argmax.default, aten.argmin.default),
+    }
+)
+_EXTREMES: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
+
+
+@dataclass(frozen=True, slots=True)
+class Reductions(Pass):
+    """Rewrite ``x.sum(1).unsqueeze(1)`` to a sum that keeps its dimensions, and ``x.max(1)[0]`` to ``amax``.
+
+    A reshape that only restores, or drops, the reduced dimensions becomes the reduction's own, if it is the only user.
+    ``max`` and ``min`` whose indices are used are unchanged.
+    """
+
+    name: ClassVar[str] = "reductions"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place."""
+        modified = False
+        for node in calls_of(graph_module.graph, _EXTREMES):
+            users = list(node.users)
+            if users and all(user.target is operator.getitem and user.args[1] == 0 for user in users):
+                x, dim, keepdim = arguments(node)
+                node.meta["val"] = node.meta["val"][0]
+                node.target, modified = _EXTREMES[node.target], True
+                set_arguments(node, (x, [dim], keepdim))
+                for user in users:
+                    replace(user, node)
+        for node in calls_of(graph_module.graph, _KEEPING):
+            modified |= _keep(node)
+        return PassResult(graph_module, modified)
+
+
+def _keep(node: fx.Node) -> bool:
+    (user,) = node.users if len(node.users) == 1 else (node,)
+    places, values = parameter_places(node.target), arguments(node)
+    dims = values[places["dim"]]
+    if user.target is not aten.reshape.default or dims in (None, []):
+        return False
+    keepdim = not values[places["keepdim"]]
+    sizes = node.all_input_nodes[0].meta["val"].shape
+    reduced = {dims} if isinstance(dims, int) else set(dims)
+    ones = [1 if dim in reduced else size for dim, size in enumerate(sizes)]
+    shape = [size for dim, size in enumerate(ones) if keepdim or dim not in reduced]
+    if not same_sizes(user.meta["val"].shape, shape):
+        return False
+    values[places["keepdim"]] = keepdim
+    set_arguments(node, values)
+    node.meta["val"] = user.meta["val"]
+    replace(user, node)
+    return True

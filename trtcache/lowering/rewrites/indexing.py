@@ -1,4 +1,4 @@
-"""Selection of an index or a range as one ``slice`` along each dimension."""
+"""Selection of an index or a range as one ``slice`` along each dimension, and concatenations as one ``cat``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,23 @@ from torch import fx
 
 from trtcache.lowering.passes import Pass, PassResult
 from trtcache.lowering.rewrites.sizes import SizeNodes
-from trtcache.lowering.rewriting import arguments, calls_of, insert_call, is_dense, is_static, replace, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    calls_of,
+    insert_call,
+    is_dense,
+    is_static,
+    reads_strides,
+    replace,
+    same_sizes,
+    tensor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import fx
+
 
 aten = torch.ops.aten
 
@@ -44,7 +57,7 @@ class Slices(Pass):
 def _slice_one(node: fx.Node) -> bool:
     source, dim, index = arguments(node)
     shape = node.meta["val"].shape
-    sizes: list[Any] | None = list(shape) if is_static(shape) else SizeNodes(node.graph).of_all(shape)
+    sizes = SizeNodes(node.graph).of_all(shape)
     if type(index) is not int or sizes is None:
         return False
     value = source.meta["val"]
@@ -114,37 +127,28 @@ class Tuples(Pass):
         return PassResult(graph_module, modified)
 
 
-def _of_sizes(source: fx.Node, item: int) -> _Part | None:
+def _slice(source: fx.Node, item: int) -> _Part | None:
+    """Return the slice that is an item of a split into parts of one size, or of several."""
     tensor, sizes, dim = arguments(source)
-    if not all(type(size) is int for size in sizes):
-        return None
-    return _slice(source, tensor, dim, sum(sizes[:item]), sizes[item])
-
-
-def _of_size(source: fx.Node, item: int) -> _Part | None:
-    tensor, size, dim = arguments(source)
-    if type(size) is not int:
-        return None
-    return _slice(source, tensor, dim, item * size, size)
-
-
-def _slice(source: fx.Node, tensor: fx.Node, dim: int, start: int, size: int) -> _Part | None:
-    value = tensor_of(tensor)
+    several, value = isinstance(sizes, (list, tuple)), tensor_of(tensor)
     whole = None if value is None else value.shape[dim]
     if value is None or type(whole) is not int or len(source.meta["val"]) == 0:
         return None
+    if not is_static(sizes if several else [sizes]):
+        return None
+    start, size = (sum(sizes[:item]), sizes[item]) if several else (item * sizes, sizes)
     return aten.slice.Tensor, (tensor, dim % value.dim(), start, min(start + size, whole))
 
 
-def _of_dimension(source: fx.Node, item: int) -> _Part:
+def _select(source: fx.Node, item: int) -> _Part:
     tensor, dim = arguments(source)
     return aten.select.int, (tensor, dim % tensor.meta["val"].dim(), item)
 
 
 _PARTS: dict[object, Callable[[fx.Node, int], _Part | None]] = {
-    aten.split_with_sizes.default: _of_sizes,
-    aten.split.Tensor: _of_size,
-    aten.unbind.int: _of_dimension,
+    aten.split_with_sizes.default: _slice,
+    aten.split.Tensor: _slice,
+    aten.unbind.int: _select,
 }
 
 
@@ -164,15 +168,88 @@ class Lookups(Pass):
         modified = False
         for node in calls_of(graph_module.graph, (aten.embedding.default, aten.index_select.default)):
             source, *dims, places = arguments(node)[: 3 - (node.target is aten.embedding.default)]
-            if all(map(_is_plain, (source, places))):
+            values = [tensor_of(one) for one in (source, places)]
+            if all(value is not None and value.dim() > 0 and is_dense(value) for value in values):
                 node.target, node.kwargs = aten.index.Tensor, {}
                 node.args = (source, [*[None] * sum(dims), places])
                 modified = True
         return PassResult(graph_module, modified)
 
 
-def _is_plain(node: fx.Node) -> bool:
-    value = tensor_of(node)
-    if value is None or value.dim() == 0:
+@dataclass(frozen=True, slots=True)
+class Concatenations(Pass):
+    """Merge a ``cat`` of ``cat`` along the same dimension, and rewrite a ``cat`` of ``unsqueeze`` like torch's stack.
+
+    That is a ``cat`` of the tensors themselves and one ``reshape``; along a new last dimension torch concatenates
+    reshapes as well. A ``cat`` with other users is unchanged, and so is one that changes the dtype, where chained casts
+    may round twice.
+    """
+
+    name: ClassVar[str] = "concatenations"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Rewrite in place. Merged calls are left for dead code elimination."""
+        modified, sizes = False, SizeNodes(graph_module.graph)
+        for node in calls_of(graph_module.graph, (aten.cat.default,)):
+            if any(map(reads_strides, node.users)):
+                continue
+            # Concatenations among the operands are replaced by their own operands.
+            tensors, dim = _operands(node)
+            joined: list[fx.Node] = []
+            for one in tensors:
+                is_part = one.target is aten.cat.default and len(one.users) == 1
+                inner, along = _operands(one) if is_part else ([], dim)
+                value = one.meta["val"]
+                same_dtype = all(part.meta["val"].dtype is value.dtype for part in inner)
+                is_part = is_part and same_dtype and along == dim and value.dim() == node.meta["val"].dim()
+                joined += inner if is_part else [one]
+            if len(joined) != len(tensors):
+                node.args, node.kwargs, modified = (joined, dim), {}, True
+            if _is_of_reshapes(node):
+                modified |= _stack(node, sizes)
+        return PassResult(graph_module, modified or sizes.changed)
+
+
+def _operands(node: fx.Node) -> tuple[list[fx.Node], int]:
+    tensors, dim = arguments(node)
+    return list(tensors), dim % max(node.meta["val"].dim(), 1)
+
+
+def _is_of_reshapes(node: fx.Node) -> bool:
+    """Return whether tensors are joined along a dimension of size 1 added by a reshape, which is not the last."""
+    tensors, dim = _operands(node)
+    rank = node.meta["val"].dim()
+    if len(tensors) < 2 or dim >= rank - 1:
         return False
-    return is_dense(value)
+    return all(
+        one.target is aten.reshape.default
+        and (value := tensor_of(one)) is not None
+        and value.dim() == rank
+        and type(value.shape[dim]) is int
+        and value.shape[dim] == 1
+        for one in tensors
+    )
+
+
+def _stack(node: fx.Node, sizes: SizeNodes) -> bool:
+    """Rewrite a concatenation as a reshape of one of tensors without its dimension; return whether it was possible."""
+    tensors, dim = _operands(node)
+    made = node.meta["val"]
+    single = list(made.shape)
+    del single[dim]
+    outer, inner = sizes.of_all(made.shape), sizes.of_all(single)
+    if outer is None or inner is None:
+        return False
+    shape = [*single[:dim], len(tensors) * single[dim], *single[dim + 1 :]]
+    bare: list[Any] = []
+    for one in tensors:
+        base: Any = one.args[0]  # itself if it already has the shape
+        if not same_sizes(base.meta["val"].shape, single):
+            base = insert_call(one, aten.reshape.default, (base, inner), one.meta["val"].new_empty(single))
+        bare.append(base)
+    joined = insert_call(node, aten.cat.default, (bare, dim), made.new_empty(shape))
+    node.target, node.args, node.kwargs = aten.reshape.default, (joined, outer), {}
+    if _is_of_reshapes(joined):
+        _stack(joined, sizes)
+    return True

@@ -16,18 +16,17 @@ from trtcache.lowering.rewriting import (
     calls_of,
     expression,
     insert_call,
+    insert_cast,
     is_static,
+    recipe_of,
     replace,
     same_sizes,
     tensor_of,
 )
-from trtcache.lowering.slots import recipe_of
 from trtcache.weights.recipes import sources, step
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
@@ -97,24 +96,20 @@ def _fits(bias: Any, product: fx.Node, node: fx.Node) -> bool:
 
 
 def _add_bias(node: fx.Node, product: fx.Node, bias: fx.Node) -> None:
-    made = product.meta["val"]
-    vector = _vector(bias, node)
+    made, value = product.meta["val"], bias.meta["val"]
+    vector, width = bias, value.shape[-1:]
+    if value.dim() != 1:
+        source = bias.args[0] if bias.target is aten.reshape.default else None
+        if isinstance(source, fx.Node) and same_sizes(source.meta["val"].shape, width):
+            vector = source
+        else:
+            vector = insert_call(node, aten.reshape.default, (bias, [*width]), value.reshape(width))
     if same_sizes(made.shape, node.meta["val"].shape):
         node.target, node.args, node.kwargs = aten.addmm.default, (vector, *product.args), {}
         return
     (reshape,) = product.users
     fused = insert_call(node, aten.addmm.default, (vector, *product.args), made)
     node.target, node.args, node.kwargs = aten.reshape.default, (fused, reshape.args[1]), {}
-
-
-def _vector(bias: fx.Node, before: fx.Node) -> fx.Node:
-    value = bias.meta["val"]
-    if value.dim() == 1:
-        return bias
-    source = bias.args[0] if bias.target is aten.reshape.default else None
-    if isinstance(source, fx.Node) and same_sizes(source.meta["val"].shape, value.shape[-1:]):
-        return source
-    return insert_call(before, aten.reshape.default, (bias, [value.shape[-1]]), value.reshape(value.shape[-1:]))
 
 
 def _shorten_bias(node: fx.Node) -> bool:
@@ -135,9 +130,8 @@ def _unbatch(node: fx.Node) -> bool:
         return False
     batch, rows, inner = left.meta["val"].shape
     columns = node.meta["val"].shape[2]
-    sizes = None if is_static((batch, rows, inner, columns)) else SizeNodes(node.graph)
-    flat = _explicit(sizes, (batch * rows, inner))
-    shape = _explicit(sizes, (batch, rows, columns))
+    sizes = SizeNodes(node.graph)
+    flat, shape = sizes.of_all((batch * rows, inner)), sizes.of_all((batch, rows, columns))
     if flat is None or shape is None:
         return False
     value = left.meta["val"].new_empty((batch * rows, inner))
@@ -147,10 +141,6 @@ def _unbatch(node: fx.Node) -> bool:
     product = insert_call(node, aten.mm.default, (rows_, matrix), value.new_empty((batch * rows, columns)))
     node.target, node.args = aten.reshape.default, (product, shape)
     return True
-
-
-def _explicit(sizes: SizeNodes | None, shape: Sequence[Any]) -> list[Any] | None:
-    return list(shape) if sizes is None else sizes.of_all(shape)
 
 
 def _matrix(right: Any) -> fx.Node | None:
@@ -269,10 +259,14 @@ class _Folding:
         return insert_call(before, before.target, (x, *taken, *rest), before.meta["val"]) if taken else None
 
     def _into_linear(self, before: fx.Node, affine: _Affine) -> fx.Node | None:
-        form = _linear(before)
-        if form is None:
+        if before.target is aten.mm.default:
+            bias, (x, weight) = None, arguments(before)
+        elif before.target is aten.addmm.default:
+            bias, x, weight, beta, alpha = arguments(before)
+            if not beta == alpha == 1 or bias.meta["val"].shape != weight.meta["val"].shape[1:]:
+                return None  # the bias does not have an element for each channel
+        else:
             return None
-        bias, x, weight = form
         turned = weight.target is aten.permute.default and list(weight.args[1]) == [1, 0]
         source = weight.args[0] if turned else weight
         taken = self._combined_weights(affine, source, bias, channel=0 if turned else 1)
@@ -301,21 +295,14 @@ class _Folding:
 
     def _multiply_add(self, norm: fx.Node, before: fx.Node, affine: _Affine) -> fx.Node:
         value = before.meta["val"]
-        halved = value.dtype in _HALVES
-        wide, x = value, before
-        if halved:
-            wide = value.to(torch.float32)
-            x = insert_call(norm, aten._to_copy.default, (x,), wide)
-            x.kwargs = {"dtype": torch.float32}
+        wide = value.to(torch.float32) if value.dtype in _HALVES else value
+        x = before if wide is value else insert_cast(norm, before, wide)
         sizes = (-1, *[1] * (value.ndim - 2))
         like = affine.like.reshape(sizes)
         for operator, recipe in ((aten.mul.Tensor, affine.scale), (aten.add.Tensor, affine.shift())):
             factor = self._placeholder(step("reshape", recipe, sizes), like)
             x = insert_call(norm, operator, (x, factor), wide)
-        if halved:
-            x = insert_call(norm, aten._to_copy.default, (x,), value)
-            x.kwargs = {"dtype": value.dtype}
-        return x
+        return x if wide is value else insert_cast(norm, x, value)
 
     def _placeholder(self, recipe: Recipe, value: torch.Tensor) -> fx.Node:
         if recipe not in self._made:
@@ -324,17 +311,6 @@ class _Folding:
             made.meta |= {"recipe": recipe, "val": value}
             self._made[recipe] = made
         return self._made[recipe]
-
-
-def _linear(node: fx.Node) -> tuple[Any, Any, Any] | None:
-    """Return bias, input and weight of a linear layer whose bias, if any, has an element for each channel."""
-    if node.target is aten.mm.default:
-        return (None, *arguments(node))
-    if node.target is not aten.addmm.default:
-        return None
-    bias, x, weight, beta, alpha = arguments(node)
-    whole = beta == alpha == 1 and bias.meta["val"].shape == weight.meta["val"].shape[1:]
-    return (bias, x, weight) if whole else None
 
 
 def _narrow(recipe: Recipe, dtype: torch.dtype) -> Recipe:

@@ -24,7 +24,7 @@ from trtcache.lowering.rewriting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 aten = torch.ops.aten
 
@@ -66,8 +66,7 @@ class _ShapeWalk:
 
     def __init__(self, graph: fx.Graph) -> None:
         self.modified = False
-        self._graph = graph
-        self._sizes: SizeNodes | None = None
+        self._sizes = SizeNodes(graph)
 
     def handlers(self) -> dict[Any, Callable[[fx.Node, fx.Node], object]]:
         """Return the handler of each operator."""
@@ -76,12 +75,6 @@ class _ShapeWalk:
             **dict.fromkeys(_PERMUTES, self.permute),
             aten.expand.default: self.expand,
         }
-
-    def _explicit(self, shape: Sequence[Any]) -> list[Any] | None:
-        if is_static(shape):
-            return list(shape)
-        self._sizes = self._sizes or SizeNodes(self._graph)
-        return self._sizes.of_all(shape)
 
     def _set(self, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
         if node.args != args or node.kwargs:
@@ -102,7 +95,7 @@ class _ShapeWalk:
         if same_sizes(source.meta["val"].shape, made.shape):
             self._replace(node, source)
             return True
-        sizes = self._explicit(made.shape)
+        sizes = self._sizes.of_all(made.shape)
         if sizes is None:
             return False
         self._set(node, aten.reshape.default, (source, sizes))
@@ -142,7 +135,7 @@ class _ShapeWalk:
         shapes = [one.meta["val"].shape for one in (base, source)]
         ours, theirs = ([dim for dim, size in enumerate(shape) if expression(size) != 1] for shape in shapes)
         is_same = same_sizes([shapes[0][dim] for dim in ours], [shapes[1][dim] for dim in theirs])
-        sizes = self._explicit(node.meta["val"].shape)
+        sizes = self._sizes.of_all(node.meta["val"].shape)
         if not is_same or sizes is None:
             return False
         order, after = list(range(len(shapes[0]))), dict(zip(theirs, ours, strict=True))
@@ -155,12 +148,15 @@ class _ShapeWalk:
 
     def expand(self, node: fx.Node, source: fx.Node) -> None:
         source, made = _through(aten.expand.default, source), node.meta["val"]
-        if source.target is aten.reshape.default and _adds_leading_ones(source):
-            source = source.args[0]  # type: ignore[assignment]  # its first argument is a tensor
+        if source.target is aten.reshape.default:
+            base: Any = source.args[0]
+            added = source.meta["val"].dim() - base.meta["val"].dim()
+            if added > 0 and same_sizes(source.meta["val"].shape[added:], base.meta["val"].shape):
+                source = base  # the reshape only adds leading ones
         if same_sizes(source.meta["val"].shape, made.shape):
             self._replace(node, source)
             return
-        sizes = self._explicit(made.shape)
+        sizes = self._sizes.of_all(made.shape)
         if sizes is not None:
             self._set(node, aten.expand.default, (source, sizes))
         self._free_expanding(node, source)
@@ -172,13 +168,6 @@ def _without_leading_ones(node: fx.Node) -> list[Any]:
     shape = list(node.meta["val"].shape)
     first = next((dim for dim, size in enumerate(shape) if expression(size) != 1), len(shape))
     return shape[first:]
-
-
-def _adds_leading_ones(node: fx.Node) -> bool:
-    base: Any = node.args[0]
-    added = node.meta["val"].dim() - base.meta["val"].dim()
-    sizes = node.meta["val"].shape
-    return added > 0 and same_sizes(sizes[added:], base.meta["val"].shape)
 
 
 def _through(target: object, source: fx.Node) -> fx.Node:
@@ -211,17 +200,13 @@ def _expands_itself(user: fx.Node, expanded: fx.Node, source: fx.Node) -> bool:
     tensors = [value for value in map(tensor_of, used) if value is not None]
     # A zero-dimensional tensor has lower priority in type promotion.
     ranked = source.meta["val"].dim() > 0 or len({tensor.dtype for tensor in tensors}) == 1
-    return ranked and same_sizes(_broadcast(tensors), made.shape)
-
-
-def _broadcast(tensors: list[torch.Tensor]) -> list[Any]:
     rank = max(tensor.dim() for tensor in tensors)
     shape: list[Any] = [1] * rank
     for tensor in tensors:
         for dim, size in enumerate(tensor.shape, start=rank - tensor.dim()):
             if expression(size) != 1:
                 shape[dim] = size
-    return shape
+    return ranked and same_sizes(shape, made.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +225,19 @@ class Tile(Pass):
         modified = False
         for node in calls_of(graph_module.graph, _REPETITIONS):
             repetition = _repetition(node)
-            if repetition is not None:
-                modified |= _write(node, *repetition)
+            if repetition is None:
+                continue
+            source, repeats = repetition
+            target, args = aten.repeat.default, (source, repeats)
+            sizes: list[Any] = list(source.meta["val"].shape)
+            sizes = [1] * (len(repeats) - len(sizes)) + sizes
+            is_expand = is_static(sizes) and all(
+                times == 1 or size == 1 for times, size in zip(repeats, sizes, strict=True)
+            )
+            if is_expand and not is_returned(node) and not any(map(reads_strides, node.users)):
+                target, args = aten.expand.default, (source, list(node.meta["val"].shape))
+            if node.target is not target or node.args != args:
+                node.target, node.args, node.kwargs, modified = target, args, {}, True
         return PassResult(graph_module, modified)
 
 
@@ -251,7 +247,13 @@ _REPETITIONS = (aten.tile.default, aten.cat.default, aten.repeat.default)
 def _repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
     """Return a node's source, and the number of repetitions along each dimension of the result, or None."""
     if node.target is aten.cat.default:
-        return _cat_repetition(node)
+        tensors, dim = arguments(node)
+        made = tensor_of(node)
+        if made is None or len(tensors) < 2 or len(set(tensors)) > 1:
+            return None
+        times = [1] * made.dim()
+        times[dim] = len(tensors)
+        return tensors[0], times
     source, repeats = arguments(node)
     value = tensor_of(source)
     if value is None or not all(type(one) is int for one in repeats):
@@ -262,31 +264,3 @@ def _repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
         return source, repeats
     times = [1] * (len(repeats) - len(inner[1])) + inner[1]
     return inner[0], [one * other for one, other in zip(times, repeats, strict=True)]
-
-
-def _cat_repetition(node: fx.Node) -> tuple[fx.Node, list[int]] | None:
-    tensors, dim = arguments(node)
-    made = tensor_of(node)
-    if made is None or len(tensors) < 2 or len(set(tensors)) > 1:
-        return None
-    repeats = [1] * made.dim()
-    repeats[dim] = len(tensors)
-    return tensors[0], repeats
-
-
-def _write(node: fx.Node, source: fx.Node, repeats: list[int]) -> bool:
-    target, args = aten.repeat.default, (source, repeats)
-    if _is_expand(node, source, repeats):
-        target, args = aten.expand.default, (source, list(node.meta["val"].shape))
-    if node.target is target and node.args == args:
-        return False
-    node.target, node.args, node.kwargs = target, args, {}
-    return True
-
-
-def _is_expand(node: fx.Node, source: fx.Node, repeats: list[int]) -> bool:
-    sizes: list[Any] = list(source.meta["val"].shape)
-    sizes = [1] * (len(repeats) - len(sizes)) + sizes
-    if not is_static(sizes) or any(times != 1 and size != 1 for times, size in zip(repeats, sizes, strict=True)):
-        return False
-    return not is_returned(node) and not any(map(reads_strides, node.users))

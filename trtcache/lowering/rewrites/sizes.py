@@ -1,4 +1,4 @@
-"""Canonical arithmetic on symbolic sizes, from the sizes of the inputs."""
+"""Canonical arithmetic on symbolic sizes, and removal of assertions that the graph or its interface proves."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import sympy
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import expression, is_number, replace, tensor_of
+from trtcache.lowering.rewriting import expression, is_number, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import sympy
 
 OUT_OF_RANGE = "a number that the program computes is out of its range"
 """The message of every assertion on a number; torch's messages name symbols and nodes, which may differ."""
@@ -50,6 +51,7 @@ class CanonicalSizes(Pass):
         if not found:
             return PassResult(graph_module, modified=False)
         sizes = SizeNodes(graph_module.graph)
+        sizes.read()  # before assertions are added
         modified = _assert_conclusions(graph_module.graph, sizes)
         for node in found:
             if node.op != "call_function" or not node.users:
@@ -57,8 +59,10 @@ class CanonicalSizes(Pass):
             size = sizes.of(node.meta["val"])
             if size is not None and size is not node:
                 modified |= _substitute(node, size)
-        if modified:
-            _sort_by_dependency(graph_module.graph)
+        done: set[fx.Node] = set()
+        for node in list(graph_module.graph.nodes) if modified else ():
+            # At the head of the graph a size may precede a node that it now uses.
+            _place_after_inputs(node, done)
         return PassResult(graph_module, modified or sizes.changed)  # parts may be created of a size that cannot be
 
 
@@ -100,13 +104,6 @@ def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
     return any(value == concluded for value in values)
 
 
-def _sort_by_dependency(graph: fx.Graph) -> None:
-    """Move operands of sizes before them: at the head of a graph one may precede a node that it now uses."""
-    done: set[fx.Node] = set()
-    for node in list(graph.nodes):
-        _place_after_inputs(node, done)
-
-
 def _place_after_inputs(node: fx.Node, done: set[fx.Node]) -> None:
     for used in node.all_input_nodes:
         if used not in done:
@@ -117,7 +114,15 @@ def _place_after_inputs(node: fx.Node, done: set[fx.Node]) -> None:
 
 def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
     """Replace a node by a size, except in assertions of data-dependent numbers; return whether a user changed."""
-    users = [user for user in node.users if not (is_read_from_data(node) and _may_be_asserted(user))]
+    users = [
+        user
+        for user in node.users
+        # An assertion may be about a comparison, or about another number read from data.
+        if not (
+            is_read_from_data(node)
+            and (isinstance(user.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(user))
+        )
+    ]
     if isinstance(size, fx.Node) and len(users) == len(node.users):
         replace(node, size)
         return True
@@ -128,11 +133,6 @@ def _substitute(node: fx.Node, size: fx.Node | int) -> bool:
     if not node.users:
         node.graph.erase_node(node)
     return bool(users)
-
-
-def _may_be_asserted(node: fx.Node) -> bool:
-    """Return whether a node is a comparison, or a number that one may be about."""
-    return isinstance(node.meta.get("val"), (bool, torch.SymBool)) or is_read_from_data(node)
 
 
 def is_read_from_data(node: fx.Node) -> bool:
@@ -148,39 +148,38 @@ class SizeNodes:
     """The nodes at the head of a graph that compute sizes, by expression."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        """Find the inputs' sizes, and the sizes already computed at the head of the graph."""
+        """Start without having read the graph: few need more than numbers."""
         self.changed = False
         self._graph = graph
         self._sources: dict[Any, tuple[fx.Node, int]] = {}
         self._ranks: dict[Any, int] = {}
         self._known: dict[object, fx.Node] = {}
         self._last: fx.Node | None = None
-        for node in graph.nodes:
+        self._was_read = False
+
+    def read(self) -> None:
+        """Find the inputs' sizes, and the sizes already computed at the head of the graph."""
+        self._was_read, computed = True, set[fx.Node]()
+        for node in self._graph.nodes:
+            value = node.meta.get("val")
             if node.op == "placeholder":
-                self._add_sources(node)
-            elif node.op != "get_attr" and not self._is_head(node):
-                break
+                sizes = value.shape if isinstance(value, torch.Tensor) and "input" in node.meta else ()
+                for dim, size in enumerate(map(expression, sizes)):
+                    if not is_number(size):
+                        self._sources.setdefault(size, (node, dim))
+                        self._ranks.setdefault(size, len(self._ranks))
             elif node.op != "get_attr":
-                self._known.setdefault((node.target, node.args), node)
+                operands = [used for used in node.all_input_nodes if used.op != "placeholder"]
+                if not isinstance(value, torch.SymInt) or not computed.issuperset(operands):
+                    break
+                if self._known.setdefault((node.target, node.args), node) is node:
+                    computed.add(node)
             self._last = node
-
-    def _add_sources(self, node: fx.Node) -> None:
-        value = tensor_of(node)
-        if value is None or "input" not in node.meta:
-            return
-        for dim, size in enumerate(value.shape):
-            if not is_number(expression(size)):
-                self._sources.setdefault(expression(size), (node, dim))
-                self._ranks.setdefault(expression(size), len(self._ranks))
-
-    def _is_head(self, node: fx.Node) -> bool:
-        known = self._known.values()
-        return isinstance(node.meta.get("val"), torch.SymInt) and all(
-            used.op == "placeholder" or used in known for used in node.all_input_nodes
-        )
 
     def of(self, size: Any) -> fx.Node | int | None:
         """Return the node that computes a size, or the number that it is; None if the inputs do not determine it."""
+        if not self._was_read:
+            self.read()
         return self._make(expression(size))
 
     def of_all(self, shape: Any) -> list[fx.Node | int] | None:
@@ -196,17 +195,13 @@ class SizeNodes:
         if wanted.is_Symbol:
             return self._derive(wanted)
         if wanted.is_Add or wanted.is_Mul:
-            return self._fold(operator.add if wanted.is_Add else operator.mul, wanted)
+            call = functools.partial(self._call, operator.add if wanted.is_Add else operator.mul)
+            parts = [self._make(one) for one in sorted(wanted.args, key=self._rank)]
+            return None if any(part is None for part in parts) else functools.reduce(call, parts)
         if wanted.is_Pow and is_number(wanted.exp) and wanted.exp > 0:
             return self._apply(operator.pow, wanted.args)
         function = _DIVISIONS.get(wanted.func)
         return self._apply(function, wanted.args) if function else None
-
-    def _fold(self, function: Callable[..., Any], wanted: Any) -> fx.Node | int | None:
-        parts = [self._make(one) for one in sorted(wanted.args, key=self._rank)]
-        if any(part is None for part in parts):
-            return None
-        return functools.reduce(functools.partial(self._call, function), parts)
 
     def _apply(self, function: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node | int | None:
         parts = [self._make(one) for one in args]
@@ -243,3 +238,128 @@ class SizeNodes:
         made.meta["val"] = values[0].shape[values[1]] if is_size else function(*values)
         self._known[function, args] = self._last = made
         return made
+
+
+aten = torch.ops.aten
+
+_PROVEN = frozenset(
+    {
+        *(aten._assert_tensor_metadata.default, aten.sym_constrain_range.default),
+        aten.sym_constrain_range_for_size.default,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Assertions(Pass):
+    """Remove ``_assert_tensor_metadata`` and ``sym_constrain_range``, and unify the messages of ``_assert_scalar``.
+
+    Dtype, device and layout of every value are known in the graph, and ranges of symbols are in the interface, which is
+    checked on each call. Assertions on values (``_assert_async``) and on data-dependent sizes stay, as side effects;
+    torch's messages for the latter name symbols and nodes, which may differ between equal programs.
+    """
+
+    name: ClassVar[str] = "assertions"
+    version: ClassVar[int] = 2
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Remove the assertions in place."""
+        modified = False
+        for node in graph_module.graph.nodes:
+            if node.target in _PROVEN:
+                graph_module.graph.erase_node(node)
+                modified = True
+            elif node.target is aten._assert_scalar.default and node.args[1] != OUT_OF_RANGE:
+                node.args = (node.args[0], OUT_OF_RANGE)
+                modified = True
+        return PassResult(graph_module, modified)
+
+
+PROVEN = "proven_assertions"
+"""The key in a graph module's ``meta`` of removed assertions' conditions, which are checked on each call."""
+
+_RELATIONS = {
+    operator.eq: sympy.Eq,
+    operator.ne: sympy.Ne,
+    operator.lt: sympy.Lt,
+    operator.le: sympy.Le,
+    operator.gt: sympy.Gt,
+    operator.ge: sympy.Ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guards(Pass):
+    """Remove ``_assert_scalar`` of what torch knows about the inputs' sizes, and of what an earlier one asserts.
+
+    Torch knows it from guards, ranges, and its assumption that sizes are at least 2. So the condition of a removed
+    assertion is kept as a guard that is checked on each call. An assertion is the only check of a data-dependent number
+    (``nonzero``, ``item``), so the first one of each meaning stays, even if torch has concluded from it that it is
+    true; only that a size is not negative needs no assertion.
+    """
+
+    name: ClassVar[str] = "guards"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Remove in place; the comparisons are left for dead code elimination."""
+        proven: list[Any] = graph_module.meta.setdefault(PROVEN, [])
+        seen: set[object] = set()
+        modified = False
+        for node in graph_module.graph.find_nodes(op="call_function", target=aten._assert_scalar.default):
+            condition, on_data = _condition(node.args[0]), _depends_on_data(node.args[0])
+            meaning = _meaning(condition)
+            if meaning in seen or _always_holds(node.args[0], condition, on_data=on_data):
+                if not on_data:
+                    proven.append(condition)
+                graph_module.graph.erase_node(node)
+                modified = True
+            seen.add(meaning)
+        return PassResult(graph_module, modified)
+
+
+def _condition(argument: Any) -> Any:
+    """Return the asserted condition as a sympy expression, even if torch knows its outcome; a node itself."""
+    if not isinstance(argument, fx.Node):
+        return argument
+    if argument.target in _RELATIONS:
+        # A data-dependent number is its own symbol here, not torch's conclusion.
+        values: list[Any] = [one.meta["val"] if isinstance(one, fx.Node) else one for one in argument.args]
+        terms = [
+            value.node._expr if isinstance(one, fx.Node) and is_read_from_data(one) else expression(value)
+            for one, value in zip(argument.args, values, strict=True)
+        ]
+        return _RELATIONS[argument.target](*map(sympy.sympify, terms), evaluate=False)
+    value = argument.meta.get("val")
+    condition = value.node.expr if isinstance(value, torch.SymBool) else argument
+    return condition if getattr(condition, "free_symbols", None) else argument
+
+
+def _meaning(condition: Any) -> object:
+    """Return an inequality of integers in the form ``0 <= x``; anything else unchanged."""
+    if isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan)):
+        whole = condition.lhs.is_integer and condition.rhs.is_integer
+        return sympy.Le(0, condition.gts - condition.lts - 1, evaluate=False) if whole else condition
+    if isinstance(condition, (sympy.LessThan, sympy.GreaterThan)):
+        return sympy.Le(0, condition.gts - condition.lts, evaluate=False)
+    return condition
+
+
+def _depends_on_data(argument: Any) -> bool:
+    """Return whether a condition depends on a data-dependent number, directly or indirectly."""
+    if not isinstance(argument, fx.Node):
+        return False
+    value = argument.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return False
+    return is_read_from_data(argument) or any(map(_depends_on_data, argument.all_input_nodes))
+
+
+def _always_holds(argument: Any, condition: Any, *, on_data: bool) -> bool:
+    if condition is True or not isinstance(argument, fx.Node):
+        return condition is True
+    if on_data:  # the size of a dimension is at least zero
+        is_least = argument.target is operator.ge and bool(argument.args[1] == 0)
+        return is_least and getattr(argument.args[0], "target", None) is aten.sym_size.int
+    value = argument.meta["val"]
+    return value is True or (isinstance(value, torch.SymBool) and statically_known_true(value))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,11 +25,10 @@ from torch.utils import _pytree as pytree
 
 from trtcache.digests import json_bytes
 from trtcache.errors import ExportError
-from trtcache.lowering.expressions import bounds, evaluate
-from trtcache.lowering.interface import SmallSizes
-from trtcache.lowering.module_arguments import leaf_paths
-from trtcache.lowering.operator_checks import operator_checks
+from trtcache.lowering.arguments import leaf_paths
+from trtcache.lowering.interface import SmallSizes, bounds, evaluate
 from trtcache.lowering.small_sizes import small_size_guards
+from trtcache.lowering.unguarded_sizes import operator_checks, shape_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,27 +38,33 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.symbols import Symbols
 
-_BINARY = {
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "Add",
+    ast.Mult: "Mul",
+    ast.Pow: "Pow",
     ast.FloorDiv: "FloorDiv",
     ast.Mod: "Mod",
     ast.Div: "TrueDiv",
-    ast.Pow: "Pow",
 }
 _CALLS = {
-    "max": "Max",
-    "torch.sym_max": "Max",
-    "min": "Min",
-    "torch.sym_min": "Min",
+    **dict.fromkeys(("max", "torch.sym_max"), "Max"),
+    **dict.fromkeys(("min", "torch.sym_min"), "Min"),
+    **dict.fromkeys(("int", "math.trunc"), "Trunc"),
+    **dict.fromkeys(("float", "torch.sym_float"), "Float"),
+    **dict.fromkeys(("math.sqrt", "torch._sym_sqrt"), "Sqrt"),
     "abs": "Abs",
     "math.floor": "Floor",
     "math.ceil": "Ceil",
-    "math.trunc": "Trunc",
-    "int": "Trunc",
     "round": "Round",
-    "float": "Float",
-    "torch.sym_float": "Float",
-    "math.sqrt": "Sqrt",
-    "torch._sym_sqrt": "Sqrt",
+}
+_RELATIONS: dict[type[ast.cmpop], tuple[str, int]] = {  # and whether the sides are in this order
+    ast.Eq: ("Eq", 1),
+    ast.NotEq: ("Ne", 1),
+    ast.Lt: ("Lt", 1),
+    ast.LtE: ("Le", 1),
+    ast.Gt: ("Lt", -1),
+    ast.GtE: ("Le", -1),
 }
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Eq", "Ne", "And", "Or"})
 _NEGATED = {"Eq": "Ne", "Ne": "Eq"}
@@ -94,7 +100,7 @@ class ExportGuards:
         """Read the guards of an exported program, before it is decomposed."""
         texts = tuple(program._guards_code)
         terms = _named_terms(program) if texts else {}
-        return cls(texts, terms, _environment(program), operator_checks(program))
+        return cls(texts, terms, shape_environment(program), operator_checks(program))
 
     def with_small_sizes(self, program: ExportedProgram, decomposed: ExportedProgram) -> ExportGuards:
         """Return these guards with conditions on sizes of 0 and 1, found by trial (``small_sizes.py``)."""
@@ -113,23 +119,26 @@ class ExportGuards:
             proven: conditions of assertions that lowering removed, as sympy expressions.
             symbols: the symbols of the inputs' sizes, numbered.
             ranges: the minimum and maximum of each symbol.
-
-        Raises:
-            ExportError: a guard has an unknown term, so that it could not be checked.
         """
         live = _live(self.environment)
         found = [*symbolic_guards((*live, *self.operators, *proven), symbols)]
         for text in self.texts:
             try:
-                found.append(parse(text, lambda term: self._term(term, symbols)))
+                found.append(
+                    parse(
+                        text, lambda term: symbols.write(self.terms[term]) if self.terms.get(term) is not None else None
+                    )
+                )
             except UnknownTermError as error:
                 if not live:  # otherwise the same guards were read from the environment
                     raise _uncheckable(text, error) from error
         parts = {json_bytes(part): part for guard in found for part in conjuncts(guard)}
-        least = [
-            0 if low == _TRACED_FROM and (high is None or _is_guard(number, high, parts)) else low
-            for number, (low, high) in enumerate(ranges)
-        ]
+        least = []
+        for number, (low, high) in enumerate(ranges):
+            # An upper end comes from a guard, ``s <= 6`` or ``s < 7``, or else from the caller.
+            ends = (["Le", {"sym": number}, high], ["Lt", {"sym": number}, high + 1]) if high is not None else ()
+            is_traced = low == _TRACED_FROM and (high is None or any(json_bytes(end) in parts for end in ends))
+            least.append(0 if is_traced else low)
         checked_ranges = [(low, high) for low, (_, high) in zip(least, ranges, strict=True)]
         traced = [(max(low or 0, _TRACED_FROM), high) for low, high in ranges]
         kept = {key: part for key, part in parts.items() if part is not True and not _is_implied(part, checked_ranges)}
@@ -140,23 +149,9 @@ class ExportGuards:
         excluded = (*small, *(one for one in symbolic_guards(self.excluded, symbols) if one not in small))
         return guards, SmallSizes(tuple(least), excluded)
 
-    def _term(self, text: str, symbols: Symbols) -> Json:
-        found = self.terms.get(text)
-        return None if found is None else symbols.write(found)
-
-
-def _is_guard(number: int, most: int, parts: Mapping[bytes, Json]) -> bool:
-    """Return whether a range's upper end comes from a guard, ``s <= 6`` or ``s < 7``, not from the caller."""
-    ends: tuple[Json, ...] = (["Le", {"sym": number}, most], ["Lt", {"sym": number}, most + 1])
-    return any(json_bytes(end) in parts for end in ends)
-
 
 def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]:
-    """Return guards in canonical form, without those on symbols that are not the inputs'.
-
-    Args:
-        guards: sympy expressions.
-        symbols: the symbols of the inputs' sizes, numbered.
+    """Return sympy expressions as guards in canonical form, without those on symbols that are not the inputs'.
 
     Raises:
         ExportError: a guard has an unknown term, so that it could not be checked.
@@ -165,8 +160,9 @@ def symbolic_guards(guards: Iterable[Any], symbols: Symbols) -> tuple[Json, ...]
 
     printer, found = PythonPrinter(), []
     for guard in guards:
-        if not _usable(guard, symbols):
-            continue
+        free: set[Any] = getattr(guard, "free_symbols", set())
+        if not free or not free <= set(symbols.order):
+            continue  # an assertion in the graph, or another program's guard
         names = {str(symbol): symbols.write(symbol) for symbol in guard.free_symbols}
         text = printer.doprint(guard)
         try:
@@ -180,25 +176,9 @@ def _uncheckable(text: str, error: UnknownTermError) -> ExportError:
     return ExportError("the program", f"its assumption {text} cannot be checked at a call: {error}")
 
 
-def _environment(program: ExportedProgram) -> Any:
-    """Return the ``ShapeEnv`` of a program's symbols, or None."""
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env
-    return None
-
-
 def _live(environment: Any) -> list[Any]:
     """Return the guards of a ``ShapeEnv`` in terms of its remaining symbols."""
     return [environment.replace(guard.expr) for guard in environment.guards] if environment is not None else []
-
-
-def _usable(guard: Any, symbols: Symbols) -> bool:
-    """Return whether a guard is about sizes of inputs: others are assertions in the graph, or another program's."""
-    free: set[Any] = getattr(guard, "free_symbols", set())
-    return bool(free) and free <= set(symbols.order)
 
 
 def _named_terms(program: ExportedProgram) -> dict[str, Any]:
@@ -250,76 +230,34 @@ def parse(text: str, term: Callable[[str], Json]) -> Json:
     Raises:
         UnknownTermError: it contains an unknown term.
     """
-    return _Reader(term).read(ast.parse(text.replace("\n", " ").strip(), mode="eval").body)
+    return _convert(ast.parse(text.replace("\n", " ").strip(), mode="eval").body, term)
 
 
-class _Reader:
-    """Convert the syntax tree of a guard to its canonical form."""
-
-    def __init__(self, term: Callable[[str], Json]) -> None:
-        self._term = term
-
-    def read(self, node: ast.expr) -> Json:
-        if isinstance(node, ast.Constant) and type(node.value) in {bool, int}:
-            return node.value  # type: ignore[return-value]  # one of these
-        if isinstance(node, ast.Constant) and type(node.value) is float:
-            return ["Number", node.value.hex()]
-        if isinstance(node, ast.BoolOp):
-            return combine("And" if isinstance(node.op, ast.And) else "Or", map(self.read, node.values))
-        if isinstance(node, ast.UnaryOp):
-            return self._unary(node)
-        if isinstance(node, ast.Compare):
-            terms = [self.read(one) for one in (node.left, *node.comparators)]
-            pairs = zip(node.ops, terms, terms[1:], strict=False)
-            return combine("And", [_relation(operator, left, right) for operator, left, right in pairs])
-        if isinstance(node, ast.BinOp):
-            return self._binary(node)
-        text = ast.unparse(node)
-        found = self._term(text)
-        if found is not None:
-            return found
-        if isinstance(node, ast.Call) and (head := _CALLS.get(ast.unparse(node.func))) and not node.keywords:
-            return combine(head, map(self.read, node.args))
-        raise UnknownTermError(text)
-
-    def _unary(self, node: ast.UnaryOp) -> Json:
-        value = self.read(node.operand)
-        if isinstance(node.op, ast.Not):
-            return negate(value)
-        if isinstance(node.op, ast.USub):
-            return combine("Mul", [-1, value])
-        if isinstance(node.op, ast.UAdd):
+def _convert(node: ast.expr, term: Callable[[str], Json]) -> Json:
+    match node:
+        case ast.Constant(value=bool() | int() as value):
             return value
-        raise UnknownTermError(ast.unparse(node))
-
-    def _binary(self, node: ast.BinOp) -> Json:
-        left, right = self.read(node.left), self.read(node.right)
-        if isinstance(node.op, ast.Add):
-            return combine("Add", [left, right])
-        if isinstance(node.op, ast.Sub):
-            return combine("Add", [left, combine("Mul", [-1, right])])
-        if isinstance(node.op, ast.Mult):
-            return combine("Mul", [left, right])
-        if head := _BINARY.get(type(node.op)):
-            return combine(head, [left, right])
-        raise UnknownTermError(ast.unparse(node))
-
-
-def _relation(operator: ast.cmpop, left: Json, right: Json) -> Json:
-    match operator:
-        case ast.Eq():
-            return combine("Eq", [left, right])
-        case ast.NotEq():
-            return combine("Ne", [left, right])
-        case ast.Lt():
-            return combine("Lt", [left, right])
-        case ast.LtE():
-            return combine("Le", [left, right])
-        case ast.Gt():
-            return combine("Lt", [right, left])
-        case ast.GtE():
-            return combine("Le", [right, left])
-    raise UnknownTermError(type(operator).__name__)
+        case ast.Constant(value=float() as value):
+            return ["Number", value.hex()]
+        case ast.BoolOp(op=operator, values=values):
+            return combine("And" if isinstance(operator, ast.And) else "Or", [_convert(one, term) for one in values])
+        case ast.UnaryOp(op=operator, operand=operand) if function := _UNARY.get(type(operator)):
+            return function(_convert(operand, term))
+        case ast.Compare(left=left, ops=operators, comparators=others) if {*map(type, operators)} <= {*_RELATIONS}:
+            terms = [_convert(one, term) for one in (left, *others)]
+            relations = [_RELATIONS[type(one)] for one in operators]
+            pairs = zip(relations, pairwise(terms), strict=True)
+            return combine("And", [combine(head, pair[::step]) for (head, step), pair in pairs])
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return combine("Add", [_convert(left, term), combine("Mul", [-1, _convert(right, term)])])
+        case ast.BinOp(left=left, op=operator, right=right) if head := _BINARY.get(type(operator)):
+            return combine(head, [_convert(left, term), _convert(right, term)])
+    source = ast.unparse(node)
+    if (found := term(source)) is not None:
+        return found
+    if isinstance(node, ast.Call) and (head := _CALLS.get(ast.unparse(node.func))) and not node.keywords:
+        return combine(head, [_convert(one, term) for one in node.args])
+    raise UnknownTermError(source)
 
 
 def negate(guard: Json) -> Json:
@@ -358,6 +296,13 @@ def combine(head: str, parts: Iterable[Json]) -> Json:
         if type(value) in {bool, int}:
             return value
     return [head, *args]
+
+
+_UNARY: dict[type[ast.unaryop], Callable[[Json], Json]] = {
+    ast.Not: negate,
+    ast.USub: lambda value: combine("Mul", [-1, value]),
+    ast.UAdd: lambda value: value,
+}
 
 
 def _junction(head: str, args: list[Json]) -> Json:

@@ -1,19 +1,22 @@
-"""Recording of branches on sizes in Python code during an export, beyond torch's own guards.
+"""Conditions on sizes for which ``torch.export`` has no guard: they become guards of the program like torch's own.
 
-``torch.export`` assumes that a dynamic size is at least 2 while it traces, and adds no guard for consequences of that:
-a branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, and for such a size the program takes the
-wrong branch. Here each truth value of a size that Python code reads is recorded with its comparison, and becomes a
-guard of the program like torch's own.
+Branches in Python code: torch assumes that a dynamic size is at least 2 while it traces, and adds no guard for
+consequences of that. A branch on ``x.shape[0] == 1`` or ``x.numel() == 0`` is decided at once, and for such a size the
+program takes the wrong branch. So each truth value of a size that Python code reads is recorded with its comparison.
 
 Terms of sizes are simplified by the same assumption: ``torch.sym_max(x.shape[0], 1)`` becomes ``x.shape[0]``, and
 ``x.numel() // x.shape[0]`` a number, where Python raises ZeroDivisionError for a batch of 0. That divisors are not 0,
-and that a simplified term has the value of the original one, become guards as well.
-
-``Tensor.is_contiguous`` has the same assumption, and with a size of 1 more tensors are contiguous. If it returned
-False, the program is guarded by that.
+and that a simplified term has the value of the original one, is recorded as well. So is a ``Tensor.is_contiguous`` that
+returned False: with a size of 1 more tensors are contiguous.
 
 Decisions inside an operator (broadcasting, contiguity, fake kernels) are not recorded: the operator itself is in the
 graph, and decides again when it runs. ``small_sizes.py`` checks that its shapes agree.
+
+Checks of kernels that decompositions do not make: ``cross_entropy_loss`` of an input of sizes (N, C, d1, d2) raises for
+a target of other sizes than (N, d1, d2). Its decomposition has a ``gather``, which accepts a smaller target, and
+torch's fake kernels do not check it either. ``as_strided`` reads a tensor's memory, regardless of the tensor's own
+sizes, and torch raises if it would read beyond that memory. Compiled code has no such check, and uses dense copies of
+weights, constants and inputs.
 """
 
 from __future__ import annotations
@@ -26,17 +29,24 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch import fx
 from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
-from trtcache.lowering.rewriting import expression
+from trtcache.errors import ExportError
+from trtcache.lowering.rewriting import argument_names, arguments, expression, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from torch.export import ExportedProgram
+
+
+aten = torch.ops.aten
 
 _RELATIONS = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
 _CONNECTIVES = {"and_": sympy.And, "or_": sympy.Or, "sym_not": sympy.Not}
@@ -113,17 +123,10 @@ class Decisions:
 
     def add_to(self, program: ExportedProgram) -> None:
         """Add the decisions to a program's guards, in torch's notation."""
-        texts = list(program._guards_code)
-        for text in self._texts(program):
-            if text not in texts:
-                texts.append(text)
-        program._guards_code = texts
-
-    def _texts(self, program: ExportedProgram) -> Iterator[str]:
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
-        environment = _environment(program)
+        environment = shape_environment(program)
         if environment is None:
             return
         sources = environment.var_to_sources
@@ -132,12 +135,17 @@ class Decisions:
             for symbol, found in sources.items()
             if found and not any(isinstance(source, ConstantSource) for source in found)
         }
-        printer = ShapeGuardPythonPrinter(sources, _source_name, sources)
+
+        def name(source: Any) -> str:
+            return str(source.name() if callable(source.name) else source.name)  # a property from torch 2.12 on
+
+        printer, texts = ShapeGuardPythonPrinter(sources, name, sources), list(program._guards_code)
         for condition in self.conditions:
             if condition.free_symbols <= known:
                 text = printer.doprint(condition)
-                if "L['self']" not in text:
-                    yield text
+                if "L['self']" not in text and text not in texts:
+                    texts.append(text)
+        program._guards_code = texts
 
 
 def _term(value: Any) -> Any:
@@ -169,12 +177,8 @@ def _number(term: Any, sizes: dict[Any, Any]) -> Any:
     return value
 
 
-def _source_name(source: Any) -> str:
-    name = source.name  # a property from torch 2.12 on
-    return str(name() if callable(name) else name)
-
-
-def _environment(program: ExportedProgram) -> Any:
+def shape_environment(program: ExportedProgram) -> Any:
+    """Return the ``ShapeEnv`` of a program's symbols, or None."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
@@ -230,8 +234,8 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
     try:
         for name, head in (_RELATIONS | _CONNECTIVES).items():
             replace(SymNode, name, _comparison(head, getattr(SymNode, name)))
-        replace(SymNode, "bool_", _bool(decisions, SymNode.bool_))
-        replace(SymNode, "expect_true", _expect_true(decisions, SymNode.expect_true))
+        replace(SymNode, "bool_", _outcome(decisions, SymNode.bool_, only_true=False))
+        replace(SymNode, "expect_true", _outcome(decisions, SymNode.expect_true, only_true=True))
         for name in (*_ARITHMETIC, *_REFLECTED):
             replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
         replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
@@ -255,23 +259,14 @@ def _comparison(head: Any, original: Any) -> Any:
     return compare
 
 
-def _bool(decisions: Decisions, original: Any) -> Any:
-    def bool_(self: Any) -> bool:
-        outcome: bool = original(self)
-        decisions.record(self, outcome)
-        return outcome
-
-    return bool_
-
-
-def _expect_true(decisions: Decisions, original: Any) -> Any:
-    def expect_true(self: Any, *place: Any) -> bool:
+def _outcome(decisions: Decisions, original: Any, *, only_true: bool) -> Any:
+    def method(self: Any, *place: Any) -> bool:
         outcome: bool = original(self, *place)
-        if outcome:
+        if outcome or not only_true:
             decisions.record(self, outcome)
         return outcome
 
-    return expect_true
+    return method
 
 
 def _arithmetic(decisions: Decisions, name: str, original: Any) -> Any:
@@ -294,3 +289,145 @@ def _choice(decisions: Decisions, original: Any) -> Any:
         return result
 
     return sym_ite
+
+
+_LOSSES = frozenset(
+    {
+        *(aten.cross_entropy_loss.default, aten.nll_loss_nd.default, aten.nll_loss.default, aten.nll_loss2d.default),
+        *(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default, aten.multi_margin_loss.default),
+    }
+)
+
+
+_AS_STRIDED = frozenset(
+    {
+        *(aten.as_strided.default, aten.as_strided_.default, aten.as_strided_copy.default),
+        aten.as_strided_scatter.default,
+    }
+)
+
+
+def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
+    """Return the conditions of an exported program's operators, as sympy expressions, without trivial ones.
+
+    Raises:
+        ExportError: an operator's fake kernel and decomposition return another shape than its kernel, or ``as_strided``
+            may read a weight or constant that is a view of a larger memory.
+    """
+    found: list[Any] = []
+    for node in program.graph.nodes:
+        values = tensor_of(node.args[0]) if node.target is aten.multilabel_margin_loss.default else None
+        if values is not None and values.dim() < 2:  # a batch has two dimensions
+            why = "torch decomposes multilabel_margin_loss of one sample to another shape: give it a batch of one"
+            raise ExportError("the program", why)
+        if node.target in _LOSSES:
+            found += _loss_conditions(node)
+        elif node.target in _AS_STRIDED:
+            found.append(_is_inside_memory(node))
+    reads_memory = any(node.target in _AS_STRIDED for node in program.graph.nodes)
+    for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
+        if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+            continue
+        if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
+            why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
+            raise ExportError("the program", why)
+    return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
+
+
+def _is_inside_memory(node: fx.Node) -> Any:
+    """Return the condition that ``as_strided`` stays within the memory of its argument."""
+    values = pytree.tree_map_only(fx.Node, lambda given: given.meta["val"], arguments(node))
+    given = dict(zip(argument_names(node.target), values, strict=True))  # type: ignore[arg-type]  # one of _AS_STRIDED
+    base, offset = given["self"], given["storage_offset"]
+    last = expression(base.storage_offset() if offset is None else offset)
+    for size, stride in zip(given["size"], given["stride"], strict=True):
+        last = last + (expression(size) - 1) * expression(stride)
+    count = expression(base.untyped_storage().nbytes()) // base.element_size()
+    return sympy.Lt(last, count)
+
+
+def _loss_conditions(node: fx.Node) -> Iterator[Any]:
+    if node.target is aten.multi_margin_loss.default:  # its kernel leaves the mean of no elements uninitialized
+        given = tensor_of(node.args[0])
+        yield from (
+            sympy.Ne(expression(size), 0, evaluate=False) for size in (given.shape if given is not None else ())
+        )
+        return
+    values, target = (tensor_of(argument) for argument in node.args[:2])
+    if values is None or target is None or target.dim() != max(values.dim() - 1, 0):
+        return  # a target of probabilities has the sizes of the input, which elementwise operators compare
+    others = [size for dim, size in enumerate(values.shape) if dim != min(1, values.dim() - 1)]
+    for size, wanted in zip(target.shape, others, strict=True):
+        yield sympy.Eq(expression(size), expression(wanted))
+
+
+_ON_TENSORS = (aten._assert_async.default, aten._assert_async.msg)
+_DIVIDING = frozenset({operator.floordiv, operator.mod, operator.truediv})
+_SELECTS = frozenset({aten.select.int, aten.select_copy.int})
+_SQUEEZES = frozenset({aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims})
+_NOT_EMPTY = ("aten::upsample", "aten::_upsample")
+
+
+@contextmanager
+def assert_numbers(graph: fx.Graph) -> Iterator[None]:
+    """Add assertions on numbers to an exported graph in the block; decompositions keep them."""
+    before = set(graph.nodes)
+    for node in list(graph.nodes):
+        _add_assertions(node)
+    try:
+        yield
+    finally:
+        for node in reversed(graph.nodes):  # users first
+            if node not in before:
+                graph.erase_node(node)
+
+
+def _add_assertions(node: fx.Node) -> None:
+    graph, target = node.graph, node.target
+    if target in _ON_TENSORS:
+        message = node.args[1] if len(node.args) > 1 else "an assertion on a tensor failed"
+        with graph.inserting_before(node):
+            holds = graph.call_function(aten.ne.Scalar, (node.args[0], 0))
+            number = graph.call_function(aten.item.default, (holds,))
+            graph.call_function(aten._assert_scalar.default, (number, message))
+    elif target in _DIVIDING and _is_read(node.args[1]):
+        _assert_relation(node, operator.ne, node.args[1], 0, "division by zero")
+    elif target in _SELECTS and _is_read(node.args[2]) and (given := tensor_of(node.args[0])) is not None:
+        with graph.inserting_before(node):
+            size = graph.call_function(aten.sym_size.int, (node.args[0], node.args[1]))
+            size.meta["val"] = given.shape[node.args[1]]  # type: ignore[index]  # the dimension
+            least = graph.call_function(operator.neg, (size,))
+            least.meta["val"] = -size.meta["val"]
+        _assert_relation(node, operator.ge, node.args[2], least, "index out of range")
+        _assert_relation(node, operator.lt, node.args[2], size, "index out of range")
+    elif target in _SQUEEZES:
+        for size in _sizes_read(node):
+            message = "squeeze of a size that is 1, and that the program assumes is not"
+            _assert_relation(node, operator.ne, size, 1, message)
+    elif getattr(getattr(target, "_schema", None), "name", "").startswith(_NOT_EMPTY):
+        for size in _sizes_read(node):
+            _assert_relation(node, operator.ne, size, 0, "an operator that does not support empty tensors")
+
+
+def _sizes_read(node: fx.Node) -> list[fx.Node]:
+    """Return nodes for the data-dependent sizes of a node's tensor."""
+    given, sizes = tensor_of(node.args[0]), []
+    for dim, size in enumerate(given.shape if given is not None else ()):
+        if free_unbacked_symbols(size):
+            with node.graph.inserting_before(node):
+                sizes.append(node.graph.call_function(aten.sym_size.int, (node.args[0], dim)))
+            sizes[-1].meta["val"] = size
+    return sizes
+
+
+def _is_read(argument: Any) -> bool:
+    """Return whether an argument is a data-dependent number."""
+    return isinstance(argument, fx.Node) and bool(free_unbacked_symbols(argument.meta["val"]))
+
+
+def _assert_relation(node: fx.Node, comparison: Any, left: Any, right: Any, message: str) -> None:
+    values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in (left, right)]
+    with node.graph.inserting_before(node):
+        holds = node.graph.call_function(comparison, (left, right))
+        holds.meta["val"] = comparison(*values)
+        node.graph.call_function(aten._assert_scalar.default, (holds, message))

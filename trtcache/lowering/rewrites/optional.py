@@ -1,6 +1,7 @@
-"""Autocast: matrix products and convolutions of a float32 program in float16 or bfloat16.
+"""Optional rewrites: autocast for a setting, and decomposition of fused operators for a backend.
 
-Precision is then part of the graph, and so of the key: builders of strongly typed networks read it there.
+The precision that autocast chooses is part of the graph, and so of the key: builders of strongly typed networks read it
+there.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import torch
 from torch import fx
 
 from trtcache.lowering.passes import Pass, PassResult
-from trtcache.lowering.rewriting import insert_call
-from trtcache.lowering.slots import recipe_of
+from trtcache.lowering.rewriting import arguments, insert_call, insert_cast, recipe_of, replace
 from trtcache.weights.recipes import sources, step
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from trtcache.weights.recipes import Recipe
 
 aten = torch.ops.aten
 
@@ -107,7 +106,12 @@ class _Casting:
 
     def follow(self, node: fx.Node) -> bool:
         """Compute an operator in the narrow dtype if all its floating-point operands are; return whether it was."""
-        floating = [one for one in node.all_input_nodes if _is_floating(one.meta.get("val"))]
+        floating = []
+        for source in node.all_input_nodes:
+            value = source.meta.get("val")
+            values = value if isinstance(value, (list, tuple)) else [value]
+            if any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in values):
+                floating.append(source)
         if not floating or not all(one in self._narrowed for one in floating):
             return False
         self._become_narrow(node)
@@ -123,27 +127,26 @@ class _Casting:
         value = node.meta["val"]
         several = isinstance(value, (list, tuple))
         if any(map(_is_wide, value if several else (value,))):
-            made = type(value)(map(self._narrow_value, value)) if several else self._narrow_value(value)
-            node.meta["val"] = made
+            narrowed = [one.to(self._dtype) if _is_wide(one) else one for one in (value if several else (value,))]
+            node.meta["val"] = type(value)(narrowed) if several else narrowed[0]
             self._narrowed.add(node)
             self.modified = True
 
-    def _narrow_value(self, value: Any) -> Any:
-        return value.to(self._dtype) if _is_wide(value) else value
-
     def _cast(self, source: fx.Node, dtype: torch.dtype) -> fx.Node:
-        if (source, dtype) not in self._casts:
-            made = self._cast_weight(source, dtype) or self._cast_view(source, dtype)
-            self._casts[source, dtype] = made or self._cast_value(source, dtype)
-        return self._casts[source, dtype]
-
-    def _cast_weight(self, source: fx.Node, dtype: torch.dtype) -> fx.Node | None:
-        recipe: Recipe | None = recipe_of(source)
-        if recipe is None or not self._changing.isdisjoint(sources(recipe)):
-            return None
-        with self._graph.inserting_before(self._first):
-            made = self._graph.placeholder("made_weight")
-        made.meta |= {"recipe": step("cast", recipe, dtype_name(dtype)), "val": source.meta["val"].to(dtype)}
+        known = self._casts.get((source, dtype))
+        if known is not None:
+            return known
+        recipe, value = recipe_of(source), source.meta["val"].to(dtype)
+        if recipe is not None and self._changing.isdisjoint(sources(recipe)):
+            with self._graph.inserting_before(self._first):
+                made = self._graph.placeholder("made_weight")
+            made.meta |= {"recipe": step("cast", recipe, dtype_name(dtype)), "val": value}
+        elif (view := self._cast_view(source, dtype)) is not None:
+            made = view
+        else:
+            before = self._body if source.op == "placeholder" else source.next
+            made = insert_cast(before, source, value)
+        self._casts[source, dtype] = made
         return made
 
     def _cast_view(self, source: fx.Node, dtype: torch.dtype) -> fx.Node | None:
@@ -159,17 +162,78 @@ class _Casting:
         made.meta["val"] = source.meta["val"].to(dtype)
         return made
 
-    def _cast_value(self, source: fx.Node, dtype: torch.dtype) -> fx.Node:
-        before = self._body if source.op == "placeholder" else source.next
-        made = insert_call(before, aten._to_copy.default, (source,), source.meta["val"].to(dtype))
-        made.kwargs = {"dtype": dtype}
-        return made
-
 
 def _is_wide(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype is torch.float32
 
 
-def _is_floating(value: object) -> bool:
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in values)
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+@dataclass(frozen=True, slots=True)
+class Unpack(Pass):
+    """Decompose the given operators: ``addmm`` and ``log_softmax``.
+
+    ``addmm`` becomes ``mm`` and ``add``, with multiplications if its factors are not 1. ``log_softmax`` becomes a shift
+    by the maximum, then a shift by the logarithm of the sum of exponentials: the logarithm of a softmax would be minus
+    infinity where that rounds to zero; in float16 and bfloat16 it is computed in float32, as in torch. Products of
+    integers are unchanged.
+    """
+
+    operators: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "unpack"
+    version: ClassVar[int] = 1
+
+    def __call__(self, graph_module: fx.GraphModule) -> PassResult:
+        """Decompose in place."""
+        modified = False
+        for operator in self.operators:
+            target, unpacked = UNPACKED[operator]
+            for node in graph_module.graph.find_nodes(op="call_function", target=target):
+                if node.meta["val"].is_floating_point():
+                    replace(node, unpacked(node))
+                    modified = True
+        return PassResult(graph_module, modified)
+
+    def requires(self, graph_module: fx.GraphModule) -> str | None:  # noqa: ARG002  # the options alone decide
+        """Reject operators that cannot be decomposed."""
+        unknown = sorted(set(self.operators) - set(UNPACKED))
+        return f"{', '.join(unknown)} cannot be unpacked; known: {', '.join(UNPACKED)}" if unknown else None
+
+
+def _addmm(node: fx.Node) -> fx.Node:
+    bias, left, right, *factors = arguments(node)
+    # As the ``dimensions`` pass writes numbers next to floats.
+    beta, alpha = (float(factor) if isinstance(factor, int) else factor for factor in factors)
+    value = node.meta["val"]
+    product = insert_call(node, aten.mm.default, (left, right), value)
+    if alpha != 1:
+        product = insert_call(node, aten.mul.Tensor, (product, alpha), value)
+    if beta == 0:  # torch does not read the bias then, even if it is NaN
+        return product
+    if beta != 1:
+        bias = insert_call(node, aten.mul.Tensor, (bias, beta), bias.meta["val"])
+    return insert_call(node, aten.add.Tensor, (product, bias), value)
+
+
+def _log_softmax(node: fx.Node) -> fx.Node:
+    x, dim, half_to_float = arguments(node)
+    made = node.meta["val"]
+    value = made.to(torch.float32) if made.dtype in _HALVES else made
+    kept = value.narrow(dim, 0, 1) if value.dim() else value
+    if value is not made or half_to_float:
+        x = insert_cast(node, x, value)
+    top = insert_call(node, aten.amax.default, (x, [dim], True), kept)
+    shifted = insert_call(node, aten.sub.Tensor, (x, top), value)
+    powers = insert_call(node, aten.exp.default, (shifted,), value)
+    total = insert_call(node, aten.sum.dim_IntList, (powers, [dim], True), kept)
+    result = insert_call(node, aten.sub.Tensor, (shifted, insert_call(node, aten.log.default, (total,), kept)), value)
+    return result if value is made else insert_cast(node, result, made)
+
+
+UNPACKED: Mapping[str, tuple[Any, Callable[[fx.Node], fx.Node]]] = {
+    "addmm": (aten.addmm.default, _addmm),
+    "log_softmax": (aten._log_softmax.default, _log_softmax),
+}
+"""Operators that can be decomposed."""
