@@ -32,7 +32,7 @@ import trtcache
 from trtcache.errors import ExportError
 from trtcache.lowering.arguments import configurations, has_classes, replace_inputs, whole_ranges
 from trtcache.lowering.interface import Content
-from trtcache.lowering.model_state import restored
+from trtcache.lowering.model_state import preserve_state
 from trtcache.lowering.rewrites.constants import new_constant
 from trtcache.lowering.rewriting import arguments, group_tied, is_static, same_sizes, storage_id, tensor_of
 from trtcache.lowering.symbols import InputSizes, as_tensor
@@ -102,7 +102,7 @@ def export(
     args, kwargs = _examples(model, (args, kwargs))
     try:
         with (
-            restored(model),
+            preserve_state(model),
             quiet(),
             nullcontext() if shapes is dynamic_shapes else whole_ranges(),
             record_decisions() as decisions,

@@ -25,7 +25,7 @@ _missing = object()
 
 
 @contextmanager
-def restored(model: torch.nn.Module) -> Iterator[None]:
+def preserve_state(model: torch.nn.Module) -> Iterator[None]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
     Everything that attributes lead to is restored, except what objects of Python's own library hold.
