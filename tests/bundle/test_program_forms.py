@@ -32,8 +32,9 @@ def test_a_loaded_program_answers_as_the_module_that_was_written(
     """Answers, changed inputs and changed state are the same bit for bit, call after call."""
     form = forms()[name]
     shapes = {"dynamic_shapes": form.shapes} if form.shapes else {}
+    model = form.model()  # kept until the program is written: recipes need its weights
     module = trtcache.compile(
-        form.model(), form.args, dict(form.kwargs), backend=interpreter, settings=form.settings, cache=engines, **shapes
+        model, form.args, dict(form.kwargs), backend=interpreter, settings=form.settings, cache=engines, **shapes
     )
     assert len(module.report.partitions) == form.engines
     path = tmp_path / "program.pt2"
