@@ -70,8 +70,8 @@ class _State:
             return [item for name, item in value.__dict__.items() if name not in tables]
         found = self._record_items(value)
         library = type(value).__module__.partition(".")[0]
-        if not found and library in sys.stdlib_module_names - {"types", "__main__"}:
-            return []  # a lock or a logger
+        if library in sys.stdlib_module_names - {"types", "__main__"}:
+            return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._attributes.append((value, dict(attributes)))
