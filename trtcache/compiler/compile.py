@@ -1,7 +1,11 @@
 """Compilation of a source, from its fingerprint to a module with loaded engines. Read ``compile_source`` first.
 
 To add a kind of source, derive a class from ``trtcache.frontends.source.Source`` and add a line to
-``trtcache.frontends.resolve``; nothing in this file depends on the kind.
+``trtcache.frontends.resolve``; nothing in this file depends on the kind. To add a kind of store, see
+``trtcache.store.contract``.
+
+On a miss the chain to a build is ``build_and_load``, ``_load_engine``, ``entries.entry_for``, ``Cache.fetch``, the
+backend's ``build``.
 """
 
 from __future__ import annotations

@@ -125,11 +125,16 @@ def ed25519() -> ModuleType:
 
 
 def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Verify a signature of ``message`` with a public key."""
+    """Return whether ``signature`` is that of ``message`` by a public key.
+
+    Raises:
+        SettingsError: ``cryptography`` is not installed.
+    """
+    module = ed25519()
     from cryptography.exceptions import InvalidSignature
 
     try:
-        ed25519().Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+        module.Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True

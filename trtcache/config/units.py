@@ -52,10 +52,12 @@ def parse_duration(text: str, name: str = "duration") -> float:
 
 
 def parse_since(text: str, *, now_ns: int, name: str = "since") -> int:
-    """Return the time, in ns since 1970, for a duration before now (``7d``, ``12h``) or the start of a day in UTC.
+    """Return the time, in ns since 1970, that a text gives.
+
+    The text is a duration before now (``7d``, ``12h``), or an ISO date or time, in UTC if it has no zone.
 
     Raises:
-        SettingsError: the text is neither, or the time is not in the past.
+        SettingsError: the text is neither, or the time is in the future.
     """
     try:
         start = datetime.fromisoformat(text.strip())

@@ -47,7 +47,7 @@ def resolve(
         kwargs: example keyword arguments.
         dynamic_shapes: sizes that vary, as ``torch.export.export`` takes them.
         name: the program's name in reports; by default the class's or the file's.
-        direct: direct mode for a module (``docs/direct-mode.md``); None without a report on it.
+        direct: direct mode for a module (``docs/direct-mode.md``); None: direct mode is neither tried nor reported.
         cache: the cache of direct mode's manifests.
 
     Raises:
@@ -93,7 +93,7 @@ def resolve(
 
 
 def register_transformers_cache() -> None:
-    """Register ``DynamicCache`` as a pytree node, by the function of transformers, if its models are imported.
+    """Register transformers' ``DynamicCache`` as a pytree node if transformers' models are imported.
 
     Causal language models return one; ``torch.export`` refuses an output of an unregistered class.
     """

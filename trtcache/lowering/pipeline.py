@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from trtcache.lowering.passes import Pass
-
-
 log = logging.getLogger("trtcache.lowering")
 
 

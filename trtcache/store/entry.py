@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trtcache.digests import CacheKey
-    from trtcache.store.format import Built, Content
+    from trtcache.store.format import Built
     from trtcache.store.reader import ArtifactFile, Buffer
 
 COMPANIONS = frozenset({"direct", "direct-why", "memo", "runtime_cache", "timing_cache"})

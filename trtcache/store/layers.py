@@ -136,7 +136,7 @@ class Layers:
         try:
             path = store.copy_to(entry, upper)
         except (OSError, StoreError) as error:
-            _logger.warning("%s is used in place and not copied: %s", entry.path, error)
+            _logger.warning("%s is used in place and not copied: %s", entry.path or entry.key.digest[:16], error)
             return entry
         if path is None:
             return entry

@@ -3,7 +3,7 @@
 ``torch._C._aoti.AOTIModelPackageLoader`` loads in 3 ms without importing ``torch._inductor``, which takes a second. It
 is private, so if it is missing the public ``torch._inductor.aoti_load_package`` is used. torch does not check
 constants: running with one unset ends the process, one of a wrong shape or stride gives wrong results. So nothing in
-this module returns a loader before every constant is set, and ``weights.fit`` has checked them.
+this module returns a loader before every constant is set, and ``trtcache.weights.slots.fit`` has checked them.
 
 A temporary folder in use contains a file that its process holds a lock on; the kernel drops the lock with the process.
 So any container that shares the directory can tell which folders are abandoned, without looking up processes.

@@ -27,8 +27,6 @@ from trtcache.lowering.rewriting import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import fx
-
 
 aten = torch.ops.aten
 
