@@ -70,6 +70,7 @@ class Report:
         export_s, decompose_s, lower_s, key_s: seconds of ``torch.export``, of its decompositions, of the passes, and of
             the key.
         compile_s: seconds of the whole call of ``compile``.
+        overlapped_s: seconds that builds in several processes saved by running at the same time.
         left: the operators that stay in torch, and why.
         direct: the result of direct mode: ``hit``, or ``miss:`` or ``off:`` with the reason; empty unless given a
             module.
@@ -87,6 +88,7 @@ class Report:
     lower_s: float = 0.0
     key_s: float = 0.0
     compile_s: float = 0.0
+    overlapped_s: float = 0.0
     route: str = "lowered"
     file_s: float = 0.0
     memo_s: float = 0.0
@@ -112,7 +114,7 @@ class Report:
     def overhead_s(self) -> float:
         """Seconds of ``compile`` without export, decompositions and builds: the cost of trtcache itself."""
         built_s = sum(one.build_s for one in self.partitions if one.outcome == "built")
-        return max(0.0, self.compile_s - self.export_s - self.decompose_s - built_s)
+        return max(0.0, self.compile_s - self.export_s - self.decompose_s - (built_s - self.overlapped_s))
 
     @property
     def rest_s(self) -> float:
