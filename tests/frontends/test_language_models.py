@@ -203,3 +203,124 @@ def test_a_cache_that_torch_cannot_return_is_an_error(compiled: Callable[..., tr
         compiled(model, (), given)
     output = compiled(model, (), {**given, "use_cache": False})(**given, use_cache=False)
     torch.testing.assert_close(output.logits, model(**given, use_cache=False).logits)
+
+
+def _negated(weight: torch.Tensor) -> Any:
+    return torch._neg_view(weight)
+
+
+class Views(nn.Module):
+    """A weight, and what a plain object holds of its memory."""
+
+    def __init__(self, view: Any, *, persistent: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.arange(6.0), persistent=persistent)
+        self.held = {"view": view(self.weight)}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.held["view"].sum() + self.weight[0] * 0
+
+
+@pytest.mark.parametrize(
+    "view", [_negated, lambda weight: weight.view(torch.int32), lambda weight: weight.view(2, 3)[:, 1]]
+)
+@pytest.mark.parametrize("persistent", [True, False])
+def test_views_of_weights_are_right_or_refused(
+    compiled: Callable[..., trtcache.CompiledModule], view: Any, *, persistent: bool
+) -> None:
+    """A view that no operator expresses is refused, unless no refit changes its weight; it is never another value."""
+    model, x = Views(view, persistent=persistent).eval(), torch.zeros(1)
+    try:
+        module = compiled(model, (x,))
+    except trtcache.errors.ExportError as error:
+        assert persistent
+        assert "shares memory with weight" in str(error)  # noqa: PT017  # both outcomes are right
+        return
+    torch.testing.assert_close(module(x), model(x))
+    if persistent:
+        retrained = Views(view)
+        retrained.weight.add_(1)
+        module.refit(retrained.state_dict())
+        torch.testing.assert_close(module(x), retrained(x))
+
+
+class Flat(nn.Module):
+    """Two parameters in one memory, and a list of them, as recurrent layers have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        memory = torch.arange(9.0)
+        self.first, self.second = nn.Parameter(memory[:6]), nn.Parameter(memory[6:])
+        self.all = [self.first, self.second]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.all[0].sum() + self.all[1].sum()
+
+
+def test_weights_in_one_memory_are_told_apart(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """The weight of the same place in the memory is meant, not the largest."""
+    module = compiled(Flat().eval(), (torch.zeros(1),))
+    assert module(torch.zeros(1)).item() == 36
+    module.refit({"first": torch.ones(6), "second": torch.full((3,), 10.0)})
+    assert module(torch.zeros(1)).item() == 36
+    module.refit({"first": torch.zeros(6), "second": torch.full((3,), 10.0)})
+    assert module(torch.zeros(1)).item() == 30
+
+
+class Reassigned(nn.Module):
+    """A counter that is assigned, and the old one in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+        self.old = [self.count]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        return x * self.count - self.old[0]
+
+
+def test_an_old_buffer_is_not_the_new_one(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A program in which both would be one is refused."""
+    with pytest.raises(trtcache.errors.ExportError, match="which forward assigns"):
+        compiled(Reassigned().eval(), (torch.ones(1),))
+
+
+class Slotted:
+    """An object without a dict of attributes."""
+
+    __slots__ = ("last",)
+
+
+class Keeping(nn.Module):
+    """What a call leaves in an ``OrderedDict`` of hooks, in the order of a dict, and in slots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.turns = {"a": 1.0, "b": 2.0}
+        self.slots = Slotted()
+        self.traced = torch.jit.trace(nn.Linear(4, 4), torch.ones(1, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.linear.register_forward_hook(lambda module, args, output: output + 1)
+        first = next(iter(self.turns))
+        self.turns[first] = factor = self.turns.pop(first)
+        self.slots.last = x * 2
+        return self.linear(x) * factor
+
+
+def test_hooks_order_and_slots_are_restored(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """Eager answers after a compile as before it; a TorchScript submodule does no harm."""
+    model, x = Keeping().eval(), torch.ones(1, 4)
+    compiled(model, (x,))
+    assert list(model.linear._forward_hooks.items()) == []
+    assert list(model.turns) == ["a", "b"]
+    assert not hasattr(model.slots, "last")
+    torch.testing.assert_close(model(x), Keeping.forward(_copy_of(model), x))
+
+
+def _copy_of(model: Keeping) -> Keeping:
+    other = Keeping().eval()
+    other.linear.load_state_dict(model.linear.state_dict())
+    return other

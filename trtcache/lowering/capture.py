@@ -10,7 +10,7 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import fx
@@ -124,39 +124,43 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
     refit would not reach it, and torch cannot decompose a program that writes to it.
 
     Raises:
-        ExportError: a constant has another dtype than the weight whose memory it shares.
+        ExportError: a constant is a view of a weight in a way that no operator expresses, or of one that is reassigned.
     """
     graph, signature = program.graph, program.graph_signature
     nodes = dict(zip(graph.find_nodes(op="placeholder"), list(signature.input_specs), strict=True))
-    tensors = {**program.constants, **program.state_dict}
-    weights: dict[int, tuple[fx.Node, str, torch.Tensor]] = {}
-    for node, spec in nodes.items():
-        tensor = tensors.get(str(spec.target)) if spec.kind in {InputKind.PARAMETER, InputKind.BUFFER} else None
-        # Of several weights in one memory, the one that covers most of it comes first.
-        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not is_fake(tensor):
-            known = weights.get(storage_id(tensor))
-            if known is None or known[2].numel() < tensor.numel():
-                weights[storage_id(tensor)] = node, str(spec.target), tensor
+    weights = _weights_by_memory(program, nodes)
+    reassigned = {node.args[0] for node in graph.nodes if node.target is torch.ops.aten.copy_.default}
     first = next(node for node in graph.nodes if node.op != "placeholder")
     is_changed = False
     for node, spec in nodes.items():
         constant = program.constants.get(str(spec.target)) if spec.kind is InputKind.CONSTANT_TENSOR else None
-        if not isinstance(constant, torch.Tensor) or constant.layout != torch.strided or is_fake(constant):
+        if not _has_memory(constant) or storage_id(constant) not in weights:
             continue
-        if storage_id(constant) not in weights:
+        place = _placement(constant)
+        # Weights of the state_dict first: a refit sets those. The same tensor before one that it is a part of.
+        shared = sorted(
+            (one for one in weights[storage_id(constant)] if _overlap(constant, one[2])),
+            key=lambda one: (_placement(one[2]) != place, one[1].persistent is False, -one[2].numel()),
+        )
+        if not shared:
             continue
-        owner, name, weight = weights[storage_id(constant)]
-        if constant.dtype != weight.dtype:
-            why = f"its constant {spec.target} is a view of {name} with another dtype; create the view in forward"
-            raise ExportError("the program", why)
-        if _placement(constant) == _placement(weight):
-            node.replace_all_uses_with(owner)
-        else:  # a part of the weight
+        owner, owner_spec, weight = shared[0]
+        is_same = _placement(weight) == place
+        if not is_same and all(one[1].persistent is False for one in shared):
+            continue  # a refit does not set these buffers, and torch rejects a constant that is written to
+        what = f"its constant {spec.target} shares memory with {owner_spec.target}"
+        if owner in reassigned:
+            raise ExportError("the program", f"{what}, which forward assigns; write to it in place (copy_) everywhere")
+        if not is_same:  # a part of the weight
+            plain = _placement(weight)[3:] == place[3:]
+            if not plain or weight.storage_offset() or not weight.is_contiguous() or not _covers(weight):
+                raise ExportError("the program", f"{what}; create this view in forward")
             with graph.inserting_before(first):
-                view = graph.call_function(torch.ops.aten.as_strided.default, (owner, *_placement(constant)))
+                view = graph.call_function(torch.ops.aten.as_strided.default, (owner, *place[:3]))
             with owner.meta["val"].fake_mode:
-                view.meta["val"] = owner.meta["val"].as_strided(*_placement(constant))
-            node.replace_all_uses_with(view)
+                view.meta["val"] = owner.meta["val"].as_strided(*place[:3])
+            owner = view
+        node.replace_all_uses_with(owner)
         graph.erase_node(node)
         signature.input_specs.remove(spec)
         program.constants.pop(str(spec.target), None)
@@ -165,8 +169,43 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
         program.graph_module.recompile()
 
 
-def _placement(tensor: torch.Tensor) -> tuple[list[int], list[int], int]:
-    return list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset())
+def _weights_by_memory(
+    program: ExportedProgram, nodes: Mapping[fx.Node, InputSpec]
+) -> dict[int, list[tuple[fx.Node, InputSpec, torch.Tensor]]]:
+    tensors = {**program.constants, **program.state_dict}
+    weights: dict[int, list[tuple[fx.Node, InputSpec, torch.Tensor]]] = {}
+    for node, spec in nodes.items():
+        tensor = tensors.get(str(spec.target)) if spec.kind in {InputKind.PARAMETER, InputKind.BUFFER} else None
+        if _has_memory(tensor):
+            weights.setdefault(storage_id(tensor), []).append((node, spec, tensor))
+    return weights
+
+
+def _has_memory(tensor: object) -> TypeGuard[torch.Tensor]:
+    return isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not is_fake(tensor)
+
+
+def _placement(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return what a tensor's values depend on besides its memory."""
+    place = list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset())
+    return (*place, tensor.is_conj(), tensor.is_neg(), tensor.dtype)
+
+
+def _span(tensor: torch.Tensor) -> range:
+    """Return the bytes of its memory from a tensor's first element to its last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset()
+    return range(first * tensor.element_size(), (first + last + 1) * tensor.element_size() if tensor.numel() else 0)
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    left, right = _span(one), _span(other)
+    return bool(left) and bool(right) and left.start < right.stop and right.start < left.stop
+
+
+def _covers(weight: torch.Tensor) -> bool:
+    """Return whether a contiguous weight is all of its memory."""
+    return bool(weight.numel() * weight.element_size() == weight.untyped_storage().nbytes())
 
 
 def decompose(

@@ -7,20 +7,22 @@ know as a buffer because it is held by a plain object: torch then writes to the 
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, str, bytes, int, float, complex)
+_PLAIN = (str, bytes, int, float, complex, torch.Generator)
+_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.jit.ScriptModule)
+_LIBRARY = sys.stdlib_module_names - {"types", "__main__"}
 _missing = object()
 
 
@@ -28,7 +30,9 @@ _missing = object()
 def preserve_state(model: torch.nn.Module) -> Iterator[None]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
-    Everything that attributes lead to is restored, except what objects of Python's own library hold.
+    Everything that attributes lead to is restored, ``__slots__`` included. Not followed are closures, attributes of
+    classes, TorchScript modules, and what objects of Python's own library hold; parameters are not restored, since a
+    program that writes to one is rejected.
     """
     state = _State(model)
     try:
@@ -45,12 +49,14 @@ class _State:
         self._lists: list[tuple[Any, list[Any]]] = []
         self._mappings: list[tuple[Any, dict[Any, Any]]] = []
         self._sets: list[tuple[set[Any], set[Any]]] = []
-        self._tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []
+        self._slots: list[tuple[Any, dict[str, Any]]] = []
+        self._tensors: list[tuple[torch.Tensor, int]] = []
+        self._memories: dict[int, torch.UntypedStorage] = {}
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
             value = waiting.pop()
-            if id(value) not in seen and value is not None and not isinstance(value, _OPAQUE):
+            if id(value) not in seen and value is not None and not isinstance(value, (*_PLAIN, *_CODE)):
                 seen[id(value)] = value
                 waiting += self._record(value)
 
@@ -59,23 +65,32 @@ class _State:
         if isinstance(value, torch.Tensor):
             # torch.export puts fake tensors in place of registered parameters and buffers, which are recorded as well
             # only if they are held elsewhere. Parameters are not copied: LSTM has all of its own in a list, too.
-            is_real = value.layout == torch.strided and not isinstance(value, (FakeTensor, torch.nn.Parameter))
+            is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided
             if is_real and value.device.type != "meta" and not value.is_inference():
-                self._tensors.append((value, value._version, value.detach().clone()))
+                self._tensors.append((value, value._version))
+                memory = value.untyped_storage()
+                if memory._cdata not in self._memories:
+                    self._memories[memory._cdata] = memory.clone()  # type: ignore[no-untyped-call]  # torch's
             return []
-        if isinstance(value, torch.nn.Module):
+        if isinstance(value, torch.nn.Module) and {"_parameters", "_buffers"} <= value.__dict__.keys():
             tables = ("_parameters", "_buffers")
             self._attributes.append((value, dict(value.__dict__)))
             self._mappings += [(value.__dict__[name], dict(value.__dict__[name])) for name in tables]
             return [item for name, item in value.__dict__.items() if name not in tables]
         found = self._record_items(value)
-        library = type(value).__module__.partition(".")[0]
-        if library in sys.stdlib_module_names - {"types", "__main__"}:
+        if type(value).__module__.partition(".")[0] in _LIBRARY:
             return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
-        attributes = getattr(value, "__dict__", None)
+        try:
+            attributes = value.__dict__
+        except Exception:  # noqa: BLE001  # code of the class
+            attributes = None
         if isinstance(attributes, dict):
             self._attributes.append((value, dict(attributes)))
             found += attributes.values()
+        if names := copyreg._slotnames(type(value)):  # type: ignore[attr-defined]  # what pickle uses
+            slots = {name: object.__getattribute__(value, name) for name in names if hasattr(value, name)}
+            self._slots.append((value, {name: slots.get(name, _missing) for name in names}))
+            found += slots.values()
         return found
 
     def _record_items(self, value: Any) -> list[Any]:
@@ -84,7 +99,7 @@ class _State:
             self._lists.append((value, list(value)))
             return list(value)
         if isinstance(value, dict):
-            self._mappings.append((value, dict(dict.items(value))))
+            self._mappings.append((value, dict(_kind(value).items(value))))
             return [*dict.values(value)]
         if isinstance(value, set):
             self._sets.append((value, set(value)))
@@ -98,31 +113,68 @@ class _State:
     def restore(self) -> None:
         """Restore what differs from the record."""
         for value, attributes in self._attributes:
-            _restore_mapping(value.__dict__, attributes)
+            _restore_attributes(value.__dict__, attributes)
+        for value, slots in self._slots:
+            _restore_slots(value, slots)
         for mapping, items in self._mappings:
             _restore_mapping(mapping, items)
         for values, elements in self._lists:
-            if len(values) != len(elements) or any(map(_differ, values, elements)):
-                values.clear()
-                values.extend(elements)
+            _restore_list(values, elements)
         for members, before in self._sets:
             if members != before:
-                members.clear()
-                members.update(before)
-        for tensor, version, values in self._tensors:
-            if tensor._version != version:
-                with torch.no_grad():
-                    tensor.copy_(values)
+                set.clear(members)
+                set.update(members, before)
+        for memory in self._changed_memories():
+            if memory.nbytes() == self._memories[memory._cdata].nbytes():  # it was not resized
+                memory.copy_(self._memories[memory._cdata])
+
+    def _changed_memories(self) -> list[torch.UntypedStorage]:
+        return [
+            tensor.untyped_storage()
+            for tensor, version in self._tensors
+            if tensor._version != version and tensor.untyped_storage()._cdata in self._memories
+        ]
+
+
+def _kind(mapping: dict[Any, Any]) -> Any:
+    """Return the class whose methods read and write a dict: ``OrderedDict`` keeps its order beside the items."""
+    return OrderedDict if isinstance(mapping, OrderedDict) else dict
 
 
 def _restore_mapping(mapping: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """Restore a dict entry by entry: other threads may be reading it."""
-    for key in [key for key in dict.keys(mapping) if key not in before]:
-        dict.pop(mapping, key, None)
-    for key, value in before.items():
-        if dict.get(mapping, key, _missing) is not value:
-            dict.__setitem__(mapping, key, value)
+    """Restore the items of a dict and their order."""
+    kind = _kind(mapping)
+    items, recorded = list(kind.items(mapping)), list(before.items())
+    same = len(items) == len(recorded)
+    if same and all(one[0] is other[0] and one[1] is other[1] for one, other in zip(items, recorded, strict=True)):
+        return
+    kind.clear(mapping)
+    for key, value in recorded:
+        kind.__setitem__(mapping, key, value)
 
 
-def _differ(one: object, other: object) -> bool:
-    return one is not other
+def _restore_attributes(attributes: dict[str, Any], before: dict[str, Any]) -> None:
+    """Restore attributes one by one: other threads may be reading them."""
+    for name in [name for name in attributes if name not in before]:
+        attributes.pop(name, None)
+    for name, value in before.items():
+        if attributes.get(name, _missing) is not value:
+            attributes[name] = value
+
+
+def _restore_slots(value: Any, slots: dict[str, Any]) -> None:
+    for name, before in slots.items():
+        if getattr(value, name, _missing) is before:
+            continue
+        if before is _missing:
+            object.__delattr__(value, name)
+        else:
+            object.__setattr__(value, name, before)
+
+
+def _restore_list(values: Any, elements: list[Any]) -> None:
+    kind: Any = deque if isinstance(values, deque) else list
+    found = list(kind.__iter__(values))
+    if len(found) != len(elements) or any(one is not other for one, other in zip(found, elements, strict=True)):
+        kind.clear(values)
+        kind.extend(values, elements)

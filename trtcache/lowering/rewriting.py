@@ -251,7 +251,8 @@ def group_tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     for name, tensor in names.items():
         # A fake tensor has no address; `data_ptr` of all of them is 0.
         place = (tensor.untyped_storage()._cdata, tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
-        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        bits = (tensor.is_conj(), tensor.is_neg())
+        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device, bits)
         groups.setdefault(identity if tensor.numel() else name, []).append(name)
     return {name: tuple(group) for group in groups.values() for name in group}
 
