@@ -240,3 +240,11 @@ def test_an_alias_of_another_program_is_rejected_and_counted(
 
 def _alias_digests(store: DiskStore) -> list[str]:
     return [one.digest for one in store.scan() if store.header(one.digest).kind == key_alias.KIND]
+
+
+def test_an_example_that_is_a_view_has_dynamic_sizes(compiled: Callable[..., trtcache.CompiledModule]) -> None:
+    """A view of another tensor is an example like its copy, and calls may pass views and others."""
+    model, dynamic = nn.Linear(4, 4), ({0: torch.export.Dim("batch", min=2, max=9)},)
+    module = compiled(model, (torch.linspace(-2.0, 2.0, 12).view(3, 4),), dynamic_shapes=dynamic)
+    for given in (torch.randn(7, 4), torch.randn(9, 8)[1:5, :4], torch.randn(4, 5).t()[:, :4]):
+        torch.testing.assert_close(module(given), model(given))

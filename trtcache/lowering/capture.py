@@ -301,7 +301,7 @@ def _examples(model: torch.nn.Module, arguments: Any) -> Any:
             return tensor
         kept = layout(tuple(tensor.shape), tensor.stride()) == tensor.stride()
         made = tensor if kept else tensor.contiguous()
-        if storage_id(made) in taken:
+        if storage_id(made) in taken or made._base is not None:  # guards of a view are about its base's sizes, too
             made = made.detach().clone()
         taken.add(storage_id(made))
         return made
