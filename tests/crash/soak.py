@@ -24,6 +24,9 @@ KEYS = 12
 LIMIT_BYTES = 80_000
 
 
+LEAST = 25
+
+
 def content_of(number: int) -> bytes:
     """Return what entry ``number`` must be."""
     return random.Random(number).randbytes(8000 + 97 * number)
@@ -71,10 +74,10 @@ def state() -> tuple[int, int]:
 
 
 def main(root: Path, seed: int, duration_s: float) -> None:
-    """Go on for a while."""
+    """Go on for a while, and for ``LEAST`` steps on a machine that is busy."""
     cache = Cache(config=replace(Config.from_environ({}), root=root, max_size_bytes=LIMIT_BYTES))
     random_, begun_s, steps, early = random.Random(seed), time.monotonic(), 0, (0, 0)
-    while time.monotonic() < begun_s + duration_s:
+    while time.monotonic() < begun_s + duration_s or steps < LEAST:
         if early == (0, 0) and time.monotonic() > begun_s + duration_s / 3:
             early = state()
         try:

@@ -66,7 +66,7 @@ def test_processes_that_are_killed_and_stopped_share_a_store(root: Path, capsys:
     until_s = time.monotonic() + DURATION_S
     processes = [start(root, seed, DURATION_S) for seed in range(PROCESSES)]
     killed = disturb(processes, root, until_s)
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [
         (process.returncode, errors)
         for process, (_, errors) in zip(processes, outputs, strict=True)
