@@ -88,9 +88,9 @@ class _State:
             self._attributes.append((value, dict(attributes)))
             found += attributes.values()
         if names := copyreg._slotnames(type(value)):  # type: ignore[attr-defined]  # what pickle uses
-            slots = {name: object.__getattribute__(value, name) for name in names if hasattr(value, name)}
-            self._slots.append((value, {name: slots.get(name, _missing) for name in names}))
-            found += slots.values()
+            slots = {name: _read_slot(value, name) for name in names}
+            self._slots.append((value, slots))
+            found += [item for item in slots.values() if item is not _missing]
         return found
 
     def _record_items(self, value: Any) -> list[Any]:
@@ -162,9 +162,16 @@ def _restore_attributes(attributes: dict[str, Any], before: dict[str, Any]) -> N
             attributes[name] = value
 
 
+def _read_slot(value: Any, name: str) -> Any:
+    try:
+        return object.__getattribute__(value, name)  # runs no ``__getattr__`` of the class
+    except AttributeError:
+        return _missing
+
+
 def _restore_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, before in slots.items():
-        if getattr(value, name, _missing) is before:
+        if _read_slot(value, name) is before:
             continue
         if before is _missing:
             object.__delattr__(value, name)
