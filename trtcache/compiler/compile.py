@@ -255,7 +255,7 @@ def _load_partitions(
     built = build_missing(partitions, cache, folder, entry_for)
     done = [outcome[0] for outcome in built.values() if isinstance(outcome, tuple)]
     build_s = sum(entry.build_s for entry in done if entry.outcome == "built")
-    report.overlapped_s = max(0.0, build_s - (time.perf_counter() - start)) if built else 0.0
+    report.overlapped_s = max(0.0, build_s - (time.perf_counter() - start))
     for number, partition_request in partitions.items():
         own = weights_of(division, number, weights)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -141,18 +141,15 @@ def leaf_paths(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
     A class whose objects cannot hold anything but tensors, as the caches of transformers, counts as a list.
     """
     spec = without_modules(spec)
-    try:
-        paths = [
-            path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))[0]
-        ]
-    except Exception:  # noqa: BLE001  # it runs code of the class
-        paths = []
-    if len(paths) != spec.num_leaves:
-        lists = _without_classes(spec)
-        paths = [
-            path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), lists))[0]
-        ]
-    return paths
+
+    def paths_of(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
+        leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(range(spec.num_leaves), spec))
+        return [path for path, _ in leaves]
+
+    with suppress(Exception):  # it runs code of the class
+        if len(paths := paths_of(spec)) == spec.num_leaves:
+            return paths
+    return paths_of(_without_classes(spec))
 
 
 def has_classes(spec: pytree.TreeSpec) -> bool:
@@ -163,12 +160,8 @@ def has_classes(spec: pytree.TreeSpec) -> bool:
 def _without_classes(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     if spec.is_leaf():
         return spec
-    parts = [_without_classes(child) for child in children(spec)]
-    return (
-        pytree.TreeSpec(spec.type, spec.context, parts)
-        if spec.type in _CONTAINERS
-        else pytree.TreeSpec(list, None, parts)
-    )
+    kind, context = (spec.type, spec.context) if spec.type in _CONTAINERS else (list, None)
+    return pytree.TreeSpec(kind, context, [_without_classes(child) for child in children(spec)])
 
 
 def configuration(module: torch.nn.Module) -> dict[str, Any]:

@@ -34,7 +34,17 @@ from trtcache.lowering.arguments import configurations, has_classes, replace_inp
 from trtcache.lowering.interface import Content
 from trtcache.lowering.model_state import preserve_state
 from trtcache.lowering.rewrites.constants import new_constant
-from trtcache.lowering.rewriting import arguments, group_tied, is_static, same_sizes, storage_id, tensor_of
+from trtcache.lowering.rewriting import (
+    arguments,
+    covers_memory,
+    group_tied,
+    identity_of,
+    is_static,
+    kind_of,
+    same_sizes,
+    storage_id,
+    tensor_of,
+)
 from trtcache.lowering.symbols import InputSizes, as_tensor
 from trtcache.lowering.unguarded_sizes import record_decisions
 from trtcache.weights.slots import is_fake, layout
@@ -136,29 +146,29 @@ def _replace_weight_constants(program: ExportedProgram) -> None:
         constant = program.constants.get(str(spec.target)) if spec.kind is InputKind.CONSTANT_TENSOR else None
         if not _has_memory(constant) or storage_id(constant) not in weights:
             continue
-        place = _placement(constant)
+        identity = identity_of(constant)
         # Weights of the state_dict first: a refit sets those. The same tensor before one that it is a part of.
         shared = sorted(
             (one for one in weights[storage_id(constant)] if _overlap(constant, one[2])),
-            key=lambda one: (_placement(one[2]) != place, one[1].persistent is False, -one[2].numel()),
+            key=lambda one: (identity_of(one[2]) != identity, one[1].persistent is False, -one[2].numel()),
         )
         if not shared:
             continue
         owner, owner_spec, weight = shared[0]
-        is_same = _placement(weight) == place
+        is_same = identity_of(weight) == identity
         if not is_same and all(one[1].persistent is False for one in shared):
             continue  # a refit does not set these buffers, and torch rejects a constant that is written to
         what = f"its constant {spec.target} shares memory with {owner_spec.target}"
         if owner in reassigned:
             raise ExportError("the program", f"{what}, which forward assigns; write to it in place (copy_) everywhere")
         if not is_same:  # a part of the weight
-            plain = _placement(weight)[3:] == place[3:]
-            if not plain or weight.storage_offset() or not weight.is_contiguous() or not _covers(weight):
+            if kind_of(weight) != kind_of(constant) or not weight.is_contiguous() or not covers_memory(weight):
                 raise ExportError("the program", f"{what}; create this view in forward")
+            place = list(constant.shape), list(constant.stride()), constant.storage_offset()
             with graph.inserting_before(first):
-                view = graph.call_function(torch.ops.aten.as_strided.default, (owner, *place[:3]))
+                view = graph.call_function(torch.ops.aten.as_strided.default, (owner, *place))
             with owner.meta["val"].fake_mode:
-                view.meta["val"] = owner.meta["val"].as_strided(*place[:3])
+                view.meta["val"] = owner.meta["val"].as_strided(*place)
             owner = view
         node.replace_all_uses_with(owner)
         graph.erase_node(node)
@@ -185,12 +195,6 @@ def _has_memory(tensor: object) -> TypeGuard[torch.Tensor]:
     return isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and not is_fake(tensor)
 
 
-def _placement(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return what a tensor's values depend on besides its memory."""
-    place = list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset())
-    return (*place, tensor.is_conj(), tensor.is_neg(), tensor.dtype)
-
-
 def _span(tensor: torch.Tensor) -> range:
     """Return the bytes of its memory from a tensor's first element to its last."""
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -201,11 +205,6 @@ def _span(tensor: torch.Tensor) -> range:
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     left, right = _span(one), _span(other)
     return bool(left) and bool(right) and left.start < right.stop and right.start < left.stop
-
-
-def _covers(weight: torch.Tensor) -> bool:
-    """Return whether a contiguous weight is all of its memory."""
-    return bool(weight.numel() * weight.element_size() == weight.untyped_storage().nbytes())
 
 
 def decompose(

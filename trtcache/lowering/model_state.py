@@ -20,8 +20,10 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PLAIN = (str, bytes, int, float, complex, torch.Generator)
-_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.jit.ScriptModule)
+_OPAQUE = (
+    *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
+    *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
+)
 _LIBRARY = sys.stdlib_module_names - {"types", "__main__"}
 _missing = object()
 
@@ -56,7 +58,7 @@ class _State:
         waiting: list[Any] = [model]
         while waiting:
             value = waiting.pop()
-            if id(value) not in seen and value is not None and not isinstance(value, (*_PLAIN, *_CODE)):
+            if id(value) not in seen and not isinstance(value, _OPAQUE):
                 seen[id(value)] = value
                 waiting += self._record(value)
 
@@ -124,16 +126,11 @@ class _State:
             if members != before:
                 set.clear(members)
                 set.update(members, before)
-        for memory in self._changed_memories():
-            if memory.nbytes() == self._memories[memory._cdata].nbytes():  # it was not resized
-                memory.copy_(self._memories[memory._cdata])
-
-    def _changed_memories(self) -> list[torch.UntypedStorage]:
-        return [
-            tensor.untyped_storage()
-            for tensor, version in self._tensors
-            if tensor._version != version and tensor.untyped_storage()._cdata in self._memories
-        ]
+        written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
+        for address, memory in {memory._cdata: memory for memory in written}.items():
+            recorded = self._memories.get(address)
+            if recorded is not None and recorded.nbytes() == memory.nbytes():  # neither exchanged nor resized
+                memory.copy_(recorded)
 
 
 def _kind(mapping: dict[Any, Any]) -> Any:

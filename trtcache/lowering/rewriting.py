@@ -245,15 +245,28 @@ def nodes_in(argument: Any) -> Iterator[fx.Node]:
         yield from nodes_in((argument.start, argument.stop, argument.step))
 
 
+def identity_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return what two names of one tensor have in common: its place in memory, its sizes and strides, and its kind."""
+    # A fake tensor has no address; `data_ptr` of all of them is 0.
+    place = (storage_id(tensor), tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
+    return (place, tensor.shape, tensor.stride(), *kind_of(tensor))
+
+
+def kind_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return how a tensor's memory is read: its dtype and device, and whether it is conjugated or negated lazily."""
+    return tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg()
+
+
+def covers_memory(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor begins where its memory does, and has as many elements as fit there."""
+    return not tensor.storage_offset() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
 def group_tied(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Group names of tensors that are the same tensor: each name to all names of its group, in order."""
     groups: dict[object, list[str]] = {}
     for name, tensor in names.items():
-        # A fake tensor has no address; `data_ptr` of all of them is 0.
-        place = (tensor.untyped_storage()._cdata, tensor.storage_offset()) if is_fake(tensor) else tensor.data_ptr()
-        bits = (tensor.is_conj(), tensor.is_neg())
-        identity = (place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device, bits)
-        groups.setdefault(identity if tensor.numel() else name, []).append(name)
+        groups.setdefault(identity_of(tensor) if tensor.numel() else name, []).append(name)
     return {name: tuple(group) for group in groups.values() for name in group}
 
 

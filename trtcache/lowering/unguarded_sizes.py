@@ -37,7 +37,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Min, PythonMod
 
 from trtcache.errors import ExportError
-from trtcache.lowering.rewriting import argument_names, arguments, expression, tensor_of
+from trtcache.lowering.rewriting import argument_names, arguments, covers_memory, expression, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -328,7 +328,7 @@ def operator_checks(program: ExportedProgram) -> tuple[Any, ...]:
     for name, tensor in ({**program.constants, **program.state_dict} if reads_memory else {}).items():
         if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
             continue
-        if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
+        if not covers_memory(tensor):
             why = f"it calls as_strided, and {name} is a view of a larger tensor: replace {name} with {name}.clone()"
             raise ExportError("the program", why)
     return tuple(dict.fromkeys(condition for condition in found if condition not in {sympy.true, True}))
