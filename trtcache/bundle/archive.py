@@ -45,9 +45,23 @@ HEADER: Final = f"{FOLDER}header.json"
 SIGNATURES: Final = f"{FOLDER}signatures"
 PROGRAM: Final = f"{FOLDER}program.json"
 LOCAL_FILE: Final = "local-file"
+MODEL: Final = "models/model.json"
+MAX_MEMBERS: Final = 1 << 16
+MAX_DIRECTORY_BYTES: Final = 16 << 20
 
 _CONTEXT = b"trtcache program signature 1\n"
 _DIGEST = re.compile(r"b3:[0-9a-f]{64}")
+
+# Records of the zip format: PKWARE's APPNOTE.TXT, 4.3
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR = struct.Struct("<4sLQL")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_LOCAL = struct.Struct("<4s5H3L2H")
+_FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
+_COMMENT_BYTES = 1 << 16
+_BEGINS = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +212,7 @@ class ProgramArchive:
         """Return the bytes of a member without a digest, verified by its checksum."""
         place = self._places.get(name)
         if place is None:
-            what = (
-                "it is an archive without engines" if "models/model.json" in self._places else "it is another archive"
-            )
+            what = "it is an archive without engines" if MODEL in self._places else "it is another archive"
             remedy = (
                 "use a file written by trtcache.export; compile a program of torch.export.save with trtcache.compile"
             )
@@ -246,20 +258,6 @@ def content_of(path: Path) -> memoryview:
 def is_private(found: os.stat_result) -> bool:
     """Return whether only this user and root can write to a file, so that it may be mapped."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
-
-
-MAX_MEMBERS = 1 << 16
-MAX_DIRECTORY_BYTES = 16 << 20
-
-_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
-_END = struct.Struct("<4s4H2LH")
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_LOCATOR = struct.Struct("<4sLQL")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_LOCAL = struct.Struct("<4s5H3L2H")
-_FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
-_COMMENT_BYTES = 1 << 16
-_BEGINS = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from trtcache.backends.protocol import ENGINE
-from trtcache.bundle.archive import is_private
+from trtcache.bundle.archive import MODEL, is_private
 from trtcache.digests import CacheKey, hash_bytes
 from trtcache.errors import (
     CorruptBlobError,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trtcache.cache import Cache
     from trtcache.store.reader import Buffer
 
-_MODEL = "models/model.json"
 _CONSTANTS = "data/constants/"
 _PLACEHOLDER = "torch.ops.trtcache.execute_engine.default"
 
@@ -87,7 +86,7 @@ class EngineReader:
         if record["way"] == "text":
             # Engines in the graph are text, in the order of the targets.
             if self._texts is None:
-                model = json.loads(bytes(self._archive.read(_MODEL)).decode())
+                model = json.loads(bytes(self._archive.read(MODEL)).decode())
                 calls = [one for one in model["graph_module"]["graph"]["nodes"] if one["target"] == _PLACEHOLDER]
                 arguments = [{one["name"]: one["arg"] for one in call["inputs"]} for call in calls]
                 self._texts = [str(one["engine"]["as_string"]) for one in arguments]

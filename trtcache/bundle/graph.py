@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from trtcache.bundle.signature import without_classes
 from trtcache.errors import ProgramFileError
-from trtcache.frontends.torch_archive import register_tensor
+from trtcache.frontends.torch_archive import OF_ALL_BYTES, register_tensor
 from trtcache.lowering import ALONE
 from trtcache.lowering.interface import affine, evaluate
 from trtcache.partition.partitions import (
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OF_ALL_BYTES = ".data/serialization_id"  # torch's hash over all members, invalid with ours added
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 TOKEN = "engine:"  # noqa: S105  # prefix of an engine's placeholder text during tracing
@@ -267,7 +266,7 @@ def torch_members(program: ExportedProgram, path: str) -> dict[str, bytes]:
         program._state_dict, program._constants = state, constants
     with zipfile.ZipFile(written) as archive:
         names = {info.filename.partition("/")[2]: info for info in archive.infolist()}
-        return {name: archive.read(info) for name, info in names.items() if name != _OF_ALL_BYTES}
+        return {name: archive.read(info) for name, info in names.items() if name != OF_ALL_BYTES}
 
 
 def _describe_error(error: Exception) -> str:

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trtcache.bundle.archive import content_of, directory
+from trtcache.bundle.archive import MODEL, content_of, directory
 from trtcache.errors import NotAProgramError, ProgramContentError, ProgramSizesError
 from trtcache.frontends.torch_archive import DTYPES
 from trtcache.weights.slots import dtype_name
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 OPERATOR = "torch.ops.tensorrt.no_op_placeholder_for_execute_engine.default"
 
-_MODEL = "models/model.json"
 _MOST_BYTES = 4 << 30
 _BETWEEN = "%"
 _BROKEN = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
@@ -80,7 +79,7 @@ def engines_in(path: Path) -> tuple[ForeignEngine, ...]:
     """
     reading = _ProgramFile(path)
     try:
-        graph = json.loads(bytes(reading.member(_MODEL)).decode())["graph_module"]
+        graph = json.loads(bytes(reading.member(MODEL)).decode())["graph_module"]
         found = tuple(_engine(node, graph, reading) for node in graph["graph"]["nodes"] if node["target"] == OPERATOR)
     except _BROKEN as error:
         raise ProgramContentError(str(path), f"its graph has an unknown form: {error!r:.200}") from error
@@ -94,7 +93,7 @@ class _ProgramFile:
         self._path = str(path)
         self._data = content_of(path)
         self._places: dict[str, MemberSpan] = directory(self._data, self._path)
-        if _MODEL not in self._places:
+        if MODEL not in self._places:
             raise NotAProgramError(self._path, "it is not an exported program")
 
     def member(self, name: str) -> memoryview:

@@ -29,7 +29,15 @@ from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
 from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
 from trtcache.frontends.source import Source
-from trtcache.frontends.torch_archive import DTYPES, STRIDED, Hashing, capture_logged_error, device_of, flat
+from trtcache.frontends.torch_archive import (
+    DTYPES,
+    OF_ALL_BYTES,
+    STRIDED,
+    Hashing,
+    capture_logged_error,
+    device_of,
+    flat,
+)
 from trtcache.lowering import ALONE
 from trtcache.weights import archive as archives
 
@@ -53,7 +61,6 @@ _OTHERS = (
     ("data.pkl", "torch.save wrote it; load it, and give the torch.nn.Module"),
     ("data/aotinductor/", "it is a compiled package, not a program; give a file that torch.export.save wrote"),
 )
-_OF_ALL_BYTES = ".data/serialization_id"  # a hash over all members, weights too: torch/csrc/.../inline_container.cc
 _LEGACY = "serialized_exported_program.json"  # written by torch up to 2.7
 _OTHER_FORM = (LookupError, TypeError, AttributeError, RuntimeError)  # RuntimeError: also nested too deeply
 _ENGINES = "trtcache/header.json"  # written by trtcache.export
@@ -105,7 +112,7 @@ class ProgramFile(Source):
             forms: dict[str, Json] = {}
             for member, info in self._members.items():
                 form: list[Json] = [info.compress_type, info.file_size]
-                left_out = member in self._weights or member == _OF_ALL_BYTES
+                left_out = member in self._weights or member == OF_ALL_BYTES
                 forms[member] = form if left_out else [*form, hash_bytes(archives.raw(self._bytes, info)).hex()]
             encoded = encode(forms)
             self.digest = Digest(hash_bytes(encoded).hex(), len(encoded))

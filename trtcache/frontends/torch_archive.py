@@ -45,6 +45,9 @@ DTYPES: Mapping[int, torch.dtype] = {
 }
 """``ScalarType`` of torch/_export/serde/schema.py: the values that this reader supports."""
 
+OF_ALL_BYTES = ".data/serialization_id"
+"""The member with a hash over all members, weights too: torch/csrc/.../inline_container.cc."""
+
 STRIDED = 7  # torch/_export/serde/schema.py, Layout
 
 

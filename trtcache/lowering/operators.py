@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     import torch
 
 
-_LIVE_ENGINE = "trtcache::execute_engine"
+LIVE_ENGINE = "trtcache::execute_engine"
+"""The operator that runs an engine of this process."""
+
 TORCHS_OWN = frozenset(
     (
         *("aten", "prim", "prims", "quantized", "quantized_decomposed", "mkldnn", "mkl", "rngprims", "inductor"),
@@ -29,7 +31,7 @@ def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool
 def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str | None:
     """Return why an operator's implementation is unidentified, or None; engine handles belong to one process."""
     name = target._schema.name
-    if name == _LIVE_ENGINE:
+    if name == LIVE_ENGINE:
         return "it is an engine of this process; compile the model without"
     if not is_foreign(target, declared):
         return None

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from trtcache.weights.recipes import Recipe
 
+aten = torch.ops.aten
+
 
 def tensor_of(node: object) -> torch.Tensor | None:
     """Return the fake tensor of a node, or None."""
@@ -103,7 +105,7 @@ def insert_call(before: fx.Node, target: Any, args: tuple[Any, ...], value: obje
 
 def insert_cast(before: fx.Node, node: fx.Node, value: torch.Tensor) -> fx.Node:
     """Insert a cast of a node before another one, and return it; ``value`` is its fake result."""
-    made = insert_call(before, torch.ops.aten._to_copy.default, (node,), value)
+    made = insert_call(before, aten._to_copy.default, (node,), value)
     made.kwargs = {"dtype": value.dtype}
     return made
 
@@ -166,8 +168,6 @@ def _parameters(operator: torch._ops.OpOverload) -> tuple[_Parameter, ...]:
         for argument in operator._schema.arguments
     )
 
-
-aten = torch.ops.aten
 
 # They read strides, or require dense ones: the layout of their arguments must not change.
 _STRIDE_READERS = frozenset(

@@ -21,6 +21,7 @@ import torch
 
 from trtcache.errors import GuardError, IncompatibleEngineError, InputError
 from trtcache.lowering.interface import affine, describe, evaluate
+from trtcache.lowering.operators import LIVE_ENGINE
 from trtcache.weights.slots import dtype_name
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from trtcache.digests import Json
     from trtcache.lowering.interface import Interface
 
-NAME = "trtcache::execute_engine"
+NAME = LIVE_ENGINE
 SCHEMA = (
     "(Tensor[] inputs, Tensor[] weights, str engine, str key, str weight_map, str input_spec, str output_spec)"
     " -> Tensor[]"

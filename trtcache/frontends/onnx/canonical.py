@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.onnx.file import TYPES, digest_of_texts
 from trtcache.frontends.onnx.schemas import FIELDS, Schemas, decides_sizes, domain_of, graphs_in, weights_among
+from trtcache.keys.stored_graph import SELECTION
 from trtcache.weights.slots import Slot, contiguous
 
 if TYPE_CHECKING:
@@ -380,7 +381,6 @@ def _numbers(dtype: str, code: str, values: Sequence[float], scalar: bool) -> li
     return ["constant", [str(Digest.of(content))], [dtype, [] if scalar else [len(values)], "cpu"]]
 
 
-SELECTION = "_operator.getitem"
 """The operator of a record that selects one of several outputs, as in torch's graphs."""
 
 

@@ -31,6 +31,8 @@ from trtcache.weights.recipes import sources
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+aten = torch.ops.aten
+
 
 @dataclass(frozen=True, slots=True)
 class DeadCode(Pass):
@@ -183,9 +185,6 @@ def freeze(argument: Any) -> object:
     if isinstance(argument, (float, complex)):
         return (type(argument), repr(argument))
     return (type(argument), argument)
-
-
-aten = torch.ops.aten
 
 
 def _is_full(node: fx.Node) -> bool:

@@ -18,6 +18,8 @@ from trtcache.lowering.rewriting import arguments, calls_of, insert_call, is_den
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+aten = torch.ops.aten
+
 
 # Operators with bitwise equal results on every processor: data movement, comparison, integer arithmetic, and the
 # correctly rounded IEEE operations. Not sin, exp, pow and sums: they differ in the last bit between instruction sets,
@@ -34,7 +36,7 @@ _EXACT_NAMES = (
 
 EXACT: frozenset[object] = frozenset(
     overload
-    for packet in (getattr(torch.ops.aten, name) for name in _EXACT_NAMES)
+    for packet in (getattr(aten, name) for name in _EXACT_NAMES)
     for overload in (getattr(packet, name or "default") for name in packet._overload_names)  # "" is another object
     if not overload._schema.is_mutable
 )
@@ -69,7 +71,7 @@ class FoldConstants(Pass):
     def _evaluate(self, graph_module: fx.GraphModule) -> dict[fx.Node, torch.Tensor]:
         values: dict[fx.Node, torch.Tensor] = {}
         # Calls of as_strided, and all that they depend on.
-        stack = graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+        stack = graph_module.graph.find_nodes(op="call_function", target=aten.as_strided.default)
         read = set(stack)
         while stack:
             inputs = set(stack.pop().all_input_nodes) - read
@@ -119,8 +121,6 @@ def new_constant(
     constant.meta["val"] = make_contiguous(before.meta["val"] if fake is None else fake)
     return constant
 
-
-aten = torch.ops.aten
 
 _NUMBERS: dict[object, Callable[[fx.Node], Any]] = {
     **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), lambda _: 0),

@@ -20,6 +20,8 @@ from trtcache.lowering.rewriting import expression, is_number, replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+aten = torch.ops.aten
+
 
 OUT_OF_RANGE = "a number that the program computes is out of its range"
 """The message of every assertion on a number; torch's messages name symbols and nodes, which may differ."""
@@ -87,7 +89,7 @@ def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
             equal = graph.call_function(operator.eq, (node, same))
         equal.meta["val"] = value == (same.meta["val"] if isinstance(same, fx.Node) else same)
         with graph.inserting_after(equal):
-            assertion = graph.call_function(torch.ops.aten._assert_scalar.default, (equal, OUT_OF_RANGE))
+            assertion = graph.call_function(aten._assert_scalar.default, (equal, OUT_OF_RANGE))
         assertion.meta["val"] = None
         modified = True
     return modified
@@ -95,9 +97,7 @@ def _assert_conclusions(graph: fx.Graph, sizes: SizeNodes) -> bool:
 
 def _is_assertion(user: fx.Node, node: fx.Node, concluded: Any) -> bool:
     """Return whether a comparison asserts that a number is what torch concluded, by something other than itself."""
-    if user.target is not operator.eq or torch.ops.aten._assert_scalar.default not in {
-        one.target for one in user.users
-    }:
+    if user.target is not operator.eq or aten._assert_scalar.default not in {one.target for one in user.users}:
         return False
     others = [one for one in user.args if one is not node]
     values = [expression(one.meta["val"]) if isinstance(one, fx.Node) else one for one in others]
@@ -191,7 +191,7 @@ class SizeNodes:
         if is_number(wanted):
             return int(wanted)
         if wanted in self._sources:
-            return self._call(torch.ops.aten.sym_size.int, *self._sources[wanted])
+            return self._call(aten.sym_size.int, *self._sources[wanted])
         if wanted.is_Symbol:
             return self._derive(wanted)
         if wanted.is_Add or wanted.is_Mul:
@@ -229,7 +229,7 @@ class SizeNodes:
         if known is not None:
             return known
         values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in args]
-        is_size = function is torch.ops.aten.sym_size.int
+        is_size = function is aten.sym_size.int
         self.changed = True
         first = next(iter(self._graph.nodes))
         place = self._graph.inserting_after(self._last) if self._last else self._graph.inserting_before(first)
@@ -239,8 +239,6 @@ class SizeNodes:
         self._known[function, args] = self._last = made
         return made
 
-
-aten = torch.ops.aten
 
 _PROVEN = frozenset(
     {
