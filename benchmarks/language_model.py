@@ -6,17 +6,16 @@ step compiled by ``torch.compile``, and trtcache's two programs. The loop is the
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-ROOT = Path(__file__).parents[1]
+from tests.documents import definitions
+
 LENGTH, COUNT, ROUNDS = 128, 64, 5
 _SIZES = {"num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 8000}
 _WIDE = {**_SIZES, "hidden_size": 512, "intermediate_size": 1024, "num_key_value_heads": 4}
@@ -27,18 +26,11 @@ MODELS: dict[str, dict[str, int]] = {
 }
 
 
-def document() -> dict[str, Any]:
-    """Return what docs/llm.md defines."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/llm.md").read_text(), re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {}
-    exec("\n".join(block for block in blocks if "\ndef " in block), names)  # noqa: S102  # our own document
-    return names
-
-
 def measure(name: str, device: str) -> dict[str, float]:
     """Return tokens per second by way, and ``seconds_to_compile`` of trtcache's two programs."""
     torch.manual_seed(0)
-    kind, llm = getattr(transformers, name), document()
+    kind, llm = getattr(transformers, name), dict[str, Any]()
+    exec(definitions("docs/llm.md"), llm)  # noqa: S102  # our own document
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     model = kind(kind.config_class(**MODELS[name], **special)).eval().to(device)
     decoder = llm["Decoder"](model)

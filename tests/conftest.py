@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
@@ -117,6 +117,17 @@ def run_python(start_python: StartPython) -> RunPython:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run
+
+
+@pytest.fixture
+def compiled(interpreter: str, tmp_path: Path) -> Callable[..., Any]:
+    """``trtcache.compile`` with the interpreter and a cache of this test's own, unless others are given."""
+    import trtcache
+
+    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
+        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
+
+    return compile_
 
 
 @pytest.fixture(scope="session")

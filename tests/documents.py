@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _LIKE = (
     (r"\b[0-9a-f]{12,64}\b", "<digest>"),
@@ -17,6 +18,16 @@ _LIKE = (
     (r"(?<!\w)[\d.]+(e[-+]?\d+)?x?%?(?!\w)", "<number>"),
     (r" +", " "),
 )
+
+
+def python_blocks(text: str) -> list[str]:
+    """Return the blocks of Python in the text of a document."""
+    return _PYTHON.findall(text)
+
+
+def definitions(name: str) -> str:
+    """Return the blocks of a document that define functions, as one piece of code."""
+    return "\n".join(block for block in python_blocks((ROOT / name).read_text()) if "\ndef " in block)
 
 
 def console(name: str) -> dict[str, list[list[str]]]:

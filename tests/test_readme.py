@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import environ_untraced
+from tests.documents import python_blocks
 from trtcache.config.environment import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(README)
 
 
 @pytest.mark.slow

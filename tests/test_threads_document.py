@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documents import console, shape
+from tests.documents import console, python_blocks, shape
 from trtcache_cli.threads import in_this_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEXT = (Path(__file__).parents[1] / "docs" / "threads.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(TEXT)
 
 
 @pytest.mark.slow

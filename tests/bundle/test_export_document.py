@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.documents import python_blocks
 from trtcache import errors
 from trtcache.backends import registry
 from trtcache.runtime.operator import SCHEMA
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(TEXT)
 
 
 def test_the_python_of_the_document_runs(

@@ -10,12 +10,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import trtcache
+from tests.documents import python_blocks
 
 if TYPE_CHECKING:
     import pytest
 
 TEXT = (Path(__file__).parents[2] / "docs" / "direct-mode.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(TEXT)
 
 
 def test_the_python_of_the_document_prints_what_it_says(

@@ -27,16 +27,6 @@ X = torch.randn(3, 4)
 CASES = sorted(set(models.cases()) - {"no_outputs"})
 
 
-@pytest.fixture
-def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
-    """``trtcache.compile`` with the interpreter and a cache of this test's own."""
-
-    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
-        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
-
-    return compile_
-
-
 def exported(model: nn.Module, args: tuple[Any, ...] = (X,), **how: Any) -> torch.export.ExportedProgram:
     """Export a model."""
     with quiet():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch import nn
 from transformers import DynamicCache
 
 import trtcache
-from tests.documents import ROOT
+from tests.documents import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +24,7 @@ SIZES: dict[str, dict[str, int]] = {
     "Qwen2ForCausalLM": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 2},
     "GPT2LMHeadModel": {"hidden_size": 32, "num_hidden_layers": 2},
 }
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/llm.md").read_text(), re.MULTILINE | re.DOTALL)
-DEFINITIONS = "\n".join(block for block in BLOCKS if "\ndef " in block)
+DEFINITIONS = definitions("docs/llm.md")
 PROMPT = torch.arange(1, 10).view(1, 9)
 
 
@@ -42,16 +40,6 @@ def language_model(name: str, seed: int = 0) -> Any:
         "pad_token_id": None,
     }
     return kind(kind.config_class(**sizes, **SIZES[name])).eval()
-
-
-@pytest.fixture
-def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
-    """``trtcache.compile`` with the interpreter and a cache of this test's own."""
-
-    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
-        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
-
-    return compile_
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 import trtcache
+from tests.documents import python_blocks
 from tests.keys.architectures import voice_encoder
 from tests.models import retrained
 from trtcache.errors import ExportError, InputError, SettingsError
@@ -407,7 +407,7 @@ def test_silero_vad_is_compiled_whole_after_a_first_call(interpreter: str, engin
 def test_the_python_of_the_document_runs(interpreter: str, engines: Path) -> None:
     """With another backend, which builds nothing."""
     text = (Path(__file__).parents[2] / "docs" / "torchscript.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (block,) = python_blocks(text)
     doors = SimpleNamespace(compile=partial(trtcache.compile, backend=interpreter, cache=engines))
     names: dict[str, Any] = {"torch": torch, "trtcache": doors}
     names["silero_vad"] = silero_vad

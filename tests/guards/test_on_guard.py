@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -39,16 +39,6 @@ class Steps(nn.Module):
             if x.shape[0] == size:
                 return x * size
         return x
-
-
-@pytest.fixture
-def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
-    """``trtcache.compile`` with the interpreter and a cache of its own."""
-
-    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
-        return trtcache.compile(*args, backend=interpreter, cache=tmp_path / "cache", **kwargs)
-
-    return compile_
 
 
 def call(*sizes: int) -> tuple[torch.Tensor, torch.Tensor]:

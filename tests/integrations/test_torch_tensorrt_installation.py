@@ -6,7 +6,6 @@ import importlib
 import inspect
 import logging
 import os
-import re
 import subprocess
 import sys
 from importlib import import_module
@@ -17,7 +16,7 @@ import pytest
 import torch
 
 import trtcache
-from tests.documents import console, shape
+from tests.documents import console, python_blocks, shape
 from tests.integrations import stand_in
 from tests.integrations.partitions import partition
 from trtcache.digests import CacheKey
@@ -326,7 +325,7 @@ def test_the_documentation_runs(provide: Callable[..., None], monkeypatch: pytes
     monkeypatch.setenv("TRTCACHE_DIR", str(tmp_path / "cache"))
     text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
     section = text.partition("## torch_tensorrt\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    blocks = python_blocks(section)
     assert len(blocks) == section.count("```python") == 2
     exec("\n".join(blocks), {})  # noqa: S102  # the documentation's own
     assert hasattr(_functions()[0], "trtcache_installation")

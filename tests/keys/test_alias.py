@@ -39,16 +39,6 @@ pytree._register_namedtuple(models.Pair, serialized_type_name="tests.models.Pair
 torch.serialization.add_safe_globals([models.Pair])
 
 
-@pytest.fixture
-def compiled(interpreter: str, tmp_path: Path) -> Callable[..., trtcache.CompiledModule]:
-    """``trtcache.compile`` with the interpreter and a cache of this test's own."""
-
-    def compile_(*args: Any, **kwargs: Any) -> trtcache.CompiledModule:
-        return trtcache.compile(*args, **{"backend": interpreter, "cache": tmp_path / "cache", **kwargs})
-
-    return compile_
-
-
 def saved(path: Path, model: nn.Module, args: tuple[Any, ...] = (X,), kwargs: Any = None, **how: Any) -> Path:
     """Export a model into a file."""
     with quiet():

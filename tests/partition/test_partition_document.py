@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 
 import trtcache
+from tests.documents import python_blocks
 from tests.partition.parts import SOFTMAX, Attention, dynamic, inputs
 from trtcache.backends import registry
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import RunPython
 
 TEXT = (Path(__file__).parents[2] / "docs" / "partition.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(TEXT)
 SECOND = """
     import torch, trtcache
     from tests.partition.parts import SOFTMAX, Attention, dynamic, inputs

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.documents import python_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ def test_a_second_process_builds_nothing(
 def test_the_documentation_runs(run_python: RunPython, tmp_path: Path) -> None:
     """The Python of docs/integrations.md about ``torch.compile`` runs as it stands, in its order."""
     section = DOCUMENT.read_text().partition("## torch.compile\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    blocks = python_blocks(section)
     assert len(blocks) == section.count("```python") > 0
     done = run_python("\n".join(blocks), TRTCACHE_DIR=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
