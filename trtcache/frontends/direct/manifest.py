@@ -48,6 +48,10 @@ _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_outpu
 _ORDERS = frozenset({"vars", "__dict__", "globals", "locals"})
 """Names that give access to the attributes of a module in order."""
 
+_ = isinstance(None, torch.Generator)
+# At the first of these checks torch sets a global of ``torch._opaque_base``. Its value is in manifests, so it has to be
+# the same before the first export of a process as after it.
+
 _LEFT_OUT = ("trtcache.", "logging", "warnings", "linecache", "traceback", "tokenize", "re.", "codecs")
 
 
