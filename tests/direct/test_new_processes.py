@@ -33,10 +33,9 @@ import json, sys
 import torch, trtcache
 from scalepkg import Scale
 
-compile_ = trtcache.compile
 x, model = torch.arange(12.0).reshape(3, 4), Scale()
 before = set(sys.modules)
-module = compile_(model, (x,), direct="on")
+module = trtcache.compile(model, (x,), direct="on")
 right = torch.equal(module(x), model(x))
 added = [name for name in {NOT_NEEDED!r} if name in set(sys.modules) - before]
 print(json.dumps([module.report.direct, right, added]))

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 import trtcache
 from tests.guards.cases import outcomes
-from trtcache.backends.aot_inductor.assumptions import MEMBER, Assumptions, _without_layout_guards
+from trtcache.backends.aot_inductor.assumptions import _without_layout_guards
+from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, Assumptions
 from trtcache.errors import GuardError, IncompatibleEngineError
 from trtcache.store.disk import DiskStore
 from trtcache.store.entry import Entry
@@ -89,9 +90,9 @@ def test_an_entry_of_before_is_built_again(tmp_path: Path) -> None:
     header = store.header(digest)
     entry = store.get(header.key)
     assert isinstance(entry, Entry)
-    document = json.loads(bytes(entry.read(MEMBER)))
+    document = json.loads(bytes(entry.read(ASSUMPTIONS)))
     assert ["Eq", 6, {"sym": 1}] in document["guards"]
-    content: dict[str, Any] = {name: bytes(entry.read(name)) for name in entry.members if name != MEMBER}
+    content: dict[str, Any] = {name: bytes(entry.read(name)) for name in entry.members if name != ASSUMPTIONS}
     store.put(header.key, content, kind=header.kind, name=header.name)
     for _ in range(2):
         module = trtcache.compile(Pooling(), (PICTURE,), dynamic_shapes=SHAPES, cache=tmp_path)
@@ -149,7 +150,7 @@ def test_members_are_read() -> None:
     empty: dict[str, bytes] = {}
     assert Assumptions.of(empty.__getitem__) is None
     document = {"inputs": [[["Add", 1, {"sym": 0}], {"sym": 1}], [{"sym": 0}]], "guards": [["Eq", 4, {"sym": 0}]]}
-    found = Assumptions.of({MEMBER: json.dumps(document).encode()}.__getitem__)
+    found = Assumptions.of({ASSUMPTIONS: json.dumps(document).encode()}.__getitem__)
     assert found is not None
     found.check([torch.ones(5, 2), torch.ones(4)])
     with pytest.raises(GuardError, match=r"compiled for .* == 4; input1.shape\[0\] is 3"):

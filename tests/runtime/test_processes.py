@@ -106,9 +106,8 @@ def test_a_file_is_answered_for_in_a_new_process_without_export_lowering_or_a_da
     if MAKE:
         from tests.models import Affine
         torch.export.save(torch.export.export(Affine(3.0), (x,)), path)
-    compile_ = trtcache.compile
     before = set(sys.modules)
-    compiled = compile_(path)
+    compiled = trtcache.compile(path)
     found = compiled(x)[0].sum().item()
     added = [name for name in names if name in set(sys.modules) - before]
     print(json.dumps([compiled.report.route, compiled.report.partitions[0].outcome, found, added]))

@@ -24,7 +24,6 @@ from trtcache.compiler.parallel_builds import build_missing
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError, PartitionError
 from trtcache.frontends.request import paused_collector
-from trtcache.partition.partitioner import keep_in_torch, move_to_torch
 from trtcache.partition.partitions import summarize_left
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable
@@ -233,12 +232,15 @@ def _load_whole(
     except BuildError as error:
         if not _accept_build_failure(request, error):
             raise
-        division = keep_in_torch(request.program, f"its engine could not be built: {error}")
+        why = f"its engine could not be built: {error}"
     except BusyError as error:
-        division = keep_in_torch(request.program, _report_busy(request, error, report))
+        why = _report_busy(request, error, report)
     else:
         report.partitions.append(partition_report)
         return engine, request.division, {0: entry}
+    from trtcache.partition.partitioner import keep_in_torch  # imports sympy, which takes half a second
+
+    division = keep_in_torch(request.program, why)
     return _load_partitions(replace(request, division=division), cache, folder, weights, report)
 
 
@@ -271,6 +273,8 @@ def _load_partitions(
         else:
             report.partitions.append(partition_report)
     if failed:
+        from trtcache.partition.partitioner import move_to_torch  # imports sympy
+
         division = move_to_torch(division, program, failed)
     report.left = division.left
     plan, inter_op = ExecutionPlan(division, program.interface, program.device), InterOp(request.settings.threads)

@@ -17,7 +17,6 @@ from trtcache.backends.protocol import Engine, Parallel
 from trtcache.config.threads import Threads, run_with
 from trtcache.errors import IncompatibleEngineError, RunError
 from trtcache.lowering.interface import evaluate
-from trtcache.partition.capability import is_sequential
 from trtcache.partition.partitions import (
     ConstantWire,
     EnginePartition,
@@ -246,7 +245,11 @@ class ExecutionPlan:
         self.device = device
         parts = division.parts
         self.needs = tuple({wire.part for wire in part.takes if isinstance(wire, PartitionOutput)} for part in parts)
-        self.turns = tuple(number for number, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
+        self.turns: tuple[int, ...] = ()
+        if len(parts) > 1:
+            from trtcache.partition.capability import is_sequential  # imports sympy, which takes half a second
+
+            self.turns = tuple(n for n, part in enumerate(parts) if any(map(is_sequential, part.cluster.nodes)))
         self._places: dict[Wire, int] = {InputWire(place): place for place in range(len(interface.inputs))}
         self.results = tuple(map(self._place, division.results))
         self.stores = tuple((name, self._place(wire)) for name, wire in division.stores)

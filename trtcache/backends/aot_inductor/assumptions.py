@@ -1,13 +1,13 @@
-"""Guards on sizes that Inductor assumes while it compiles, checked at every call.
+"""The record of guards on sizes that Inductor assumes while it compiles.
 
 Its lowerings specialise on sizes (``adaptive_avg_pool2d`` unrolls its windows) or choose by them (``diagonal`` takes
 the smaller of two), and add a guard. ``torch.compile`` checks these guards; a package does not contain them, and torch
-2.13 reads wrong memory for other sizes. So they are stored beside the package, and the engine checks them.
+2.13 reads wrong memory for other sizes. So they are stored beside the package, and
+``trtcache.backends.aot_inductor.loader.Assumptions`` checks them.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,29 +15,17 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from trtcache.backends.protocol import GRAPH, INTERFACE
 from trtcache.digests import json_bytes
-from trtcache.errors import BuildError, ExportError, GuardError, IncompatibleEngineError
+from trtcache.errors import BuildError, ExportError
 from trtcache.lowering.arguments import whole_ranges
-from trtcache.lowering.interface import affine, describe, evaluate
 from trtcache.lowering.unguarded_sizes import record_decisions, trials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from types import FrameType
 
-    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
 
-MEMBER = "assumptions.json"
-"""The member with the guards, and the input shapes that define their symbols."""
-
-# Operators for which torch 2.13's Inductor specialises on sizes (guard_int, evaluate_min in its lowering.py and
-# kernel/conv.py). Entries without the member predate it: with one of these operators they may be wrong.
-_ASSUMING = (
-    *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
-    *("convolution", "_pdist", "as_strided", "sort"),
-)
 # Functions that query sizes only to choose a memory layout or an implementation, each valid for all sizes.
 # Layouts are chosen as if sizes were large, so an answer that holds only for small sizes is an assumption.
 _LAYOUT = {
@@ -198,61 +186,3 @@ def _environment(program: LoweredProgram) -> Any:
             if isinstance(size, torch.SymInt):
                 return size.node.shape_env
     return None
-
-
-class Assumptions:
-    """The check of a package's guards."""
-
-    def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
-        """Store the guards, and the first input dimension that defines each symbol."""
-        self._guards = tuple(guards)
-        self._places: dict[int, tuple[int, int, int, int]] = {}
-        for place, shape in enumerate(inputs):
-            for dim, size in enumerate(shape):
-                number, factor, more = affine(size) or (-1, 0, 0)
-                if factor and ((factor, more) == (1, 0) or number not in self._places):
-                    self._places[number] = (place, dim, factor, more)
-
-    @classmethod
-    def of(cls, read: Callable[[str], bytes | memoryview]) -> Assumptions | None:
-        """Read them from an entry's members; None if there is nothing to check.
-
-        Raises:
-            IncompatibleEngineError: the entry predates them, and has operators that need them.
-        """
-        try:
-            document: Mapping[str, Any] = json.loads(bytes(read(MEMBER)))
-        except LookupError:
-            if _may_assume(read):
-                why = "it was built before Inductor's assumptions about sizes were recorded"
-                raise IncompatibleEngineError("package", f"{why}; build it again") from None
-            return None
-        return cls(document["inputs"], document["guards"]) if document["guards"] else None
-
-    def check(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Check the sizes of an engine's inputs.
-
-        Raises:
-            GuardError: an assumption does not hold.
-        """
-        sizes = {
-            number: (inputs[place].shape[dim] - more) // factor
-            for number, (place, dim, factor, more) in self._places.items()
-        }
-        guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
-        if guard is not None:
-            names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
-            text = describe(guard, names)
-            found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items() if name in text)
-            raise GuardError("sizes", text, found, "compile with example inputs of these sizes")
-
-
-def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:
-    """Return whether an entry without the member has dynamic sizes and operators that specialise on them."""
-    try:
-        if not json.loads(bytes(read(INTERFACE)))["sizes"]:
-            return False
-        graph = bytes(read(GRAPH)).decode()
-    except LookupError:
-        return False  # an engine without a key: this version built it
-    return any(name in graph for name in _ASSUMING)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.backends.aot_inductor.assumptions import Assumptions
-from trtcache.backends.aot_inductor.loader import Package, PackageEngine
+from trtcache.backends.aot_inductor.loader import Assumptions, Package, PackageEngine
 from trtcache.backends.protocol import ENGINE, Artifact, Backend, Capabilities
 from trtcache.target import Target, resolve_target
 

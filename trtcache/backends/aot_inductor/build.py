@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from trtcache.backends.aot_inductor.assumptions import MEMBER, record_assumptions
-from trtcache.backends.aot_inductor.loader import open_loader, reclaim
+from trtcache.backends.aot_inductor.assumptions import record_assumptions
+from trtcache.backends.aot_inductor.loader import ASSUMPTIONS, open_loader, reclaim
 from trtcache.backends.protocol import Artifact
 from trtcache.errors import BuildError, SettingsError
 from trtcache.lowering import ALONE
@@ -81,7 +81,7 @@ def build_package(program: LoweredProgram, settings: Settings, target: Target, f
         why = f"the package does not take these weights, so it could not be refitted: {', '.join(absent)}"
         raise BuildError("aot_inductor", why)
     member = assumed.member(program)
-    return Artifact(path, {} if member is None else {MEMBER: member})
+    return Artifact(path, {} if member is None else {ASSUMPTIONS: member})
 
 
 @contextmanager

@@ -12,6 +12,7 @@ So any container that shares the directory can tell which folders are abandoned,
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -27,13 +28,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trtcache.errors import IncompatibleEngineError
+from trtcache.backends.protocol import GRAPH, INTERFACE
+from trtcache.errors import GuardError, IncompatibleEngineError
+from trtcache.lowering.interface import affine, describe, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from trtcache.backends.aot_inductor.assumptions import Assumptions
     from trtcache.backends.aot_inductor.container import PackageLibrary
+    from trtcache.digests import Json
+
+ASSUMPTIONS = "assumptions.json"
+"""The member with Inductor's guards, and the input shapes that define their symbols."""
+
+# Operators for which torch 2.13's Inductor specialises on sizes (guard_int, evaluate_min in its lowering.py and
+# kernel/conv.py). Entries without the member predate it: with one of these operators they may be wrong.
+_ASSUMING = (
+    *("adaptive_avg_pool", "adaptive_max_pool", "fractional_max_pool", "upsample_bicubic", "glu", "diagonal"),
+    *("convolution", "_pdist", "as_strided", "sort"),
+)
 
 PREFIX = "trtcache-load-"
 TORCH_PREFIX = "aotinductor_"
@@ -54,6 +67,64 @@ _GONE = " (deleted)"
 MappedLibrary = tuple[str, str]
 """Device and inode of a mapped library, and its path."""
 log = logging.getLogger(__name__)
+
+
+class Assumptions:
+    """The guards on sizes that Inductor assumed while it compiled a package, checked at every call."""
+
+    def __init__(self, inputs: Sequence[Sequence[Json]], guards: Sequence[Json]) -> None:
+        """Store the guards, and the first input dimension that defines each symbol."""
+        self._guards = tuple(guards)
+        self._places: dict[int, tuple[int, int, int, int]] = {}
+        for place, shape in enumerate(inputs):
+            for dim, size in enumerate(shape):
+                number, factor, more = affine(size) or (-1, 0, 0)
+                if factor and ((factor, more) == (1, 0) or number not in self._places):
+                    self._places[number] = (place, dim, factor, more)
+
+    @classmethod
+    def of(cls, read: Callable[[str], bytes | memoryview]) -> Assumptions | None:
+        """Read them from an entry's members; None if there is nothing to check.
+
+        Raises:
+            IncompatibleEngineError: the entry predates them, and has operators that need them.
+        """
+        try:
+            document: Mapping[str, Any] = json.loads(bytes(read(ASSUMPTIONS)))
+        except LookupError:
+            if _may_assume(read):
+                why = "it was built before Inductor's assumptions about sizes were recorded"
+                raise IncompatibleEngineError("package", f"{why}; build it again") from None
+            return None
+        return cls(document["inputs"], document["guards"]) if document["guards"] else None
+
+    def check(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check the sizes of an engine's inputs.
+
+        Raises:
+            GuardError: an assumption does not hold.
+        """
+        sizes = {
+            number: (inputs[place].shape[dim] - more) // factor
+            for number, (place, dim, factor, more) in self._places.items()
+        }
+        guard = next((guard for guard in self._guards if evaluate(guard, sizes) is not True), None)
+        if guard is not None:
+            names = {number: f"input{place}.shape[{dim}]" for number, (place, dim, *_) in self._places.items()}
+            text = describe(guard, names)
+            found = ", ".join(f"{name} is {sizes[number]}" for number, name in names.items() if name in text)
+            raise GuardError("sizes", text, found, "compile with example inputs of these sizes")
+
+
+def _may_assume(read: Callable[[str], bytes | memoryview]) -> bool:
+    """Return whether an entry without the member has dynamic sizes and operators that specialise on them."""
+    try:
+        if not json.loads(bytes(read(INTERFACE)))["sizes"]:
+            return False
+        graph = bytes(read(GRAPH)).decode()
+    except LookupError:
+        return False  # an engine without a key: this version built it
+    return any(name in graph for name in _ASSUMING)
 
 
 @contextmanager
