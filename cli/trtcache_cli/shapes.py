@@ -38,8 +38,8 @@ def read_shapes(written: Sequence[str]) -> dict[str, ShapeProfile]:
         bounds = [_bounds(size, line) for size in text.split("x")] if name else []
         if not bounds or name in found:
             raise _wrong(line, "is given twice" if name in found else "is not INPUT=SIZES, such as x=1:8:32x128")
-        least, usual, most = zip(*bounds, strict=True)
-        found[name] = ShapeProfile(least, usual, most)
+        minimum, optimal, maximum = zip(*bounds, strict=True)
+        found[name] = ShapeProfile(minimum, optimal, maximum)
     return found
 
 
@@ -56,11 +56,11 @@ def read_examples(written: Sequence[str]) -> dict[str, Example]:
     parts = [line.partition(",") for line in written]
     found = read_shapes([sizes for sizes, _, _ in parts])
     for line, sizes in zip(written, found.values(), strict=True):
-        if sizes.least != sizes.most:
+        if sizes.minimum != sizes.maximum:
             raise _wrong(line, "has a range of sizes; use fixed sizes, such as x=8x128")
     dtypes = [dtype for _, _, dtype in parts]
     return {
-        name: Example(sizes.usual, dtype or "float32")
+        name: Example(sizes.optimal, dtype or "float32")
         for (name, sizes), dtype in zip(found.items(), dtypes, strict=True)
     }
 
@@ -71,10 +71,10 @@ def _bounds(text: str, line: str) -> tuple[int, int, int]:
     if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise _wrong(line, f"has {text!r} instead of a size, min:max or min:opt:max")
     sizes = [int(part) for part in parts]
-    least, usual, most = sizes[0], sizes[len(sizes) // 2], sizes[-1]
-    if not least <= usual <= most:
+    minimum, optimal, maximum = sizes[0], sizes[len(sizes) // 2], sizes[-1]
+    if not minimum <= optimal <= maximum:
         raise _wrong(line, f"has sizes {text!r} that are not ascending")
-    return least, usual, most
+    return minimum, optimal, maximum
 
 
 def _wrong(line: str, why: str) -> click.BadParameter:

@@ -11,7 +11,7 @@ from trtcache.errors import SettingsError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-POLICIES: Final = ("wait", "build", "eager")
+ON_BUSY: Final = ("wait", "build", "eager")
 
 RANKS_WAIT_S: Final = 480.0
 """Default timeout of ranks. NCCL aborts a collective after 600 s: a rank that is late by this and a little more still
@@ -58,9 +58,9 @@ class ContentionPolicy:
 
 
 def _policy(text: object, name: str) -> str:
-    if text in POLICIES:
+    if text in ON_BUSY:
         return str(text)
-    raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(POLICIES))}")
+    raise SettingsError(name, f"{text!r}: {did_you_mean(str(text), list(ON_BUSY))}")
 
 
 def _seconds(given: object, name: str) -> float:

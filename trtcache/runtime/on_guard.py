@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLICIES: Final = ("error", "eager", "compile")
+ON_GUARD: Final = ("error", "eager", "compile")
 
 MOST_PROGRAMS: Final = 8
 """The maximum number of programs of a compiled module, including the first."""
@@ -32,9 +32,9 @@ def parse_on_guard(policy: object) -> str:
     Raises:
         SettingsError: it is unknown; the message has the nearest one.
     """
-    if policy in POLICIES:
+    if policy in ON_GUARD:
         return str(policy)
-    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(POLICIES))}")
+    raise SettingsError("on_guard", f"{policy!r}: {did_you_mean(str(policy), list(ON_GUARD))}")
 
 
 class OnGuard:

@@ -161,13 +161,13 @@ class Report:
         file = f"file {format_duration(self.file_s)}  " if self.file_s else ""
         if self.route == "direct":
             spared = f"instead of {format_duration(self.spared_s)} of export, decompositions and lowering"
-            return f"direct {format_duration(self.direct_s)}  memo {format_duration(self.memo_s)} {spared}"
+            return f"direct {format_duration(self.direct_s)}  key alias {format_duration(self.memo_s)} {spared}"
         if self.route == "memo":
             spared = format_duration(self.spared_s)
             if self.export_s:
-                way = f"export {format_duration(self.export_s)}  memo {format_duration(self.memo_s)}"
+                way = f"export {format_duration(self.export_s)}  key alias {format_duration(self.memo_s)}"
                 return f"{way} instead of {spared} of decompositions and lowering"
-            return f"{file}memo {format_duration(self.memo_s)} instead of {spared} of export and lowering"
+            return f"{file}key alias {format_duration(self.memo_s)} instead of {spared} of export and lowering"
         if self.route == "program":
             return f"{file}loaded with its engines"
         if self.route == "read":

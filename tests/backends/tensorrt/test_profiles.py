@@ -1,4 +1,4 @@
-"""Profiles: sizes that vary have the ranges that the caller gave, the example's size as the usual one."""
+"""Profiles: sizes that vary have the ranges that the caller gave, the example's size as the optimal one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def test_a_dynamic_size_is_a_profile_of_the_plan(engines: Path) -> None:
-    """The plan is built for the least and the most size, and its facts say so."""
+    """The plan is built for the minimum and the maximum size, and its facts say so."""
     module = compiled(Small(), (ids(4),), engines, dynamic_shapes=({0: Dim("batch", min=1, max=8)},))
     facts, _ = stored(module, engines)
     assert facts["profiles"] == [[{"name": "in0", "min": [1, 5], "opt": [4, 5], "max": [8, 5]}]]
 
 
-def test_an_input_says_the_least_the_usual_and_the_most_shape(engines: Path) -> None:
+def test_an_input_says_the_minimum_the_optimal_and_the_maximum_shape(engines: Path) -> None:
     """``trtcache.Input`` gives the same profile as an example tensor and ``dynamic_shapes``, and hits its plan."""
     model = Small()
     one = trtcache.Input(min_shape=(1, 5), opt_shape=(4, 5), max_shape=(8, 5), dtype=torch.int64)
@@ -53,7 +53,7 @@ def test_a_size_that_follows_from_another_has_its_range() -> None:
     )
 
 
-def test_a_size_without_a_most_value_is_an_error_that_says_how_to_give_one() -> None:
+def test_a_size_without_a_maximum_value_is_an_error_that_says_how_to_give_one() -> None:
     """A plan needs an end of every range."""
     program = lowered(Small(), (ids(4),), dynamic_shapes=({0: Dim("batch", min=1)},))
     with pytest.raises(ProfileError, match=r"input in0 .* has no upper bound; .*max=8"):

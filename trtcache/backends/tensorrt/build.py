@@ -229,16 +229,16 @@ def _failure(flavour: Flavour, parser: Any, model: OnnxModel, errors: ErrorColle
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The shapes of one input that a plan supports: ``least`` (min), ``usual`` (opt) and ``most`` (max)."""
+    """The shapes of one input that a plan supports: ``minimum`` (min), ``optimal`` (opt) and ``maximum`` (max)."""
 
     name: str
-    least: Shape
-    usual: Shape
-    most: Shape
+    minimum: Shape
+    optimal: Shape
+    maximum: Shape
 
     def document(self) -> dict[str, Json]:
         """Return the range as stored beside the plan."""
-        return {"name": self.name, "min": list(self.least), "opt": list(self.usual), "max": list(self.most)}
+        return {"name": self.name, "min": list(self.minimum), "opt": list(self.optimal), "max": list(self.maximum)}
 
 
 def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
@@ -250,8 +250,8 @@ def ranges_of(program: LoweredProgram, kind: str) -> tuple[Range, ...]:
         name, shape = input_name(node.meta["input"]), node.meta["val"].shape
         if any(type(size) is not int for size in shape):
             bounds = [_bounds(size, program, kind, name) for size in shape]
-            least, usual, most = (tuple(range_) for range_ in zip(*bounds, strict=True))
-            found.append(Range(name, least, usual, most))
+            minimum, optimal, maximum = (tuple(range_) for range_ in zip(*bounds, strict=True))
+            found.append(Range(name, minimum, optimal, maximum))
     return tuple(found)
 
 
@@ -260,15 +260,15 @@ def _bounds(size: Any, program: LoweredProgram, kind: str, name: str) -> tuple[i
     if type(size) is int:
         return size, size, size
     expression = size.node.expr
-    least, most = {}, {}
+    minimum, maximum = {}, {}
     for symbol in expression.free_symbols:
         limits = program.constraints.get(symbol)
         if limits is None or not limits.upper.is_Integer:
             raise ProfileError(kind, f"a size of input {name} ({expression}) has no upper bound")
-        least[symbol], most[symbol] = limits.lower, limits.upper
-    ends = sorted((int(expression.subs(least)), int(expression.subs(most))))
-    usual = int(size.node.hint) if size.node.hint is not None else ends[1]
-    return ends[0], usual, ends[1]
+        minimum[symbol], maximum[symbol] = limits.lower, limits.upper
+    ends = sorted((int(expression.subs(minimum)), int(expression.subs(maximum))))
+    optimal = int(size.node.hint) if size.node.hint is not None else ends[1]
+    return ends[0], optimal, ends[1]
 
 
 def add_profile(config: Any, network: Network, ranges: Iterable[Range], kind: str) -> None:
@@ -288,7 +288,7 @@ def add_profile(config: Any, network: Network, ranges: Iterable[Range], kind: st
         return
     profile = network.builder.create_optimization_profile()
     for range_ in ranges:
-        profile.set_shape(range_.name, range_.least, range_.usual, range_.most)
+        profile.set_shape(range_.name, range_.minimum, range_.optimal, range_.maximum)
     if config.add_optimization_profile(profile) < 0:
-        shown = ", ".join(f"{range_.name} from {range_.least} to {range_.most}" for range_ in ranges)
+        shown = ", ".join(f"{range_.name} from {range_.minimum} to {range_.maximum}" for range_ in ranges)
         raise BuildError(kind, f"the builder rejects a profile with {shown}")

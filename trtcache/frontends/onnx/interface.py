@@ -50,9 +50,9 @@ class Port:
 class ShapeProfile:
     """The minimum, optimal and maximum sizes of an input."""
 
-    least: Shape
-    usual: Shape
-    most: Shape
+    minimum: Shape
+    optimal: Shape
+    maximum: Shape
 
 
 def read_ports(file: OnnxFile) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -119,7 +119,7 @@ def resolve_sizes(
     # Sizes of one name are equal in every call, as the model declares.
     known: dict[str, tuple[tuple[int, ...], str]] = {}
     for port, sizes in zip(inputs, found, strict=True):
-        for size, *bounds in zip(port.shape, sizes.least, sizes.usual, sizes.most, strict=True):
+        for size, *bounds in zip(port.shape, sizes.minimum, sizes.optimal, sizes.maximum, strict=True):
             if isinstance(size, str):
                 first, name = known.setdefault(size, (tuple(bounds), port.name))
                 if first != tuple(bounds):
@@ -147,7 +147,7 @@ def _sizes(port: Port, given: Any, kind: str) -> ShapeProfile:
         raise InputError(f"argument {port.name}", "a tensor or a trtcache.Input", f"a {type(given).__name__}")
     if dtype != port.dtype:
         raise InputError(f"argument {port.name}", port.dtype, dtype)
-    for shape in (sizes.least, sizes.usual, sizes.most):
+    for shape in (sizes.minimum, sizes.optimal, sizes.maximum):
         fits = len(shape) == len(port.shape) and all(
             not isinstance(declared, int) or declared == size for declared, size in zip(port.shape, shape, strict=True)
         )
@@ -189,13 +189,15 @@ class OnnxInterface:
         inputs = []
         for leaf, (port, sizes) in enumerate(zip(self.inputs, self.sizes, strict=True)):
             shape: list[Json] = []
-            for place, (size, least, most) in enumerate(zip(port.shape, sizes.least, sizes.most, strict=True)):
-                if least == most:
-                    shape.append(least)
-                    written: Json = least
+            for place, (size, minimum, maximum) in enumerate(
+                zip(port.shape, sizes.minimum, sizes.maximum, strict=True)
+            ):
+                if minimum == maximum:
+                    shape.append(minimum)
+                    written: Json = minimum
                 else:
                     number = numbers.setdefault(size or (leaf, place), len(numbers))
-                    ranges += [(least, most)] if number == len(ranges) else []
+                    ranges += [(minimum, maximum)] if number == len(ranges) else []
                     written = {"sym": number}
                     shape.append(written)
                 if isinstance(size, str):
@@ -220,7 +222,7 @@ class OnnxInterface:
         from trtcache.backends.tensorrt.build import Range  # imports torch.export, which a hit does not need
 
         return tuple(
-            Range(port.name, sizes.least, sizes.usual, sizes.most)
+            Range(port.name, sizes.minimum, sizes.optimal, sizes.maximum)
             for port, sizes in zip(self.inputs, self.sizes, strict=True)
             if not all(isinstance(size, int) for size in port.shape)
         )

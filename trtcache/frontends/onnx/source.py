@@ -364,7 +364,7 @@ def _describe(given: Any) -> object:
     if is_input(given):
         return [str(given.dtype), *map(list, given.bounds())]
     if isinstance(given, ShapeProfile):
-        return ["", list(given.least), list(given.usual), list(given.most)]
+        return ["", list(given.minimum), list(given.optimal), list(given.maximum)]
     if hasattr(given, "shape") and hasattr(given, "dtype"):
         return [str(given.dtype), [int(size) for size in given.shape]]
     return None if given is None else repr(type(given))
@@ -402,7 +402,7 @@ def _make_key(
         "values": [],
         "layouts": [result.layout for result in interface.results],
         "sizes": list(interface.ranges),
-        "usual": [list(sizes.usual) for sizes in ports.sizes],
+        "usual": [list(sizes.optimal) for sizes in ports.sizes],
         **request_parts,
     }
     try:
