@@ -97,7 +97,7 @@ def register_transformers_cache() -> None:
 
     Causal language models return one; ``torch.export`` refuses an output of an unregistered class.
     """
-    caches = sys.modules.get("transformers.cache_utils")
+    caches = sys.modules.get("transformers.cache_utils") if "transformers.modeling_utils" in sys.modules else None
     if caches is None or getattr(caches, "DynamicCache", None) in pytree.SUPPORTED_NODES:
         return
     try:
