@@ -96,6 +96,8 @@ def compiled(start: Start) -> Callable[[], Started]:
 
     if os.environ.get("TRTCACHE_DIRECT") == "off":
         import trtcache.lowering.stages  # what exports and lowers
+    else:
+        import trtcache.frontends.direct.mode  # what compares
     compile_, model = trtcache.compile, start.model()
 
     def ready() -> Started:
