@@ -147,9 +147,14 @@ class ExportedSource(Source):
 
 
 class ModuleSource(Source):
-    """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it."""
+    """A ``torch.nn.Module`` with example inputs. It is exported unless direct mode recognizes it.
+
+    Attributes:
+        direct: the outcome of direct mode where it was not tried.
+    """
 
     kind: ClassVar[str] = "exported"
+    direct = ""
 
     def __init__(
         self,
@@ -254,6 +259,7 @@ class ModuleSource(Source):
     def annotate(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode."""
         if self.attempt is None:
+            report.direct = self.direct
             return
         if is_hit and self.attempt.manifest is not None:
             self.attempt.outcome = "hit"

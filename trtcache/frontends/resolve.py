@@ -83,13 +83,15 @@ def resolve(
 
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
     attempt = None
-    if direct is not None and cache is not None:
-        from trtcache.frontends.direct.mode import Attempt
+    if direct not in {None, "off"} and cache is not None:
+        from trtcache.frontends.direct.mode import Attempt  # 60 ms
 
         with paused_collector():
             examples = (args, kwargs, dynamic_shapes)
             attempt = Attempt(model, examples, cache, mode=direct, name=name or type(model).__name__)
-    return ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
+    source = ModuleSource(model, args, kwargs, dynamic_shapes, name=name, attempt=attempt)
+    source.direct = "off: TRTCACHE_DIRECT=off" if direct == "off" else ""
+    return source
 
 
 def register_transformers_cache() -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ON, VERIFY, OFF = "on", "verify", "off"
+ON, VERIFY = "on", "verify"
 Examples = tuple[tuple[Any, ...], "Mapping[str, Any] | None", Any]
 
 
@@ -122,7 +122,7 @@ class Attempt:
             model: the module to compile.
             examples: positional and named arguments, and dynamic shapes.
             cache: the cache of manifests.
-            mode: ``on``, ``verify`` or ``off``.
+            mode: ``on`` or ``verify``.
             name: the name of the program.
         """
         start = time.perf_counter()
@@ -136,9 +136,7 @@ class Attempt:
         self._entry: Entry | None = None
         self._seen: Recording | None = None
         self._attributes: list[_Attribute] = []
-        if mode == OFF:
-            self.outcome = "off: TRTCACHE_DIRECT=off"
-        elif not cache.layers.stores:
+        if not cache.layers.stores:
             self.outcome = "off: there is no cache"
         else:
             self._describe()
@@ -288,10 +286,9 @@ class Attempt:
         self._seen, self._attributes = None, []
         self.outcome = self.outcome or "miss: nothing is known of it"
         log.info("%s: direct mode: %s", self._name, self.outcome)
-        if self._mode != OFF:
-            from trtcache.frontends.direct.explain import keep_reason
+        from trtcache.frontends.direct.explain import keep_reason
 
-            keep_reason(self._cache, self._name, self.outcome)
+        keep_reason(self._cache, self._name, self.outcome)
 
     def _refuse_changes(self, written: Manifest) -> None:
         """Refuse an export that changes its own dependencies, by comparing them with those before it.
