@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 KIND = "direct"
 MEMBER, DETAILS = "direct.json", "details.json"
 FORMAT = 5
-MOST = 8
+MAX_MANIFESTS = 8
 
 _PLAIN_REGIONS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
-_OF_MODULES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"})
-_OF_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
+_MODULE_ATTRIBUTES = frozenset({"__builtins__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"})
+_CHANGING_IN_SYS = frozenset({"modules", "path", "path_importer_cache", "meta_path", "stdout", "stderr", "stdin"})
 _REGISTRIES = frozenset({("transformers.utils.generic", "_registered_model_output_types")})
 """Sets of the classes that a library has registered as pytree nodes; the registrations themselves are described."""
 
@@ -223,7 +223,7 @@ class Globals:
                 # Names can be composed at run time: then all attributes of a module of the user's files count.
                 is_all = is_last and ALL in self.names and not is_installed(label)
                 for name in list(space) if is_all else sorted(names & space.keys()):
-                    if name in _OF_MODULES or (is_build and name in _OF_SYS):
+                    if name in _MODULE_ATTRIBUTES or (is_build and name in _CHANGING_IN_SYS):
                         continue
                     if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
                         self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
@@ -277,20 +277,20 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
     """
     if seen.why_not:
         raise ValueError(seen.why_not)
-    met = seen.globals
+    recorded = seen.globals
     refuse_regions(program)
-    walk = met.walk
+    walk = recorded.walk
     for name, tensor in program.state_dict.items():
         if walk.state.get(name) is not tensor:
             raise UnstableError("the program has another tensor for it").below(name)
     seen.note_methods()
-    reads, imports = [[module, name] for module, name in met.reads], [*seen.imported]
-    met.finish(imports)
+    reads, imports = [[module, name] for module, name in recorded.reads], [*seen.imported]
+    recorded.finish(imports)
     seen.refuse_exempt()
     seen.refuse_missing_imports()
     if unknown := [code for number, code in seen.ran.items() if number not in walk.codes]:
         raise UnstableError("code that no object leads to").below(unknown[0].co_qualname)
-    names = met.names.union(*met.builds.values())
+    names = recorded.names.union(*recorded.builds.values())
     if unstable := [error for name, error in walk.unstable.items() if name in names]:
         raise unstable[0]
     own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
@@ -304,14 +304,14 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
         out_spec=_spec_text(program.call_spec.out_spec),
         reads=reads,
         imports=imports,
-        names=sorted(met.names),
-        globals=met.digest,
+        names=sorted(recorded.names),
+        globals=recorded.digest,
         builds=_builds_of(seen, walk),
-        caches=met.caches(),
+        caches=recorded.caches(),
         environment=dict(sorted(seen.environment.items())),
         took_s=export_s,
         why=why,
-        details={"globals": met.written},
+        details={"globals": recorded.written},
     )
 
 
@@ -343,7 +343,9 @@ def _digest_in(label: str, looked_up: Iterable[str], names: Iterable[str], walk:
     rest: list[Json] = []
     if ALL in names:  # names can be composed at run time: replaced values count under any name
         rest = scan({name: value for name, value in space.items() if name not in names and name[:1] != "_"}, walk)
-    found = [(name, space[name]) for name in names if name in space and name not in _OF_MODULES | _OF_SYS]
+    found = [
+        (name, space[name]) for name in names if name in space and name not in _MODULE_ATTRIBUTES | _CHANGING_IN_SYS
+    ]
     # A cache such as re._cache differs in each process; code that reads one by a chain of names is refused.
     found = [pair for pair in found if pair[0][:1] != "_" or type(pair[1]) not in CONTAINERS]
     found = sorted((pair for pair in found if not isinstance(pair[1], ModuleType)), key=itemgetter(0))
@@ -436,7 +438,7 @@ def _load(name: str, walk: Walk) -> None:
 
 def write(manifests: list[Manifest], parts: Mapping[str, Any]) -> dict[str, bytes]:
     """Serialize manifests as the members of an entry: the checked part, and the details that explain differences."""
-    kept = manifests[:MOST]
+    kept = manifests[:MAX_MANIFESTS]
     return {
         MEMBER: _bytes({"format": FORMAT, "manifests": [one.document() for one in kept]}),
         DETAILS: _bytes({"parts": parts, "manifests": [one.details for one in kept]}),

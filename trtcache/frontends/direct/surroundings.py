@@ -47,39 +47,41 @@ _FUNCTIONS = (
 )
 _AUTOCAST = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
 _CONFIGURATION = "ConfigModuleInstance"  # torch.utils._config_module makes classes of this name
-_OF_BUILDS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
+_NOT_FOR_EXPORTS = ("TORCHINDUCTOR_", "TORCH_HOME", "TORCH_LOGS", "TORCH_TRACE", "TORCH_SHOW", "TORCH_EXTENSIONS")
 _SCANNED = ("torch", "torch.nn.functional", "torch.functional", "torch.nn.init", "torch._C._nn", "math", "builtins")
 
 
 def surroundings(walk: Walk) -> dict[str, Json]:
     """Describe the state of the process that an export depends on."""
     _refuse_modes()
-    said: dict[str, Any] = {name: str(_at(name)) for name in _FLAGS}
-    said |= {name: str(_call(name)) for name in _FUNCTIONS}
-    said |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
-    said["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-    said["autocast"] = list(_autocast())
-    said |= {"python": [sys.version, sys.flags.optimize]}
+    state: dict[str, Any] = {name: str(_value_at(name)) for name in _FLAGS}
+    state |= {name: str(_call(name)) for name in _FUNCTIONS}
+    state |= {"process": str(process_state()), "torch": [torch.__version__, torch.version.git_version]}
+    state["saved tensors"] = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    state["autocast"] = list(_autocast())
+    state |= {"python": [sys.version, sys.flags.optimize]}
     typing_extensions: Any = sys.modules["typing_extensions"]  # a dependency of torch with a version of its own
-    said["typing"] = Digest.of_file(typing_extensions.__file__).hex
-    names = [name for name in os.environ if name.startswith(("PYTORCH", "TORCH")) and not name.startswith(_OF_BUILDS)]
-    said["environment"] = {name: os.environ[name] for name in sorted(names)}
-    said["numbers"] = list(_numbers(walk))
-    said["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
-    said["interpreter"] += [str(type(sys.displayhook)), sys.getdefaultencoding(), str(locale.setlocale(locale.LC_ALL))]
-    said["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
-    said["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
-    said["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
+    state["typing"] = Digest.of_file(typing_extensions.__file__).hex
+    names = [
+        name for name in os.environ if name.startswith(("PYTORCH", "TORCH")) and not name.startswith(_NOT_FOR_EXPORTS)
+    ]
+    state["environment"] = {name: os.environ[name] for name in sorted(names)}
+    state["numbers"] = list(_arithmetic_settings(walk))
+    state["interpreter"] = [sys.getrecursionlimit(), sys.get_int_max_str_digits(), sys.float_info.min / 2.0 == 0.0]
+    state["interpreter"] += [str(type(sys.displayhook)), sys.getdefaultencoding(), str(locale.setlocale(locale.LC_ALL))]
+    state["copies"] = [_own_entries(copyreg.dispatch_table, walk), _own_entries(copy._deepcopy_dispatch, walk)]  # type: ignore[attr-defined]
+    state["warnings"] = [str(one) for one in warnings.filters if one[0] == "error"]
+    state["cuda"] = bool(torch.version.cuda) and torch.cuda.is_available()
     modules = [(name, module) for name, module in list(sys.modules.items()) if type(module).__name__ == _CONFIGURATION]
     configured = {name: [*_find_overrides(module, walk)] for name, module in sorted(modules)}
-    said["configuration"] = {name: options for name, options in configured.items() if options}
+    state["configuration"] = {name: options for name, options in configured.items() if options}
     hooks = {name: value for name, value in vars(torch.nn.modules.module).items() if name[:8] == "_global_"}
-    said["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
-    said["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
-    said["torch.Tensor"] = walk.value(torch.Tensor)
+    state["hooks"] = walk.value([value for _, value in sorted(hooks.items()) if isinstance(value, dict) and value])
+    state["functions"] = {name: scan(vars(sys.modules[name]), walk) for name in _SCANNED if name in sys.modules}
+    state["torch.Tensor"] = walk.value(torch.Tensor)
     kernels = sorted(name for name in list(torch.library._impls) if name[:5] == "aten/" and name[-5:] != "/Meta")
-    said["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
-    return said
+    state["kernels"] = hash_bytes("\n".join(kernels).encode()).hex()[:32]
+    return state
 
 
 def _autocast() -> Iterator[Json]:
@@ -102,7 +104,7 @@ def _refuse_modes() -> None:
             raise UnstableError(f"{what} is active").below("the process")
 
 
-def _at(path: str) -> object:
+def _value_at(path: str) -> object:
     value: Any = torch
     try:
         for step in path.split("."):
@@ -113,14 +115,14 @@ def _at(path: str) -> object:
 
 
 def _call(path: str) -> object:
-    function: Any = _at(path)
+    function: Any = _value_at(path)
     try:
         return function() if callable(function) else None
     except RuntimeError:  # as above, for get_float32_matmul_precision
         return "mixed"
 
 
-def _numbers(walk: Walk) -> Iterator[Json]:
+def _arithmetic_settings(walk: Walk) -> Iterator[Json]:
     """Yield the global settings of NumPy and ``decimal`` for arithmetic and formatting."""
     if (numpy := sys.modules.get("numpy")) is not None:
         yield [numpy.__version__, str(numpy.geterr()), str(numpy.get_printoptions()), numpy.getbufsize()]
