@@ -58,7 +58,10 @@ def __getattr__(name: str) -> object:
 
         value: object = installed_version()
     elif name in _EXPORTS:
-        value = getattr(import_module(_EXPORTS[name]), name)
+        from trtcache.config import paused_collector
+
+        with paused_collector():
+            value = getattr(import_module(_EXPORTS[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -21,9 +21,9 @@ from trtcache.backends.protocol import ENGINE, use_tuning_store
 from trtcache.compiler.alias_lookup import AliasLookup
 from trtcache.compiler.entries import entries_for, entry_for, report_partition, report_request, second_choice_for
 from trtcache.compiler.parallel_builds import build_missing
+from trtcache.config import paused_collector
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import BuildError, BusyError, CanonicalizationError, IncompatibleEngineError, PartitionError
-from trtcache.frontends.request import paused_collector
 from trtcache.partition.partitions import summarize_left
 from trtcache.runtime import CompiledModule, PartitionReport, Report
 from trtcache.runtime.executable import Executable

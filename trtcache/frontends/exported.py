@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils import _pytree as pytree
 
-from trtcache.frontends.request import partition_request, paused_collector
+from trtcache.config import paused_collector
+from trtcache.frontends.request import partition_request
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +16,7 @@ from trtcache.partition.partitions import PartitionedProgram, summarize_left
 from trtcache.weights.slots import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import torch
@@ -244,21 +242,3 @@ def make_request(
         key=key,
         key_s=time.perf_counter() - start,
     )
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Pause the garbage collector, which took a fifth of the time of exporting and lowering BERT.
-
-    Afterwards all objects are moved to the oldest generation, or the next allocation would scan all of them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        if enabled:
-            gc.enable()

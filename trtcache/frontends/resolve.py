@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config import paused_collector
 from trtcache.config.environment import start_logging
 from trtcache.errors import SettingsError
 from trtcache.frontends.exported import ExportedSource, ModuleSource
-from trtcache.frontends.request import paused_collector
 from trtcache.frontends.source import refuse_examples
 
 if TYPE_CHECKING:

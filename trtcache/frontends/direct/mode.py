@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from trtcache.config import paused_collector
 from trtcache.digests import CacheKey
 from trtcache.frontends.direct import manifest as manifests
 from trtcache.frontends.direct.explain import format_differences, format_key_differences
@@ -29,7 +30,6 @@ from trtcache.frontends.direct.manifest import (
 from trtcache.frontends.direct.ownership import is_build_module
 from trtcache.frontends.direct.surroundings import surroundings
 from trtcache.frontends.direct.walk import UnstableError, Walk
-from trtcache.frontends.request import paused_collector
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
