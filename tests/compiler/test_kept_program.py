@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from trtcache import Cache
 from trtcache.compiler import build as building
 from trtcache.compiler import kept_program as kept
 from trtcache.errors import SettingsError
+from trtcache.frontends.source import CompileOptions
 from trtcache.store.catalog import load_records
 from trtcache.store.disk import DiskStore
 from trtcache_cli.main import main
@@ -79,6 +81,14 @@ def test_a_program_is_kept_once(tmp_path: Path, interpreter: str) -> None:
     entry = Cache(root).peek(DiskStore.open(root).header(digest).key)
     assert entry is not None
     assert kept.KeptOptions.read(bytes(entry.read("asked.json"))) == kept.KeptOptions(interpreter, {}, None)
+
+
+def test_settings_of_any_mapping_are_kept() -> None:
+    """Settings take a read-only mapping as well as a dict."""
+    options = CompileOptions.of(None, {"inductor": MappingProxyType({"cpp.vec_isa_ok": True})}, None)
+    assert kept.KeptOptions.read(kept.KeptOptions.of(options).write()).settings == {
+        "inductor": {"cpp.vec_isa_ok": True}
+    }
 
 
 def test_a_failing_program_does_not_stop_others(

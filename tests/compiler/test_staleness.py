@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> DiskStore:
-    """A store with an entry of now, one of another torch, one for CUDA, one without toolchain, and two key aliases."""
+    """A store with entries of now, of another torch, for CUDA, without toolchain, of part of one, and key aliases."""
     made = DiskStore.open(tmp_path / "cache")
     document: dict[str, Any] = trtcache.key(Affine(), (torch.ones(2, 4),)).document
     parts, toolchain = document["parts"], document["parts"]["toolchain"]
@@ -33,6 +33,8 @@ def store(tmp_path: Path) -> DiskStore:
         ("cuda", "aot_inductor", {**parts, "toolchain": old, "target": {**parts["target"], "device": "cuda"}}),
         ("other", "mine", {"n": 1}),
         ("old memo", "memo", {**alias_parts, "toolchain": old}),
+        ("plan of an ONNX file", "aot_inductor", {**parts, "toolchain": dict([*toolchain.items()][:1])}),
+        ("a caller's own", "mine", {"toolchain": "gcc 13", "target": "x86"}),
         ("memo of other code", "memo", {**alias_parts, "code": {"$digest": "b3:00", "$size": 1}}),
     ):
         key = CacheKey.of_document({**document, "kind": kind, "parts": given})

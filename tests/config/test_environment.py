@@ -109,10 +109,11 @@ def test_an_invalid_file_is_named(tmp_path: Path, text: str, why: str) -> None:
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     """It controls trust: a file writable by others is an error, and so is a named file that does not exist."""
     (tmp_path / "own.toml").write_text("")
+    (tmp_path / "large.toml").write_text("#" * (1 << 20) + "\n")
     (tmp_path / "own.toml").chmod(0o664)
     with pytest.raises(SettingsError, match="run: chmod go-w"):
         Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / "own.toml")})
-    for name, why in (("absent", "does not exist"), (".", "is not a file")):
+    for name, why in (("absent", "does not exist"), (".", "is not a file"), ("large.toml", "larger than 1 MiB")):
         with pytest.raises(SettingsError, match=why):
             Config.from_environ({"TRTCACHE_CONFIG": str(tmp_path / name)})
 

@@ -12,9 +12,10 @@ from transformers import DynamicCache
 
 import trtcache
 from tests.documents import definitions
+from trtcache.lowering.model_state import preserve_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import RunPython
@@ -306,6 +307,34 @@ def test_hooks_order_and_slots_are_restored(compiled: Callable[..., trtcache.Com
     assert list(model.turns) == ["a", "b"]
     assert not hasattr(model.slots, "last")
     torch.testing.assert_close(model(x), Keeping.forward(_copy_of(model), x))
+
+
+class Doubled(list[int]):
+    """A list whose iterator returns each element twice."""
+
+    def __iter__(self) -> Iterator[int]:
+        return (one for one in super().__iter__() for _ in range(2))
+
+
+class SlottedModule(torch.nn.Module):
+    """A module with a slot, and a list of its own kind."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = "before"
+        self.doubled = Doubled([1, 2])
+
+
+def test_slots_and_lists_of_other_kinds_are_restored() -> None:
+    """Those of a module, too; a list has the elements that it had, whatever its iterator returns."""
+    model = SlottedModule()
+    with preserve_state(model):
+        model.seen = "during"
+        model.doubled.append(3)
+    assert model.seen == "before"
+    assert list.__repr__(model.doubled) == "[1, 2]"
 
 
 def _copy_of(model: Keeping) -> Keeping:

@@ -12,6 +12,7 @@ from torch.nn import functional
 import trtcache
 from tests.guards.cases import Calls, outcomes
 from trtcache import Input
+from trtcache.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,3 +90,28 @@ def test_an_input_from_one_on(usual: int, interpreter: str, tmp_path: Path) -> N
     module = trtcache.compile(model, (example,), backend=interpreter, cache=tmp_path)
     found = outcomes(module, model, [(torch.rand(size, 4),) for size in range(1, 9)])
     assert found["right"] == 8
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "permuted"])
+def test_a_copy_that_is_none_for_one_channel(layout: str, interpreter: str, tmp_path: Path) -> None:
+    """``contiguous`` of one channel is the tensor itself, so that a write to it is a write to the input."""
+
+    def add_to_copy(x: torch.Tensor) -> torch.Tensor:
+        y = (x if layout == "channels_last" else x.permute(0, 3, 1, 2)).contiguous()
+        y.add_(1)
+        return x.sum() + y
+
+    def example(channels: int) -> torch.Tensor:
+        if layout == "permuted":
+            return torch.rand(2, 3, 5, channels)
+        return torch.rand(2, channels, 3, 5).to(memory_format=torch.channels_last)
+
+    model, dim = Calls(add_to_copy), 1 if layout == "channels_last" else 3
+    module = trtcache.compile(
+        model, (example(4),), dynamic_shapes=(({dim: Dim.AUTO},),), backend=interpreter, cache=tmp_path
+    )
+    for channels in (2, 3, 4):
+        x = example(channels)
+        torch.testing.assert_close(module(x), model(x.clone()))
+    with pytest.raises(InputError):
+        module(example(1))

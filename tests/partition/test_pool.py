@@ -55,7 +55,7 @@ def test_an_error_of_the_builder_is_a_build_error(
 
 
 @pytest.mark.parametrize(
-    "code", [ANSWERING.format(answer='{"unlike": "its key is another"}'), "import sys; sys.stdin.readline()"]
+    "code", [ANSWERING.format(answer='{"mismatch": "its key is another"}'), "import sys; sys.stdin.readline()"]
 )
 def test_what_another_process_cannot_build_is_built_here(
     request_: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
@@ -79,6 +79,15 @@ def test_processes_end_with_the_pool(request_: Request, tmp_path: Path, monkeypa
     assert [process.returncode for process in pool._all] == [-signal.SIGKILL]
 
 
+def test_an_ended_pool_starts_no_process(request_: Request, tmp_path: Path) -> None:
+    """A build that asks for one after an interrupt would run to its end unseen."""
+    with Pool(1) as pool:
+        pool.end()
+        with pytest.raises(BuildError, match="it was interrupted"):
+            pool.build(request_, tmp_path / "one")
+        assert pool._all == []
+
+
 def test_a_backend_of_this_process_alone_builds_here(
     interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,7 +98,7 @@ def test_a_backend_of_this_process_alone_builds_here(
     with caplog.at_level(logging.INFO):
         module = trtcache.compile(Attention(), inputs(3), backend=interpreter, cache=tmp_path, settings=settings)
     assert "building 2 parts in 2 processes" in caplog.text
-    assert caplog.text.count("is built in this process: another cannot rebuild it") == 1
+    assert caplog.text.count("in this process: another process cannot rebuild it") == 1
     given = inputs(3)
     torch.testing.assert_close(module(*given), Attention()(*given))
 

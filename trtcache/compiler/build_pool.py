@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Pool:
     """Build processes, one for each concurrent build, each with its share of the cores.
 
-    Where a process cannot rebuild the same program, or dies, this process builds instead.
+    If a process dies or cannot rebuild the same program, this process builds instead.
     """
 
     def __init__(self, threads: int) -> None:
@@ -51,9 +51,10 @@ class Pool:
 
     def end(self) -> None:
         """Kill the processes."""
-        self._ended = True
-        for process in self._all:
-            process.kill()
+        with self._lock:  # a process that is being started is killed too
+            self._ended = True
+            for process in self._all:
+                process.kill()
 
     def build(self, request: EngineRequest, folder: Path) -> Artifact | None:
         """Build a request in another process, or return None if only this process can.
@@ -63,27 +64,30 @@ class Pool:
         """
         if not _write(request, folder):
             return None
-        process = self._take_process()
+        process = self._take_process(request.backend.name)
         answer = _send(process, folder)
         if answer is None and self._ended:
             raise BuildError(request.backend.name, "it was interrupted")
         if answer is None:
-            log.warning("a process that built %s ended; it is built here", request.program.name)
+            log.warning(
+                "the process that built %s ended unexpectedly; building it in this process", request.program.name
+            )
             return None
         with self._lock:
             self._idle.append(process)
         if "error" in answer:
             raise BuildError(request.backend.name, str(answer["error"]))
-        if "unlike" in answer:
-            log.info(
-                "%s is built in this process: another cannot rebuild it: %s", request.program.name, answer["unlike"]
-            )
+        if "mismatch" in answer:
+            why = answer["mismatch"]
+            log.info("building %s in this process: another process cannot rebuild it: %s", request.program.name, why)
             return None
         members = {name: (folder / name).read_bytes() for name in answer["members"]}
         return Artifact(Path(answer["engine"]), members)
 
-    def _take_process(self) -> subprocess.Popen[str]:
+    def _take_process(self, backend: str) -> subprocess.Popen[str]:
         with self._lock:
+            if self._ended:
+                raise BuildError(backend, "it was interrupted")
             if self._idle:
                 return self._idle.pop()
             shares = {"OMP_NUM_THREADS": self._threads, "TORCHINDUCTOR_COMPILE_THREADS": self._threads}

@@ -1,7 +1,7 @@
-"""Build process: reads the paths of folders from its input, one a line, and answers each with a line of JSON.
+"""Build process: it reads paths of folders from standard input, one per line, and answers each with a line of JSON.
 
-A folder has the members of a program and a description of the request. The program is rebuilt from its members and its
-key computed again. The engine is built only if that is the key of the requesting process: then it is the same engine.
+A folder contains the members of a program and a description of the request. The worker rebuilds the program from them
+and computes its key. It builds the engine only if the key equals that of the requesting process.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def main() -> None:
 
 
 def _answer(folder: Path) -> dict[str, Any]:
-    from trtcache.errors import TrtcacheError
+    from trtcache.errors import BuildError, TrtcacheError
 
     try:
         return _build(folder)
-    except TrtcacheError as error:
-        return {"error": getattr(error, "why", str(error))}
-    except ValueError as error:
-        return {"unlike": str(error)}
+    except BuildError as error:
+        return {"error": error.why}
+    except (TrtcacheError, ValueError) as error:  # here only, as far as is known: the requesting process tries itself
+        return {"mismatch": str(error)}
 
 
 def _build(folder: Path) -> dict[str, Any]:
@@ -50,8 +50,13 @@ def _build(folder: Path) -> dict[str, Any]:
     device = torch.device(request["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    how = {"name": request["name"], "pipeline": request["pipeline"], "hints": request["hints"], "device": device}
-    program = rebuild_program(members, **how)
+    description = {
+        "name": request["name"],
+        "pipeline": request["pipeline"],
+        "hints": request["hints"],
+        "device": device,
+    }
+    program = rebuild_program(members, **description)
     settings = Settings.of(request["settings"])
     target = Target(**{**request["target"], "instruction_sets": tuple(request["target"]["instruction_sets"])})
     backend = registry.find(request["backend"], device.type)

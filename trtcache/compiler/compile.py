@@ -140,7 +140,7 @@ class Compilation:
 
 
 def try_fast_path(source: Source, options: CompileOptions, cache: Cache) -> Compilation:
-    """Try the fast path of a source."""
+    """Return a compilation whose ``module`` is set if the source's key alias led to an engine."""
     source.require_weights()
     with paused_collector():
         lookup = AliasLookup.of(source, options, cache)

@@ -11,6 +11,7 @@ import copy
 import io
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from trtcache.digests import CacheKey
 from trtcache.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from trtcache.cache import Cache
     from trtcache.frontends.source import CompileOptions
@@ -69,6 +70,8 @@ class KeptOptions:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     return sorted(value) if isinstance(value, (set, frozenset, tuple)) else value
 
 
@@ -106,7 +109,9 @@ def key_of(report: Report) -> CacheKey | None:
 
 
 def without_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a copy of a program with zeros for weights, of the same layout and sharing, and without example inputs.
+    """Return a copy of a program without example inputs and with zeros for weights.
+
+    The zeros are on the CPU and have the layout of the weights, and share memory as they do.
 
     Constants stay: results depend on them, and they are part of the key.
     """

@@ -1,4 +1,4 @@
-"""Stale entries: those whose keys name another toolchain than the installed one.
+"""Stale entries: their keys name versions of the toolchain, or code of this package, that are not installed.
 
 A key has the exact versions of the tools that built its engine (``Backend.toolchain``), and a request has those of this
 process. After an upgrade no request has the keys of the old ones.
@@ -37,14 +37,18 @@ class Staleness:
 
     @classmethod
     def of(cls, store: DiskStore, records: Iterable[Record]) -> Staleness:
-        """Judge entries by the toolchains in their keys; an entry without one, or that is unreadable, is not stale."""
-        staleness, installed = cls(), dict[tuple[str, str], object]()
+        """Judge entries by the toolchain and the code in their keys.
+
+        An entry that names no toolchain, or that cannot be read, is not stale.
+        """
+        staleness, installed = cls(), dict[tuple[str, str], Any]()
         for record in records:
             parts = _parts(store, record.digest)
-            if "toolchain" not in parts:
+            recorded, target = parts.get("toolchain"), parts.get("target")
+            if not isinstance(recorded, dict):  # none, or a part of a caller's own key
                 continue
             backend = str(parts.get("backend", "")) if record.kind == ALIAS else record.kind
-            device = str(parts.get("target", {}).get("device", "cpu"))
+            device = str(target.get("device", "cpu")) if isinstance(target, dict) else "cpu"
             try:
                 if (backend, device) not in installed:
                     toolchain = registry.find(backend, device).toolchain(device)
@@ -52,16 +56,12 @@ class Staleness:
             except BackendUnavailableError as error:
                 staleness.unjudged[f"{backend} for {device}"] = str(error)
                 continue
-            if parts["toolchain"] != installed[backend, device] or _is_of_other_code(parts):
+            # A plan from an ONNX file records no versions of what exports from torch.
+            versions = installed[backend, device]
+            is_other = any(versions.get(name) != version for name, version in recorded.items())
+            if is_other or ("code" in parts and parts["code"] != canonical(code_digest())):
                 staleness.stale.append(record.digest)
         return staleness
-
-
-def _is_of_other_code(parts: dict[str, Any]) -> bool:
-    """Return whether the key of an alias has another digest of this package's code."""
-    code = parts.get("code")
-    first = code[0] if isinstance(code, list) and code else code
-    return first is not None and first != canonical(code_digest())
 
 
 def _parts(store: DiskStore, digest: str) -> dict[str, Any]:

@@ -38,14 +38,14 @@ VARIABLES = {
     "TRTCACHE_READONLY": "1: take hits, write nothing",
     "TRTCACHE_RECACHE": "1: build although there is an entry, and replace it",
     "TRTCACHE_FORBID_BUILD": "1: a miss is an error (for deployments and tests that must not build)",
-    "TRTCACHE_ON_BUSY": "while another process builds the entry: wait (default), build it too, or eager: run in torch",
-    "TRTCACHE_BUSY_TIMEOUT": "seconds to wait before that; then wait is build (default: no limit; ranks: 480)",
-    "TRTCACHE_SIGNATURES": "require: only entries signed by a trusted key; off: any (default: require if shared)",
+    "TRTCACHE_ON_BUSY": "while another process builds an entry: wait (default), build it too, or eager (run in torch)",
+    "TRTCACHE_BUSY_TIMEOUT": "seconds to wait for it; then it is built (default: no limit; 480 in a distributed job)",
+    "TRTCACHE_SIGNATURES": "require: use only entries signed by a trusted key; off: any (default: require if shared)",
     "TRTCACHE_TRUSTED_KEYS": "trusted public keys as NAME:HEX, separated by spaces or commas",
     "TRTCACHE_SIGNING_KEY": "path of the secret key that signs new entries",
     "TRTCACHE_DIRECT": "on: skip the export of a known module; verify: export it and compare; off (default)",
     "TRTCACHE_CONFIG": "path of the settings file (default: trtcache/trtcache.toml in $XDG_CONFIG_HOME or ~/.config)",
-    "TRTCACHE_LOG": "comma-separated areas to log to standard error: lowering, keys, store, cli",
+    "TRTCACHE_LOG": "areas to log to standard error, by commas: lowering, keys, store, tensorrt, cli, torch_compile",
 }
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -55,9 +55,9 @@ _MAX_BYTES = 1 << 20
 LOG_VARIABLE = "TRTCACHE_LOG"
 AREAS: Mapping[str, tuple[str, ...]] = {
     "lowering": ("trtcache.lowering",),
-    "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends.pt2"),
+    "keys": ("trtcache.keys", "trtcache.api", "trtcache.compiler", "trtcache.frontends"),
     "store": ("trtcache.store", "trtcache.cache"),
-    "tensorrt": ("trtcache.tensorrt",),
+    "tensorrt": ("trtcache.tensorrt", "trtcache.backends"),
     "cli": ("trtcache_cli",),
     "torch_compile": ("trtcache.integrations.torch_compile", "trtcache.integrations.dynamo"),
 }
@@ -236,6 +236,8 @@ def _read(path: Path) -> str | None:
         others = 0o002 if private_group else 0o022
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & others:
             raise SettingsError(str(path), f"other users can write to it; run: chmod go-w {path}")
+        if status.st_size > _MAX_BYTES:
+            raise SettingsError(str(path), "it is larger than 1 MiB")
         return os.read(fd, _MAX_BYTES).decode("utf-8", "replace")
     finally:
         os.close(fd)

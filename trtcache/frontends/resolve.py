@@ -84,7 +84,7 @@ def resolve(
         return ScriptSource(model, args, kwargs, dynamic_shapes, name=name)
     attempt = None
     if direct not in {None, "off"} and cache is not None:
-        from trtcache.frontends.direct.mode import Attempt  # 60 ms
+        from trtcache.frontends.direct.mode import Attempt  # its import takes 60 ms
 
         with paused_collector():
             examples = (args, kwargs, dynamic_shapes)

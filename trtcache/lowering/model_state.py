@@ -1,8 +1,8 @@
 """The state of a model around an export, which runs the model's own code and must leave the model as it was.
 
-``forward`` may assign attributes, as the heads of YOLO store their anchors: after torch.export these are fake tensors,
-with which the model answers wrongly from then on. ``forward`` may also write to a tensor that torch.export does not
-know as a buffer because it is held by a plain object: torch then writes to the real tensor.
+``forward`` may assign attributes, as YOLO's heads do with their anchors. After torch.export these are fake tensors, and
+the model's later results would be wrong. ``forward`` may also write to a tensor that a plain object holds: torch.export
+does not treat it as a buffer and writes to the real tensor.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OPAQUE = (
+_NOT_FOLLOWED = (
     *(type(None), str, bytes, int, float, complex, torch.Generator, torch.jit.ScriptModule),
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
-_LIBRARY = sys.stdlib_module_names - {"types", "__main__"}
-_missing = object()
+_STDLIB = sys.stdlib_module_names - {"types", "__main__"}
+_MISSING = object()
 
 
 @contextmanager
 def preserve_state(model: torch.nn.Module) -> Iterator[None]:
     """Restore a model's attributes, the contents of their containers, and tensors that are written to, after the block.
 
-    Everything that attributes lead to is restored, ``__slots__`` included. Not followed are closures, attributes of
-    classes, TorchScript modules, and what objects of Python's own library hold; parameters are not restored, since a
-    program that writes to one is rejected.
+    Everything that attributes lead to is restored, ``__slots__`` included. These are not followed: closures, class
+    attributes, TorchScript modules, elements of sets, keys of dicts, and the attributes of objects of Python's standard
+    library. Parameters are not restored, since a program that writes to one is rejected.
     """
     state = _State(model)
     try:
@@ -53,34 +53,34 @@ class _State:
         self._sets: list[tuple[set[Any], set[Any]]] = []
         self._slots: list[tuple[Any, dict[str, Any]]] = []
         self._tensors: list[tuple[torch.Tensor, int]] = []
-        self._memories: dict[int, torch.UntypedStorage] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
         seen: dict[int, Any] = {}  # keeps the objects alive, so that no other gets one's address
         waiting: list[Any] = [model]
         while waiting:
             value = waiting.pop()
-            if id(value) not in seen and not isinstance(value, _OPAQUE):
+            if id(value) not in seen and not isinstance(value, _NOT_FOLLOWED):
                 seen[id(value)] = value
                 waiting += self._record(value)
 
     def _record(self, value: Any) -> list[Any]:
         """Record the state of one object, and return the objects that it leads to."""
         if isinstance(value, torch.Tensor):
-            # torch.export puts fake tensors in place of registered parameters and buffers, which are recorded as well
-            # only if they are held elsewhere. Parameters are not copied: LSTM has all of its own in a list, too.
+            # torch.export replaces registered parameters and buffers by fake tensors; those are recorded here only if
+            # something else holds them too. Parameters are not copied: an LSTM also holds all of its own in a list.
             is_real = type(value) in {torch.Tensor, torch.nn.Buffer} and value.layout == torch.strided
             if is_real and value.device.type != "meta" and not value.is_inference():
                 self._tensors.append((value, value._version))
                 memory = value.untyped_storage()
-                if memory._cdata not in self._memories:
-                    self._memories[memory._cdata] = memory.clone()  # type: ignore[no-untyped-call]  # torch's
+                if memory._cdata not in self._storages:
+                    self._storages[memory._cdata] = memory.clone()  # type: ignore[no-untyped-call]  # torch's
             return []
         if isinstance(value, torch.nn.Module) and {"_parameters", "_buffers"} <= value.__dict__.keys():
             tables = ("_parameters", "_buffers")
             self._attributes.append((value, dict(value.__dict__)))
             self._mappings += [(value.__dict__[name], dict(value.__dict__[name])) for name in tables]
-            return [item for name, item in value.__dict__.items() if name not in tables]
+            return [item for name, item in value.__dict__.items() if name not in tables] + self._record_slots(value)
         found = self._record_items(value)
-        if type(value).__module__.partition(".")[0] in _LIBRARY:
+        if type(value).__module__.partition(".")[0] in _STDLIB:
             return found  # of a lock or a logger nothing; reading ``__dict__`` of a partial would create one
         try:
             attributes = value.__dict__
@@ -89,17 +89,23 @@ class _State:
         if isinstance(attributes, dict):
             self._attributes.append((value, dict(attributes)))
             found += attributes.values()
-        if names := copyreg._slotnames(type(value)):  # type: ignore[attr-defined]  # what pickle uses
-            slots = {name: _read_slot(value, name) for name in names}
+        return found + self._record_slots(value)
+
+    def _record_slots(self, value: Any) -> list[Any]:
+        """Record the values of an object's ``__slots__``, and return them."""
+        names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # what pickle uses
+        slots = {name: _read_slot(value, name) for name in names}
+        if slots:
             self._slots.append((value, slots))
-            found += [item for item in slots.values() if item is not _missing]
-        return found
+        return [item for item in slots.values() if item is not _MISSING]
 
     def _record_items(self, value: Any) -> list[Any]:
         """Record the items of a container, and return them."""
         if isinstance(value, (list, deque)):
-            self._lists.append((value, list(value)))
-            return list(value)
+            kind: Any = deque if isinstance(value, deque) else list
+            items = list(kind.__iter__(value))  # not that of a subclass
+            self._lists.append((value, items))
+            return list(items)
         if isinstance(value, dict):
             self._mappings.append((value, dict(_kind(value).items(value))))
             return [*dict.values(value)]
@@ -110,7 +116,7 @@ class _State:
             return [value.func, value.args, value.keywords]
         if isinstance(value, types.MethodType):
             return [value.__self__]
-        return list(value) if isinstance(value, tuple) else []
+        return list(tuple.__iter__(value)) if isinstance(value, tuple) else []
 
     def restore(self) -> None:
         """Restore what differs from the record."""
@@ -128,7 +134,7 @@ class _State:
                 set.update(members, before)
         written = [tensor.untyped_storage() for tensor, version in self._tensors if tensor._version != version]
         for address, memory in {memory._cdata: memory for memory in written}.items():
-            recorded = self._memories.get(address)
+            recorded = self._storages.get(address)
             if recorded is not None and recorded.nbytes() == memory.nbytes():  # neither exchanged nor resized
                 memory.copy_(recorded)
 
@@ -155,7 +161,7 @@ def _restore_attributes(attributes: dict[str, Any], before: dict[str, Any]) -> N
     for name in [name for name in attributes if name not in before]:
         attributes.pop(name, None)
     for name, value in before.items():
-        if attributes.get(name, _missing) is not value:
+        if attributes.get(name, _MISSING) is not value:
             attributes[name] = value
 
 
@@ -163,14 +169,14 @@ def _read_slot(value: Any, name: str) -> Any:
     try:
         return object.__getattribute__(value, name)  # runs no ``__getattr__`` of the class
     except AttributeError:
-        return _missing
+        return _MISSING
 
 
 def _restore_slots(value: Any, slots: dict[str, Any]) -> None:
     for name, before in slots.items():
         if _read_slot(value, name) is before:
             continue
-        if before is _missing:
+        if before is _MISSING:
             object.__delattr__(value, name)
         else:
             object.__setattr__(value, name, before)

@@ -7,12 +7,12 @@ graph is run with fake tensors of these sizes, and each result must have the pro
 another, or for which an operator raises, become guards. The decomposed graph is run as well: decompositions of
 ``logsumexp`` and ``roll`` raise for sizes of 0 that these operators accept.
 
-Some kernels reject tensors without elements, or end the process (a division by the length of a sequence, a read at an
-index of nothing), and their fake kernels do not. For these there is a list. Reductions without a value for no elements
-(``max``) are run on real tensors without elements.
+Some kernels reject tensors without elements, or crash the process (they divide by the length of a sequence, or read at
+an index of an empty tensor), while their fake kernels accept them; these operators are listed below. Reductions that
+have no value for an empty tensor (``max``) are run on real tensors.
 
-``reshape`` and ``contiguous`` copy in the program and may return the tensor itself if a size is 1. Then a later write
-to one of the two is visible in both, and such sizes are excluded as well.
+In the program, ``reshape`` and ``contiguous`` copy; when they run with a size of 1, they may return the tensor itself.
+A later write to one of the two is then visible in both, so such sizes are excluded as well.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+_FAKE_TENSOR_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SMALL = (0, 1)
-_NOT_EMPTY = ("scaled_dot_product", "_scaled_dot_product", "upsample", "_upsample")
-_WITHOUT_IDENTITY = frozenset(
+_REJECT_EMPTY = ("scaled_dot_product", "_scaled_dot_product", "upsample", "_upsample")
+_RUN_FOR_REAL = frozenset(
     (
         *("max", "min", "aminmax", "argmax", "argmin", "amax", "amin", "median", "nanmedian", "mode", "kthvalue"),
         *("cummax", "cummin", "logcumsumexp", "max_pool1d", "sort", "topk"),
     )
 )
 _INDEXED = frozenset({"index", "_unsafe_index", "embedding"})
-_MOST_PAIRS = 4  # up to this many symbols are tried in pairs: 24 runs
+_MOST_PAIRS = 4  # up to this many symbols are also tried in pairs: 24 trials for 4 symbols
 
 
 def small_size_guards(
@@ -59,7 +59,7 @@ def small_size_guards(
     Args:
         program: an exported program.
         decomposed: the same program in core ATen operators.
-        conditions: conditions checked on calls anyway, as sympy expressions. Trials satisfy them.
+        conditions: conditions checked on calls anyway, as sympy expressions. Trials satisfy them where possible.
     """
     hints: dict[Any, int] = {}  # the example's value of each symbol in the sizes of the inputs
     for node in program.graph.find_nodes(op="placeholder"):
@@ -73,7 +73,7 @@ def small_size_guards(
     copies = frozenset[str]()  # the nodes that copy for the example's sizes, which matters only to mutation
     if any(map(_is_mutating, program.graph.nodes)):
         run = _Run(program, hints)
-        copies = frozenset(run.copies) if _is_right(run) else copies
+        copies = frozenset(run.copies) if _succeeds(run) else copies
     ranges = program.range_constraints
     symbols = [symbol for symbol in hints if symbol not in ranges or ranges[symbol].lower <= 2]
     excluded: list[dict[Any, int]] = []
@@ -81,18 +81,18 @@ def small_size_guards(
         if any(one.items() <= trial.items() for one in excluded):
             continue
         sizes = _satisfying(trial, hints, conditions)
-        if sizes is not None and not (_is_right(_Run(program, sizes, copies)) and _is_right(_Run(decomposed, sizes))):
+        if sizes is not None and not (_succeeds(_Run(program, sizes, copies)) and _succeeds(_Run(decomposed, sizes))):
             excluded.append(trial)
     differ = [[sympy.Ne(symbol, size, evaluate=False) for symbol, size in trial.items()] for trial in excluded]
     return [one[0] if len(one) == 1 else sympy.Or(*one, evaluate=False) for one in differ]
 
 
 def _satisfying(trial: Mapping[Any, int], hints: Mapping[Any, int], conditions: Sequence[Any]) -> dict[Any, int] | None:
-    """Return sizes of all symbols that satisfy the conditions and contain a trial's; None if there are none.
+    """Return sizes of all symbols that contain a trial's and satisfy the conditions.
 
-    The other sizes are the example's, or equal to one of the trial if a condition requires that; otherwise small ones
-    are searched. If none are found, calls with the trial's sizes are (almost) impossible: it is tried with the
-    example's.
+    The other sizes are the example's, or equal to one of the trial's if a condition requires that; otherwise small
+    sizes are searched. If none satisfy the conditions, calls with the trial's sizes hardly ever occur: the result is
+    the trial's sizes with the example's for the rest, or None if the trial has all symbols.
     """
     others = [symbol for symbol in hints if symbol not in trial]
     candidates = [{**hints, **trial}, *({**dict.fromkeys(others, size), **trial} for size in set(trial.values()))]
@@ -151,14 +151,15 @@ class _Run(fx.Interpreter):
         shared = {storage._cdata for storage in self._shared}
         if shared and _is_mutating(n) and not shared.isdisjoint(map(storage_id, arguments)):
             raise ValueError(f"{n.name} writes into a tensor that is not a copy")
-        if arguments and not _takes(n.target, arguments):
+        if arguments and not _accepts(n.target, arguments):
             raise ValueError(f"{n.name} takes no empty tensor")
-        if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _WITHOUT_IDENTITY:
+        if any(not tensor.numel() for tensor in arguments) and _name(n.target) in _RUN_FOR_REAL:
             _run_for_real(n.target, *self.fetch_args_kwargs_from_env(n))
         result = super().run_node(n)
-        if _name(n.target).startswith(_NOT_EMPTY) and not result.numel():
-            raise ValueError(f"{n.name} makes no empty tensor")
-        if not _agrees(n.meta.get("val"), result, self._sizes):
+        # Kernels of attention return a tuple; the first item is the output.
+        if _name(n.target).startswith(_REJECT_EMPTY) and not pytree.tree_leaves(result)[0].numel():
+            raise ValueError(f"{n.name} does not support an empty result")
+        if not _has_expected_shape(n.meta.get("val"), result, self._sizes):
             raise ValueError(f"{n.name} has another shape")
         if _is_strided(result) and result.numel():
             if not any(storage_id(one) == storage_id(result) for one in arguments):
@@ -168,14 +169,14 @@ class _Run(fx.Interpreter):
         return result
 
 
-def _takes(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
+def _accepts(target: Any, arguments: Sequence[torch.Tensor]) -> bool:
     """Return whether an operator accepts such tensors, where its fake kernel does not check it.
 
     A non-empty index into no elements is out of range, whatever its value.
     """
     name = _name(target)
     first, *others = arguments
-    if name.startswith(_NOT_EMPTY):
+    if name.startswith(_REJECT_EMPTY):
         return all(one.numel() for one in arguments)
     return not (name in _INDEXED and first.numel() == 0 and others and all(one.numel() for one in others))
 
@@ -202,12 +203,14 @@ def _is_strided(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
-def _agrees(expected: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
+def _has_expected_shape(expected: Any, found: Any, sizes: Mapping[Any, int]) -> bool:
     if isinstance(expected, (list, tuple)):
-        return len(expected) == len(found) and all(map(lambda one, other: _agrees(one, other, sizes), expected, found))
+        return len(expected) == len(found) and all(
+            map(lambda one, other: _has_expected_shape(one, other, sizes), expected, found)
+        )
     if isinstance(expected, torch.Tensor):
         return expected.dim() == found.dim() and all(
-            map(lambda one, other: _agrees(one, other, sizes), expected.shape, found.shape)
+            map(lambda one, other: _has_expected_shape(one, other, sizes), expected.shape, found.shape)
         )
     if isinstance(expected, (int, torch.SymInt)) and type(expected) is not bool:
         value = _value(expected, sizes)
@@ -226,16 +229,19 @@ def _value(size: Any, sizes: Mapping[Any, int]) -> int | None:
     return int(value) if value.is_Integer else None
 
 
-def _is_right(run: _Run) -> bool:
+def _succeeds(run: _Run) -> bool:
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-    logged, _LOG.disabled = _LOG.disabled, True  # torch logs errors of fake tensors: mismatched sizes are expected here
+    logged, _FAKE_TENSOR_LOG.disabled = (
+        _FAKE_TENSOR_LOG.disabled,
+        True,
+    )  # torch logs errors of fake tensors: mismatched sizes are expected here
     try:
         with mode, torch.no_grad():
             run.check()
     except Exception:  # noqa: BLE001  # an operator may raise anything for an unsupported size
         return False
     finally:
-        _LOG.disabled = logged
+        _FAKE_TENSOR_LOG.disabled = logged
     return True
 
 
@@ -247,4 +253,10 @@ def _input(expected: Any, sizes: Mapping[Any, int]) -> Any:
     shape = [size for size in (_value(size, sizes) for size in expected.shape) if size is not None and size >= 0]
     if len(shape) != expected.dim():
         raise ValueError("an input cannot have these sizes")
-    return torch.empty(shape, dtype=expected.dtype, device=expected.device)
+    if expected.layout != torch.strided:
+        return torch.empty(shape, dtype=expected.dtype, device=expected.device)
+    # The strides decide whether ``contiguous`` and ``reshape`` copy.
+    strides = [stride for stride in (_value(stride, sizes) for stride in expected.stride()) if stride is not None]
+    if len(strides) != expected.dim():
+        raise ValueError("an input cannot have these strides")
+    return torch.empty_strided(shape, strides, dtype=expected.dtype, device=expected.device)
