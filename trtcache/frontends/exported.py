@@ -14,19 +14,21 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
+from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
-    from trtcache.digests import Digest
+    from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.mode import Attempt
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.runtime import Report
+    from trtcache.settings import Settings
 
 
 class ExportedSource(Source):
@@ -136,6 +138,10 @@ class ExportedSource(Source):
     def request(self, options: CompileOptions) -> Request:
         """Lower the program, and return the request with its key, or its partitions."""
         return request_program(self, options)
+
+    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
+        """Return what identifies the custom operators of the program."""
+        return identify_operators(called_operators(self._program), settings.operator_versions)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that an alias would lead to the lowered program.
@@ -328,6 +334,13 @@ def lower_program(
     return lowered
 
 
+def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:
+    """Return the operators that an exported program calls."""
+    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
+
+
 def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: EngineRequest) -> None:
     """Check that an alias of an exported program would lead to the lowered program.
 
@@ -335,16 +348,13 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
         ValueError: it would not; the message says why.
     """
     from trtcache.lowering.interface import Content
-    from trtcache.lowering.operators import is_foreign
 
     if request.program.device != source.device:
         raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")
     # An operator that code of this process decomposes leaves no trace in the lowered graph.
-    versions = request.settings.operator_versions
-    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    targets = {node.target for graph in graphs for node in graph.nodes}
-    operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
-    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, versions)}):
+    known = {*request.settings.operator_versions, *operator_names(alias.operators)}
+    operators = called_operators(program)
+    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
         raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
     parts: Any = alias.key.document["parts"]
     if alias.whole is None and "frozen" in parts:
