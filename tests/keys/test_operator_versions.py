@@ -213,15 +213,6 @@ def test_an_operator_in_cpp_has_the_digest_of_its_library(tmp_path: Path, monkey
     assert list(identity["files"]) == ["trtcache_native/_C.so"]
 
 
-def site_with_backend(tmp_path: Path) -> Path:
-    """Return a directory with the installed backend ``stored``, whose engines other processes can run."""
-    info = tmp_path / "site" / "stored-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Name: stored\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[trtcache.backends]\nstored = tests.direct.stored:Stored\n")
-    return info.parent
-
-
 COMPILE = """
 import json, os, torch, trtcache
 from trtcache_sold import kernels
@@ -259,7 +250,7 @@ def test_an_upgrade_is_a_miss_in_the_next_process(run_python: RunPython, tmp_pat
     What torch takes apart when it decomposes (``shift``) leaves no trace in the lowered program: its key is the same as
     long as it computes the same, and without an alias it is lowered every time.
     """
-    site = site_with_backend(tmp_path)
+    site = install_stored(tmp_path / "site")
     code = COMPILE.format(path=str(tmp_path / "program.pt2"), cache=str(tmp_path / "cache"))
     keys: set[str] = set()
 
@@ -287,7 +278,7 @@ def test_an_upgrade_is_a_miss_in_the_next_process(run_python: RunPython, tmp_pat
 
 def test_a_mixture_of_experts_is_one_engine(run_python: RunPython, tmp_path: Path) -> None:
     """Transformers' operator has the version of transformers: one engine, and a hit under another hash seed."""
-    site = site_with_backend(tmp_path)
+    site = install_stored(tmp_path / "site")
     code = f"""
     import json, torch, transformers, trtcache
     torch.manual_seed(0)

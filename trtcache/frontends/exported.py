@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from trtcache.frontends.request import partition_request, paused_collector
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
+from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
 from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class ModuleSource(Source):
         self._examples = tuple(args), dict(kwargs or {}), dynamic_shapes
         self.attempt = attempt
         self._find_s = 0.0
+        self._reasons: Mapping[str, str] = {}
 
     @property
     def device(self) -> torch.device:
@@ -244,6 +246,7 @@ class ModuleSource(Source):
             start = time.perf_counter()
             program = self.program()
             export_s = time.perf_counter() - start
+        self._reasons = reasons_for_fixed_sizes(program)
         return ExportedSource(
             program,
             self.name,
@@ -256,6 +259,15 @@ class ModuleSource(Source):
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.attempt is not None and isinstance(program, ExportedSource):
             self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)
+
+    def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
+        """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""
+        args, kwargs, dynamic_shapes = self._examples
+        try:
+            sizes = automatic_sizes(self._module, args, kwargs, dynamic_shapes, in_spec)
+        except Exception:  # noqa: BLE001  # it flattens objects of the caller's classes, and is for messages only
+            return {}
+        return {place: self._reasons.get(name, "") for place, name in sizes.items()}
 
     def annotate(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode."""

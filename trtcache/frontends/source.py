@@ -237,6 +237,18 @@ class Source(ABC):
             ExportError: a weight is damaged, or the file was written to meanwhile.
         """
 
+    def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
+        """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one, as far as it is known.
+
+        Args:
+            in_spec: the pytree spec of the call's arguments.
+
+        Returns:
+            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty text.
+        """
+        del in_spec
+        return {}
+
     # The slow path.
 
     def require_weights(self) -> None:
