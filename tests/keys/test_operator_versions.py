@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import cpp_extension
 
+from tests.direct.stored import install_stored
 from trtcache.lowering.operators import identify_again, identify_operators, operator_names
 
 if TYPE_CHECKING:
