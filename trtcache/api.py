@@ -98,6 +98,7 @@ def compile(  # noqa: A001  # named like torch.compile
         module = compile_source(source, options, store)
         module.threads = options.settings.threads
         module.report.file_s = source.file_s
+        module.note_fixed_sizes(source.automatic_sizes(module.in_spec))
         if source.model is not None:
             module.examples = Examples.of(source.model, args, kwargs)
         if keep_program:

@@ -59,7 +59,8 @@ class Settings:
             (``{"max_autotune": True}``).
         operator_versions: versions of custom operators, by name (``{"mylib::scale": "1.2"}``) or by namespace
             (``{"mylib": "1.2"}``). The implementation of a custom operator is not part of a program, so a program with
-            one is cached only if its version is set here. Change it when the operator changes.
+            one is cached only if its version is set here, or is that of an installed distribution. Change it when the
+            operator changes.
         torch_executed_modules: modules whose operators stay in torch, by path (``encoder.layer.0``) or by class
             (``torch.nn.modules.activation.GELU``). The key contains the resulting operators, so renaming modules keeps
             it.

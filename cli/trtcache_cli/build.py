@@ -185,6 +185,8 @@ def _document(report: Report, output: Path | None) -> dict[str, Any]:
         "seconds": report.compile_s,
         "output": str(output) if output else None,
     }
+    if report.fixed_sizes:
+        document["fixed_sizes"] = [asdict(one) for one in report.fixed_sizes]
     engines = [_engine(partition) for partition in report.partitions]
     if not report.left:
         return {**document, **engines[0]}

@@ -18,6 +18,7 @@ from trtcache.compiler.entries import report_partition
 from trtcache.digests import CacheKey, canonical
 from trtcache.errors import CanonicalizationError, IncompatibleEngineError, PassError, RefitError
 from trtcache.keys.key import KIND, MEMBER, KeyAlias, alias_key
+from trtcache.lowering.operators import identify_again
 from trtcache.runtime import CompiledModule, Report
 from trtcache.runtime.executable import Executable
 from trtcache.runtime.provenance import Provenance, load_members, parameters_of
@@ -125,6 +126,9 @@ class AliasLookup:
         except (ValueError, KeyError) as error:
             self._reject(kept, f"it cannot be followed: {error}")
             return None
+        if alias.operators and not identify_again(alias.operators):
+            log.info("the key alias of %s was made with other versions of its custom operators", self._source.label)
+            return None
         self._source.expect(alias.whole, alias.seen)
         self._kept = kept
         alias_s = self._key_s + time.perf_counter() - start
@@ -224,7 +228,13 @@ class AliasLookup:
         try:
             if not isinstance(key, CacheKey):
                 raise ValueError(f"it has no key: {key}")  # noqa: TRY004, TRY301  # a program without a key
-            alias = KeyAlias.of(request.program, key, self._source.whole, seen=self._stat_fingerprint())
+            alias = KeyAlias.of(
+                request.program,
+                key,
+                self._source.whole,
+                seen=self._stat_fingerprint(),
+                operators=self._source.custom_operators(self._settings),
+            )
             self._source.check_alias(alias, request)
             data = alias.write()
         except ValueError as error:

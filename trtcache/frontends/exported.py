@@ -15,19 +15,22 @@ from trtcache.config import paused_collector
 from trtcache.frontends.request import partition_request
 from trtcache.frontends.source import Source
 from trtcache.lowering import ALONE
+from trtcache.lowering.arguments import automatic_sizes, reasons_for_fixed_sizes
+from trtcache.lowering.operators import identify_operators, is_foreign, operator_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
-    from trtcache.digests import Digest
+    from trtcache.digests import Digest, Json
     from trtcache.frontends.direct.mode import Attempt
     from trtcache.frontends.request import EngineRequest, Request
     from trtcache.frontends.source import CompileOptions, Specs
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
     from trtcache.runtime import Report
+    from trtcache.settings import Settings
 
 
 class ExportedSource(Source):
@@ -138,6 +141,10 @@ class ExportedSource(Source):
         """Lower the program, and return the request with its key, or its partitions."""
         return request_program(self, options)
 
+    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
+        """Return what identifies the custom operators of the program."""
+        return identify_operators(called_operators(self._program), settings.operator_versions)
+
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that an alias would lead to the lowered program.
 
@@ -182,6 +189,7 @@ class ModuleSource(Source):
         self._examples = tuple(args), dict(kwargs or {}), dynamic_shapes
         self.attempt = attempt
         self._find_s = 0.0
+        self._reasons: Mapping[str, str] = {}
 
     @property
     def device(self) -> torch.device:
@@ -244,6 +252,7 @@ class ModuleSource(Source):
             start = time.perf_counter()
             program = self.program()
             export_s = time.perf_counter() - start
+        self._reasons = reasons_for_fixed_sizes(program)
         return ExportedSource(
             program,
             self.name,
@@ -256,6 +265,15 @@ class ModuleSource(Source):
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.attempt is not None and isinstance(program, ExportedSource):
             self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)
+
+    def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
+        """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""
+        args, kwargs, dynamic_shapes = self._examples
+        try:
+            sizes = automatic_sizes(self._module, args, kwargs, dynamic_shapes, in_spec)
+        except Exception:  # noqa: BLE001  # it flattens objects of the caller's classes, and is for messages only
+            return {}
+        return {place: self._reasons.get(name, "") for place, name in sizes.items()}
 
     def annotate(self, report: Report, *, is_hit: bool) -> None:
         """Report the outcome of direct mode."""
@@ -335,6 +353,13 @@ def lower_program(
     return lowered
 
 
+def called_operators(program: ExportedProgram) -> list[torch._ops.OpOverload]:
+    """Return the operators that an exported program calls."""
+    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    return [target for target in targets if isinstance(target, torch._ops.OpOverload)]
+
+
 def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlias, request: EngineRequest) -> None:
     """Check that an alias of an exported program would lead to the lowered program.
 
@@ -342,16 +367,13 @@ def check_program_alias(source: Source, program: ExportedProgram, alias: KeyAlia
         ValueError: it would not; the message says why.
     """
     from trtcache.lowering.interface import Content
-    from trtcache.lowering.operators import is_foreign
 
     if request.program.device != source.device:
         raise ValueError(f"it runs on {request.program.device}, and its weights are on {source.device}")
     # An operator that code of this process decomposes leaves no trace in the lowered graph.
-    versions = request.settings.operator_versions
-    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    targets = {node.target for graph in graphs for node in graph.nodes}
-    operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
-    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, versions)}):
+    known = {*request.settings.operator_versions, *operator_names(alias.operators)}
+    operators = called_operators(program)
+    if foreign := sorted({str(target._schema.name) for target in operators if is_foreign(target, known)}):
         raise ValueError(f"it does not cover what its operators {', '.join(foreign)} compute")
     parts: Any = alias.key.document["parts"]
     if alias.whole is None and "frozen" in parts:

@@ -27,7 +27,13 @@ import torch
 from trtcache.config.paths import StatFingerprint
 from trtcache.digests import Digest, encode, hash_bytes
 from trtcache.errors import ExportError
-from trtcache.frontends.exported import check_program_alias, device_type_of, lower_program, request_program
+from trtcache.frontends.exported import (
+    called_operators,
+    check_program_alias,
+    device_type_of,
+    lower_program,
+    request_program,
+)
 from trtcache.frontends.source import Source
 from trtcache.frontends.torch_archive import (
     DTYPES,
@@ -39,6 +45,7 @@ from trtcache.frontends.torch_archive import (
     flat,
 )
 from trtcache.lowering import ALONE
+from trtcache.lowering.operators import identify_operators
 from trtcache.weights import archive as archives
 
 if TYPE_CHECKING:
@@ -50,6 +57,7 @@ if TYPE_CHECKING:
     from trtcache.frontends.source import CompileOptions
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
+    from trtcache.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -261,6 +269,11 @@ class ProgramFile(Source):
     def request(self, options: CompileOptions) -> Request:
         """Load and lower the program, and return the request with its key, or its partitions."""
         return request_program(self, options)
+
+    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
+        """Return what identifies the custom operators of the program."""
+        assert self._program is not None  # noqa: S101  # it was lowered
+        return identify_operators(called_operators(self._program), settings.operator_versions)
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that an alias would lead to the lowered program."""

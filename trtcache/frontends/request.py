@@ -219,14 +219,19 @@ def make_request(
 ) -> Request:
     """Make the request for a program that is one engine; ``started`` is when work on its key began."""
     from trtcache.keys.graph_digest import graph_records
+    from trtcache.lowering.operators import identify_operators, operator_names
 
     start = time.perf_counter() if started is None else started
     toolchain, ambient = backend.toolchain(program.device.type), backend.ambient()
     records: list[Json] = []
     key: CacheKey | CanonicalizationError
     try:
-        records, graph = graph_records(program, settings.operator_versions)
+        declared = settings.operator_versions
+        operators = identify_operators((node.target for node in program.order), declared)
+        records, graph = graph_records(program, {*declared, *operator_names(operators)})
         parts = key_parts(program, graph, settings=settings, target=target, toolchain=toolchain, ambient=ambient)
+        if operators:  # a program without custom operators keeps its key
+            parts["operators"] = operators
         parts |= frozen_part(program, backend.frozen_slots(program, settings))
         key = CacheKey.of(backend.name, parts)
         if keys_log.isEnabledFor(logging.DEBUG):

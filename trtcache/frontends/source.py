@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trtcache.backends.protocol import Backend
     from trtcache.config.paths import StatFingerprint
-    from trtcache.digests import CacheKey, Digest
+    from trtcache.digests import CacheKey, Digest, Json
     from trtcache.frontends.request import EngineRequest
     from trtcache.keys.key import KeyAlias
     from trtcache.lowering import LoweredProgram
@@ -70,7 +70,8 @@ class Source(ABC):
       ``specs_of`` and ``expect``; with the entry ``place``, ``weights``, ``engine_weights``, ``input_names``,
       ``weight_file``, ``check`` and ``annotate``;
     - on a miss: ``export``, then the same on what it returned, ``request``, ``release``, and to store the alias
-      ``stat_fingerprint`` and ``check_alias``; ``remember`` and ``annotate`` of the source that was exported.
+      ``stat_fingerprint``, ``custom_operators`` and ``check_alias``; ``remember`` and ``annotate`` of the source that
+      was exported.
 
     Attributes:
         kind: the name of the fingerprint in an alias's key. Sources of one kind and digest share an alias: a module
@@ -236,6 +237,18 @@ class Source(ABC):
             ExportError: a weight is damaged, or the file was written to meanwhile.
         """
 
+    def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
+        """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one, as far as it is known.
+
+        Args:
+            in_spec: the pytree spec of the call's arguments.
+
+        Returns:
+            (Leaf of the arguments, dimension or None for an int) -> reason, or an empty text.
+        """
+        del in_spec
+        return {}
+
     # The slow path.
 
     def require_weights(self) -> None:
@@ -300,6 +313,11 @@ class Source(ABC):
         Raises:
             ExportError: the model cannot be exported, or the source is not a torch program.
         """
+
+    def custom_operators(self, settings: Settings) -> Mapping[str, Json]:
+        """Return what identifies the custom operators of the program that was lowered (``identify_operators``)."""
+        del settings
+        return {}
 
     def check_alias(self, alias: KeyAlias, request: EngineRequest) -> None:
         """Check that the alias of a lowered program can be stored.

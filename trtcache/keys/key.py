@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from trtcache.backends.protocol import Backend
+    from trtcache.digests import Json
     from trtcache.lowering import LoweredProgram
     from trtcache.settings import Settings
     from trtcache.target import Target
@@ -67,6 +68,7 @@ class KeyAlias:
             for a program in memory, for which ``in_spec`` and ``out_spec`` are not stored either.
         seen: the stat fingerprint of the file with this digest, if it is reliable.
         small_sizes: which sizes of 0 and 1 the program handles (``Interface.small_sizes``).
+        operators: what identified the program's custom operators before it was lowered (``identify_operators``).
     """
 
     key: CacheKey
@@ -79,12 +81,27 @@ class KeyAlias:
     whole: Digest | None
     seen: StatFingerprint | None = None
     small_sizes: SmallSizes | None = None
+    operators: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, program: LoweredProgram, key: CacheKey, whole: Digest | None, *, seen: StatFingerprint | None = None
+        cls,
+        program: LoweredProgram,
+        key: CacheKey,
+        whole: Digest | None,
+        *,
+        seen: StatFingerprint | None = None,
+        operators: Mapping[str, Json] | None = None,
     ) -> KeyAlias:
-        """Create the alias of a lowered program from its key, and the digest and stat fingerprint of its file."""
+        """Create the alias of a lowered program.
+
+        Args:
+            program: the lowered program.
+            key: its key.
+            whole: the digest of its file.
+            seen: the stat fingerprint of its file.
+            operators: the identities of its custom operators.
+        """
         return cls(
             key=key,
             device=program.device,
@@ -96,6 +113,7 @@ class KeyAlias:
             whole=whole,
             seen=seen,
             small_sizes=program.interface.small_sizes,
+            operators=operators or {},
         )
 
     @classmethod
@@ -129,6 +147,7 @@ class KeyAlias:
                 whole=None if specs else Digest(*written["whole"]),
                 seen=StatFingerprint.read(written["seen"]) if written.get("seen") else None,
                 small_sizes=SmallSizes.read(written["small_sizes"]),
+                operators=dict(written.get("operators", {})),
             )
             parts: Any = key.document["parts"]
             expected = canonical({"arguments": structure(in_spec), "output": structure(out_spec)})
@@ -162,6 +181,8 @@ class KeyAlias:
             "sources": {name: asdict(content) for name, content in self.sources.items()},
             "small_sizes": self.small_sizes.document() if self.small_sizes else None,
         }
+        if self.operators:
+            document["operators"] = dict(self.operators)
         return json_bytes(document)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -115,6 +116,79 @@ def replace_inputs(
     )
     made, named_made = pytree.tree_map_only(Input, lambda one: one.example(), (args, dict(kwargs)))
     return made, named_made, dict(inspect.signature(model.forward).bind(*shapes, **named).arguments)
+
+
+def automatic_sizes(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+    in_spec: pytree.TreeSpec,
+) -> dict[tuple[int, int | None], str]:
+    """Return the sizes that ``Dim.AUTO`` leaves to torch: (leaf, dimension or None for an int) -> torch's name for it.
+
+    It is empty if torch would not accept the arguments with these ``dynamic_shapes``.
+    """
+    from torch.export.dynamic_shapes import _tree_map_with_path
+
+    if hasattr(dynamic_shapes, "dynamic_shapes"):  # torch.export.ShapesCollection
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(model, args, dict(kwargs))
+    if not dynamic_shapes:
+        return {}
+    found: dict[tuple[int, int | None], str] = {}
+    leaf = 0
+    for name, value, shapes in _arguments(model, args, kwargs, dynamic_shapes, children(in_spec)[1].context):
+        hints: list[Any] = []
+        _tree_map_with_path(lambda _, __, *one, hints=hints: hints.extend(one or [None]), [value], *shapes)
+        paths = [path for path, _ in pytree.tree_flatten_with_path(value)[0]]
+        if len(paths) != len(hints):  # a module, which torch flattens during export only
+            return {}
+        for path, hint in zip(paths, hints, strict=True):
+            source = f"L[{name!r}]{pytree.keystr(path)}"
+            if _is_auto(hint):
+                found[leaf, None] = source
+            sizes = (
+                enumerate(hint) if isinstance(hint, (tuple, list)) else hint.items() if isinstance(hint, dict) else ()
+            )
+            found |= {(leaf, dim): f"{source}.size()[{dim}]" for dim, size in sizes if _is_auto(size)}
+            leaf += 1
+    return found
+
+
+def _is_auto(hint: object) -> bool:
+    return getattr(hint, "type", None) is torch.export.Dim.AUTO.type
+
+
+def _arguments(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any, names: Sequence[str]
+) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield each argument in the order of leaves: name, value, and a list of its dynamic shapes, which may be none."""
+    signature = inspect.signature(model.forward)
+    bound = signature.bind(*args, **kwargs).arguments
+    given = dynamic_shapes if isinstance(dynamic_shapes, dict) else dict(zip(bound, dynamic_shapes, strict=False))
+    for name, value in signature.bind_partial(*args).arguments.items():
+        yield name, value, [] if given.get(name) is None else [[given[name]]]
+    others = next((name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD), "")
+    given = {**(given.get(others) or {}), **given}
+    for name in names:
+        yield name, kwargs[name], [] if given.get(name) is None else [[given[name]]]
+
+
+def reasons_for_fixed_sizes(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """Return why torch fixed sizes that were to vary: torch's name for the size -> reason."""
+    values = (node.meta.get("val") for node in program.graph.find_nodes(op="placeholder"))
+    modes = (getattr(value, "fake_mode", None) for value in values)
+    environment: Any = next((mode.shape_env for mode in modes if mode is not None and mode.shape_env is not None), None)
+    reasons: dict[str, str] = {}
+    for symbol, location in getattr(environment, "replacements_slocs", {}).items():
+        frame: Any = getattr(location, "framework_loc", None)
+        if not environment.replace(symbol).is_number or not hasattr(frame, "lineno"):
+            continue
+        file = frame.filename.partition(f"{Path(torch.__file__).parent.parent}/")
+        where = f"at {file[2] or file[0]}:{frame.lineno} in {frame.name}"
+        for source in environment.var_to_sources.get(symbol, ()):
+            reasons[source.name if isinstance(source.name, str) else source.name()] = where
+    return reasons
 
 
 _TENSORS = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})

@@ -162,6 +162,29 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedSize:
+    """A size that was to vary where the program allows it (``Dim.AUTO``), and that torch fixed.
+
+    Attributes:
+        argument: the argument's name.
+        dimension: the number of the dimension; None for an int.
+        size: the only size.
+        why: why torch fixed it, as far as it is known; else empty.
+    """
+
+    argument: str
+    dimension: int | None
+    size: int
+    why: str
+
+    def __str__(self) -> str:
+        what = f"{self.argument} is {self.size}"
+        if self.dimension is not None:
+            what = f"size {self.dimension} of {self.argument} is {self.size}"
+        return f"{what}: Dim.AUTO was given, and torch fixed it" + (f" {self.why}" if self.why else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """The content of a constant: the digest of its bytes, and how to read them."""
 

@@ -1,15 +1,38 @@
-"""Operators by name: readable names of their calls, and which ones have a version in the key."""
+"""Operators by name: readable names of their calls, and what identifies the implementation of each in a key.
+
+torch's version identifies torch's own operators. A custom operator has the version that the settings declare, or else
+that of the installed distributions whose files hold its kernels, with the digests of these files. One that has neither
+stays in torch: user code, an editable install, a kernel whose file is unknown.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
+import inspect
+import json
+import logging
+import mmap
+import os
+import re
+import sys
+import sysconfig
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from trtcache.digests import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     import torch
 
+    from trtcache.digests import Json
+
+log = logging.getLogger("trtcache.keys")
 
 LIVE_ENGINE = "trtcache::execute_engine"
 """The operator that runs an engine of this process."""
@@ -21,6 +44,9 @@ TORCHS_OWN = frozenset(
     )
 )
 """Namespaces of operators that torch's version identifies."""
+
+_KERNEL = re.compile(r"(\w+)(?:\[alias\])?(?: \(inactive\))?: registered at (.+):(\d+) :: .*")
+"""A line of ``torch._C._dispatch_dump``: dispatch key, file and line of the registration."""
 
 
 def is_foreign(target: torch._ops.OpOverload, declared: Collection[str]) -> bool:
@@ -39,6 +65,51 @@ def why_unknown(target: torch._ops.OpOverload, declared: Collection[str]) -> str
         f"custom operator {name} can change without its name doing so; "
         f"declare its version: settings={{'operator_versions': {{{name!r}: '1'}}}}"
     )
+
+
+def identify_operators(targets: Iterable[object], declared: Collection[str] = ()) -> dict[str, Json]:
+    """Return what identifies the custom operators of installed distributions that have no declared version.
+
+    Args:
+        targets: what nodes of a graph call.
+        declared: operators and namespaces whose version is declared; those are left out.
+
+    Returns:
+        Name of the operator with its overload (``mylib::scale``, ``mylib::scale.out``) -> the versions of the
+        distributions whose files hold its kernels, and the digests of these files. An operator with an overload that
+        has a kernel from elsewhere is left out.
+    """
+    import torch
+
+    found: dict[str, Json] = {}
+    unknown: set[str] = set()
+    for target in {one for one in targets if isinstance(one, torch._ops.OpOverload)}:
+        if not is_foreign(target, declared) or target._schema.name == LIVE_ENGINE:
+            continue
+        try:
+            found[target._name] = _describe(*_kernel_files(target))
+        except (ValueError, OSError, AttributeError, RuntimeError) as error:  # the last two: another version of torch
+            log.debug("custom operator %s has no version of its own: %s", target._name, error)
+            unknown.add(target._schema.name)
+    return {name: found[name] for name in sorted(found) if name.partition(".")[0] not in unknown}
+
+
+def identify_again(identities: Mapping[str, Json]) -> bool:
+    """Return whether operators have the same identities in this process as when they were recorded."""
+    import torch
+
+    targets = []
+    for name in identities:
+        namespace, _, rest = name.partition("::")
+        operator, _, overload = rest.partition(".")
+        packet = getattr(getattr(torch.ops, namespace), operator, None)
+        targets.append(getattr(packet, overload or "default", None))
+    return identify_operators(targets) == identities
+
+
+def operator_names(identities: Mapping[str, Json]) -> set[str]:
+    """Return the operators of some identities without their overloads, as ``declared`` takes them."""
+    return {name.partition(".")[0] for name in identities}
 
 
 def operator_name(target: object) -> str:
@@ -73,3 +144,260 @@ class NodeNames:
         """Return the name of the next weight or constant: ``w0``, ``w1``."""
         self._seen[letter] += 1
         return f"{letter}{self._seen[letter] - 1}"
+
+
+def _kernel_files(target: torch._ops.OpOverload) -> tuple[set[str], set[str]]:
+    """Return the files that hold the kernels of an operator, and those of whose distribution any file may hold one.
+
+    Raises:
+        ValueError: the file of a kernel is unknown; the message says why.
+    """
+    import torch
+    from torch._library import custom_ops
+
+    files: set[str] = set()
+    seen: set[int] = set()
+    for function in _python_functions(target):
+        _add_files(function, files, seen)
+    has_functions, libraries = bool(files), set[str]()
+    _, _, kernels = torch._C._dispatch_dump(target._name).partition("alias analysis kind: ")
+    for line in kernels.splitlines()[1:]:
+        match = _KERNEL.fullmatch(line)
+        if match is None:
+            raise ValueError(f"torch lists its kernels in an unknown form: {line}")
+        key, file, number = match.groups()
+        # Kernels for these keys run when a program is exported, which has their results.
+        at_export = key.startswith(("Autocast", "Autograd", "Meta"))
+        if _is_torchs(file):
+            if file != custom_ops.__file__ and not (at_export and not _is_impl(int(number))):
+                raise ValueError(f"its kernel for {key} was registered without a library of its own")
+        elif not file.endswith(".py"):
+            files |= _libraries_with(file)
+        # ``file`` created a Library, and the kernel, of which torch keeps no trace, is likely in the same package.
+        # A program may register its own functions with it as well: then its fake kernel is in no distribution.
+        elif has_functions or at_export:
+            libraries.add(file)
+        else:
+            raise ValueError(f"its kernel for {key} was registered with a library of {file}, and it has no fake kernel")
+    if not files:
+        raise ValueError("it has no kernel whose file is known")
+    return files, libraries
+
+
+def _python_functions(target: torch._ops.OpOverload) -> list[object]:
+    """Return the Python functions that torch knows for an operator.
+
+    Fake kernels, decompositions and Inductor's lowerings count as well: an engine has what they return. A backward does
+    not.
+
+    Raises:
+        ValueError: it was defined with ``torch.library.custom_op``, and its definition is gone.
+    """
+    import torch
+    from torch._library import custom_ops, simple_registry
+
+    entry = simple_registry.singleton.find(target._name)
+    functions: list[object] = [*target.py_kernels.values(), *entry.torch_dispatch_rules._data.values()]
+    functions += [kernel.func for kernel in entry.fake_impl.kernels]
+    definition: Any = custom_ops.OPDEFS.get(target._name)
+    if definition is not None:
+        functions += [definition._init_fn, definition._abstract_fn, definition._vmap_fn]
+        functions += [*definition._backend_fns.values(), *definition._torch_dispatch_fns.values()]
+    elif f"registered at {custom_ops.__file__}:" in torch._C._dispatch_dump(target._name):
+        raise ValueError("its definition is gone")
+    tables: list[Any] = [*torch._decomp.global_decomposition_table.values()]
+    for module, names in {"lowering": ("lowerings", "user_lowerings"), "decomposition": ("decompositions",)}.items():
+        # Only a process that imported these modules has registered anything there.
+        loaded = sys.modules.get(f"torch._inductor.{module}")
+        tables += [getattr(loaded, name, {}) for name in names]
+    return [*functions, *(table[target] for table in tables if target in table)]
+
+
+def _is_impl(line: int) -> bool:
+    """Return whether a line of torch's ``library.py`` is in ``torch.library.impl``, which hides its function."""
+    import torch
+
+    lines, first = inspect.getsourcelines(torch.library._impl)
+    return first <= line < first + len(lines)
+
+
+def _add_files(function: Any, files: set[str], seen: set[int]) -> None:
+    """Add the files of a function, of what it wraps, and of the functions in its closure; torch's are left out.
+
+    Raises:
+        ValueError: one is not a plain function, or its file has other code than this process.
+    """
+    if not callable(function) or isinstance(function, type) or id(function) in seen:
+        return
+    seen.add(id(function))
+    if type(function) is not FunctionType:
+        named = function if type(function) is BuiltinFunctionType else type(function)
+        if (named.__module__ or "builtins").partition(".")[0] not in {"torch", "builtins"}:
+            raise ValueError(f"{function!r} is not a plain function")
+        return
+    file = function.__code__.co_filename
+    if not _is_torchs(file) and not _is_pythons(file):
+        if _parts_of(function.__code__) not in _codes_of(file, *_state(file)):
+            raise ValueError(f"{file} was changed after it was imported")
+        files.add(file)
+    for cell in function.__closure__ or ():
+        try:
+            _add_files(cell.cell_contents, files, seen)
+        except ValueError as error:
+            if str(error) != "Cell is empty":
+                raise
+    _add_files(getattr(function, "__wrapped__", None), files, seen)
+
+
+@functools.lru_cache(maxsize=64)
+def _codes_of(file: str, size_bytes: int, modified_ns: int) -> frozenset[object]:
+    """Return all functions' code in a source file, as ``_parts_of`` describes it."""
+    del size_bytes, modified_ns  # a changed file is read again
+    whole = compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+    found: list[CodeType] = [whole]
+    for code in found:
+        found += [one for one in code.co_consts if isinstance(one, CodeType)]
+    return frozenset(map(_parts_of, found))
+
+
+def _parts_of(code: CodeType) -> object:
+    """Return what two code objects of one source have in common; ``==`` differs once the interpreter adapted one."""
+    constants = tuple(_parts_of(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
+    return code.co_qualname, code.co_firstlineno, code.co_code, code.co_names, code.co_varnames, constants
+
+
+def _libraries_with(source: str) -> set[str]:
+    """Return the loaded shared libraries that were built from a C++ file: they contain its name for error messages.
+
+    Raises:
+        ValueError: there is none.
+    """
+    name = source.encode() + b"\0"
+    if found := {path for path in _loaded_libraries() if _contains(path, *_state(path), name)}:
+        return found
+    raise ValueError(f"no library that is loaded was built from {source}")
+
+
+def _loaded_libraries() -> set[str]:
+    """Return the shared libraries of this process without torch's and Python's; a replaced file is none of them."""
+    import torch
+
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        lines = (line.split(maxsplit=5) for line in maps.read_text(errors="surrogateescape").splitlines())
+        paths = {line[5] for line in lines if len(line) == 6}
+    else:
+        modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        paths = {*torch.ops.loaded_libraries, *filter(None, modules)}
+    found = {path for path in paths if re.search(r"\.(so|dylib|dll|pyd)(\.[\d.]+)?$", path)}
+    return {path for path in found if not _is_torchs(path)}
+
+
+@functools.lru_cache(maxsize=1024)
+def _contains(path: str, size_bytes: int, modified_ns: int, content: bytes) -> bool:
+    """Return whether a file contains some bytes."""
+    del modified_ns  # a changed file is read again
+    if not size_bytes:
+        return False
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(content) >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """An installed distribution.
+
+    Attributes:
+        name, version: its name and version.
+        folder: the directory that its files are relative to.
+        files: its files, as it lists them.
+        is_editable: whether its code may change under its version.
+    """
+
+    name: str
+    version: str
+    folder: str
+    files: frozenset[str]
+    is_editable: bool
+
+
+@functools.cache
+def _owners(file: str) -> tuple[_Distribution, ...]:
+    """Return the installed distributions that list a file."""
+    real = os.path.realpath(file)
+    owners = []
+    for root in sorted({os.path.realpath(one) for one in sys.path}):
+        line = f"\n{Path(real).relative_to(root).as_posix()}," if real.startswith(root + os.sep) else None
+        for one, record in _records(root) if line else ():
+            if line and line in record:
+                origin = json.loads(one.read_text("direct_url.json") or "{}")
+                is_editable = bool(origin.get("dir_info", {}).get("editable"))
+                files = frozenset(line.rsplit(",", 2)[0] for line in record.splitlines())
+                owners.append(_Distribution(one.metadata["Name"], one.version, root, files, is_editable))
+    return tuple(owners)
+
+
+@functools.cache
+def _records(root: str) -> tuple[tuple[importlib.metadata.Distribution, str], ...]:
+    """Return the distributions in a directory that list their files, with the lists."""
+    listed = [(one, one.read_text("RECORD")) for one in importlib.metadata.distributions(path=[root])]
+    return tuple((one, f"\n{record}".replace("\r", "")) for one, record in listed if record)
+
+
+def _describe(files: Collection[str], libraries: Collection[str]) -> Json:
+    """Return the versions of the distributions that files belong to, and the files' digests.
+
+    Raises:
+        ValueError: a file belongs to no distribution, or to an editable one.
+    """
+    versions: dict[str, Json] = {}
+    digests: dict[str, Json] = {}
+    for file in sorted({*files, *libraries}):
+        owners = _owners(file)
+        if not owners or any(one.is_editable for one in owners):
+            raise ValueError(f"{file} belongs to no installed distribution, or to an editable one")
+        digests[Path(os.path.realpath(file)).relative_to(owners[0].folder).as_posix()] = _digest(file)
+        for owner in owners:
+            versions[owner.name] = owner.version
+            if file in libraries:
+                modules = sorted(
+                    one for one in owner.files if one.endswith(".py") and Path(owner.folder, one).is_file()
+                )
+                listed = [f"{one} {_digest(str(Path(owner.folder, one)))}" for one in modules]
+                digests[f"{owner.name}: *.py"] = str(Digest.of("\n".join(listed).encode()))
+    return {"distributions": versions, "files": digests}
+
+
+def _digest(file: str) -> str:
+    return _digest_of(file, *_state(file))
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest_of(file: str, size_bytes: int, modified_ns: int) -> str:
+    del size_bytes, modified_ns  # a changed file is read again
+    return str(Digest.of_file(file))
+
+
+def _state(file: str) -> tuple[int, int]:
+    """Return a file's size and the time of its last change.
+
+    Raises:
+        ValueError: it does not exist, or cannot be read.
+    """
+    try:
+        status = os.stat(file)  # noqa: PTH116  # also of names that are no paths, as <string>
+    except OSError as error:
+        raise ValueError(f"{file} is not a file that can be read") from error
+    return status.st_size, status.st_mtime_ns
+
+
+def _is_torchs(file: str) -> bool:
+    import torch
+
+    return file.startswith(os.path.dirname(torch.__file__) + os.sep)  # noqa: PTH120  # torch's own spelling
+
+
+def _is_pythons(file: str) -> bool:
+    """Return whether a file belongs to Python's standard library, such as a decorator's."""
+    library = sysconfig.get_path("stdlib") + os.sep
+    return file.startswith(library) and "site-packages" not in file and "dist-packages" not in file

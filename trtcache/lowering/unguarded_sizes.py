@@ -21,6 +21,7 @@ weights, constants and inputs.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import sys
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 from torch import fx
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
@@ -225,9 +227,9 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
         counts: returns whether to record decisions of the calling code; by default all except those inside an operator.
     """
     decisions = Decisions(counts)
-    replaced: list[tuple[type, str, Any]] = []
+    replaced: list[tuple[Any, str, Any]] = []
 
-    def replace(owner: type, name: str, method: Any) -> None:
+    def replace(owner: Any, name: str, method: Any) -> None:
         replaced.append((owner, name, getattr(owner, name)))
         setattr(owner, name, method)
 
@@ -239,6 +241,9 @@ def record_decisions(counts: Callable[[], bool] | None = None) -> Iterator[Decis
         for name in (*_ARITHMETIC, *_REFLECTED):
             replace(torch.SymInt, name, _arithmetic(decisions, name, getattr(torch.SymInt, name)))
         replace(torch.SymBool, "__sym_ite__", _choice(decisions, torch.SymBool.__sym_ite__))
+        # torch says where a guard comes from: the nearest caller that is not in one of these files.
+        uninteresting = symbolic_shapes.uninteresting_files
+        replace(symbolic_shapes, "uninteresting_files", functools.cache(lambda: {*uninteresting(), __file__}))
         with _Layouts(decisions):
             yield decisions
     finally:

@@ -34,7 +34,7 @@ def find_unsupported(
 ) -> dict[fx.Node, str]:
     """Return the nodes that an engine does not support or must not contain, with the reason.
 
-    ``declared`` are custom operators and namespaces whose version is declared; ``why_not`` is the backend's reason.
+    ``declared`` are custom operators and namespaces whose version is known; ``why_not`` is the backend's reason.
     """
     reasons = {}
     for node in order:

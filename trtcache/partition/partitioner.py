@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtcache.errors import PartitionError
 from trtcache.lowering.interface import NOT_COMPUTED
+from trtcache.lowering.operators import identify_operators, operator_names
 from trtcache.partition.capability import (
     describe_torch_node,
     find_dependents,
@@ -57,7 +58,9 @@ def partition_program(program: LoweredProgram, backend: Backend, settings: Setti
     Raises:
         PartitionError: ``require_full_compilation`` is set, and a node would stay in torch.
     """
-    why = find_unsupported(program.order, settings.operator_versions, backend.why_not)
+    declared = settings.operator_versions
+    known = {*declared, *operator_names(identify_operators((node.target for node in program.order), declared))}
+    why = find_unsupported(program.order, known, backend.why_not)
     if settings.require_full_compilation:
         why = {
             node: one for node, one in why.items() if one == node.meta.get("torch_executed") or backend.why_not(node)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trtcache.digests import Json
-    from trtcache.lowering.interface import Interface, TensorInput
+    from trtcache.lowering.interface import FixedSize, Interface, TensorInput
 
 
 _INTS = 2**63  # what a size, an int64, holds
@@ -32,6 +32,9 @@ class InputCheck:
 
     Tensors with the engine's layout, the usual case, are compared in one loop and passed through; everything else takes
     the slow path, which copies or raises.
+
+    Attributes:
+        fixed_sizes: sizes that were to vary and that torch fixed, by leaf and dimension, for messages.
     """
 
     def __init__(self, interface: Interface, device: torch.device, label: Callable[[int], str]) -> None:
@@ -43,6 +46,7 @@ class InputCheck:
             label: returns the caller's name for a leaf, for messages.
         """
         self._label = label
+        self.fixed_sizes: dict[tuple[int, int | None], FixedSize] = {}
         self._numbers = tuple(
             (one.leaf, device if one.device == device.type else torch.device(one.device))
             for one in interface.inputs
@@ -95,7 +99,9 @@ class InputCheck:
         for leaf, value in self._values:
             given = leaves[leaf]
             if given is not value and not same_value(given, value):
-                raise self._wrong(leaf, repr(value), _describe(given), "compiled for this value: compile again")
+                note = self.fixed_sizes.get((leaf, None))
+                hint = str(note) if note else "compiled for this value: compile again"
+                raise self._wrong(leaf, repr(value), _describe(given), hint)
 
     def check_numbers(self, leaves: Sequence[Any]) -> None:
         """Check the dynamic ints; a tracer's may be symbols.
@@ -218,6 +224,12 @@ class InputCheck:
             hint = "compile with dynamic_shapes for other sizes"
         else:
             hint = "its sizes do not fit each other"
+        notes = (
+            self.fixed_sizes.get((spec.leaf, None if spec.number else dimension))
+            for dimension, (size, other) in enumerate(zip(expected, given.shape, strict=True))
+            if size != other
+        )
+        hint = "; ".join(str(note) for note in notes if note) or hint
         error = InputError if self._fixed else GuardError
         if spec.number:
             raise self._wrong(spec.leaf, str(expected[0]), str(given.shape[0]), hint, error)

@@ -12,7 +12,7 @@ import torch
 from trtcache.config import threads as thread_counts
 from trtcache.config.threads import Threads
 from trtcache.errors import GuardError, InputError, RefitError, VerifyError
-from trtcache.lowering.interface import describe, symbol_names
+from trtcache.lowering.interface import FixedSize, describe, symbol_names
 from trtcache.runtime.inputs import InputCheck, bind_sizes, evaluate_size
 from trtcache.runtime.memory import has_layout, to_layout
 from trtcache.runtime.operator import EngineCall, is_fake, is_tracing, separate_memory
@@ -25,6 +25,8 @@ from trtcache.weights.slots import EngineWeights, check, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from torch.utils import _pytree as pytree
 
     from trtcache.backends.protocol import Engine
     from trtcache.lowering.interface import Interface
@@ -108,6 +110,28 @@ class CompiledModule:
     def interface(self) -> Interface:
         """The engine's inputs, results and weights."""
         return self._interface
+
+    @property
+    def in_spec(self) -> pytree.TreeSpec:
+        """The pytree spec of the call's arguments."""
+        return self._call.in_spec
+
+    def note_fixed_sizes(self, automatic: Mapping[tuple[int, int | None], str]) -> None:
+        """Report the sizes that were to vary and that torch fixed, and name the reason in errors for other sizes.
+
+        Args:
+            automatic: (leaf of the arguments, dimension or None for an int) -> why torch fixed it, or an empty text.
+        """
+        sizes: dict[tuple[int, int | None], object] = {(one.leaf, None): one.value for one in self._interface.values}
+        for one in self._interface.inputs:
+            places = [None] if one.number else range(len(one.shape))  # an int is the first size of its tensor
+            sizes |= {(one.leaf, place): size for place, size in zip(places, one.shape, strict=False)}
+        for (leaf, dimension), why in automatic.items():
+            size = sizes.get((leaf, dimension))
+            if type(size) is int:
+                reason = f"since the example's is {size}" if size < 2 and not why else why
+                self._check.fixed_sizes[leaf, dimension] = FixedSize(self._call.label(leaf), dimension, size, reason)
+        self.report.fixed_sizes = tuple(self._check.fixed_sizes.values())
 
     @property
     def guards(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from trtcache.partition.partitions import summarize_left
 
 if TYPE_CHECKING:
     from trtcache.digests import CacheKey
+    from trtcache.lowering.interface import FixedSize
     from trtcache.partition.partitions import LeftInTorch
 
 _SHOWN = 6
@@ -76,6 +77,7 @@ class Report:
             module.
         direct_s: seconds to fingerprint the module and to check its manifest.
         guards: the program's guards: conditions on the sizes of its arguments, checked on each call.
+        fixed_sizes: the sizes for which ``Dim.AUTO`` was given and which torch fixed: other sizes are refused.
         programs: reports of further programs that ``on_guard="compile"`` compiled for calls that the guards reject.
     """
 
@@ -97,6 +99,7 @@ class Report:
     direct: str = ""
     direct_s: float = 0.0
     guards: tuple[str, ...] = ()
+    fixed_sizes: tuple[FixedSize, ...] = ()
     programs: list[Report] = field(default_factory=list)
 
     @property
@@ -149,6 +152,7 @@ class Report:
         rows += [f"  guard: {guard}" for guard in self.guards[:_SHOWN]]
         if (more := len(self.guards) - _SHOWN) > 0:
             rows.append(f"  guard: and {more} more (report.guards)")
+        rows += [f"  fixed: {one}" for one in self.fixed_sizes]
         rows += [f"  and for other sizes: {one.name}, {', '.join(one.guards) or 'no guards'}" for one in self.programs]
         if self.direct and self.direct != "hit":
             rows.append(f"  direct mode: {self.direct}")

@@ -147,9 +147,12 @@ class CallSignature:
         if len(path) < 2:
             return "arguments"
         _, argument, *rest = path
-        names = list(self._signature.parameters) if self._signature else []
-        if isinstance(argument, int) and argument < len(names):
-            argument = names[argument]
+        parameters = list(self._signature.parameters.values()) if self._signature else []
+        several = next((place for place, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL), None)
+        if isinstance(argument, int) and several is not None and argument >= several:  # one of ``*args``
+            argument = f"{parameters[several].name}[{argument - several}]"
+        elif isinstance(argument, int) and argument < len(parameters):
+            argument = parameters[argument].name
         return f"argument {argument}" + "".join(f"[{step!r}]" for step in rest)
 
     def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

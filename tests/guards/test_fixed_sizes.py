@@ -1,0 +1,124 @@
+"""Sizes that torch fixed although ``Dim.AUTO`` was given: they are in the report and in the errors for other sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from tests.direct.stored import install_stored
+from trtcache.errors import InputError
+from trtcache_cli.build import _document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import trtcache
+    from tests.conftest import RunPython
+
+
+class Fixing(nn.Module):
+    """A layer that fixes the last size of ``x``, and branches that fix the first of ``y`` and the number ``n``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, *, y: Mapping[str, torch.Tensor], n: int = 3) -> torch.Tensor:
+        z = self.linear(x)
+        if y["a"].shape[0] == 5:
+            z = z + (1 if n == 3 else 2)
+        return z + y["a"].sum()
+
+
+X = torch.ones(3, 8)
+AUTO = Dim.AUTO
+FORMS: dict[str, Any] = {
+    "tuple": ((AUTO, AUTO), {"a": {0: AUTO, 1: AUTO}}, AUTO),
+    "dict": {"x": {0: AUTO, 1: AUTO}, "y": {"a": (AUTO, AUTO)}, "n": AUTO},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sizes_that_torch_fixed_are_reported(compiled: Callable[..., trtcache.CompiledModule], form: str) -> None:
+    """With the place in the model or in torch, on a build and on a hit, and in ``--json``."""
+    model, y = Fixing().eval(), {"a": torch.ones(5, 1)}
+    for route in ("lowered", "memo"):
+        module = compiled(model, (X,), {"y": y, "n": 3}, dynamic_shapes=FORMS[form])
+        report = module.report
+        assert report.route == route
+        found = {(one.argument, one.dimension): one for one in report.fixed_sizes}
+        assert {place: one.size for place, one in found.items()} == {
+            ("argument x", 1): 8,
+            ("argument y['a']", 0): 5,
+            ("argument y['a']", 1): 1,
+            ("argument n", None): 3,
+        }
+        first = found["argument x", 1]
+        assert "at torch/" in first.why
+        assert "test_fixed_sizes.py:" in found["argument y['a']", 0].why
+        assert "test_fixed_sizes.py:" in found["argument n", None].why
+        assert str(found["argument y['a']", 1]).endswith("torch fixed it since the example's is 1")
+        assert f"  fixed: {first}" in str(report)
+        document = {"argument": "argument x", "dimension": 1, "size": 8, "why": first.why}
+        assert document in _document(report, None)["fixed_sizes"]
+        torch.testing.assert_close(module(X[:2], y=y), model(X[:2], y=y))
+        with pytest.raises(InputError, match=r"argument x: .*; size 1 of argument x is 8: Dim\.AUTO was given"):
+            module(torch.ones(3, 9), y=y)
+        with pytest.raises(InputError, match=r"size 0 of argument y\['a'\] is 5: Dim\.AUTO was given"):
+            module(X, y={"a": torch.ones(6, 1)})
+        with pytest.raises(InputError, match=r"argument n is 3: Dim\.AUTO was given, and torch fixed it"):
+            module(X, y=y, n=4)
+
+
+def test_a_hit_of_direct_mode_reports_them_without_the_reason(run_python: RunPython, tmp_path: Path) -> None:
+    """The sizes are known from the arguments and the entry; nothing is exported."""
+    site = install_stored(tmp_path / "site")
+    code = f"""
+    import torch, trtcache
+    from torch.export import Dim
+    model, x, sizes = torch.nn.Linear(8, 4).eval(), torch.ones(3, 8), {{0: Dim.AUTO, 1: Dim.AUTO}}
+    for _ in range(2):
+        options = dict(backend="stored", cache={str(tmp_path / "cache")!r}, direct="on")
+        module = trtcache.compile(model, (x,), dynamic_shapes=(sizes,), **options)
+        print(module.report.route, *module.report.fixed_sizes, sep="|")
+    """
+    done = run_python(code, PYTHONPATH=f"{site}:.")
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = done.stdout.splitlines()[-2:]
+    text = "size 1 of argument input is 8: Dim.AUTO was given, and torch fixed it"
+    assert first.startswith(f"lowered|{text} at torch/")
+    assert second == f"direct|{text}"
+
+
+class Open(nn.Module):
+    """Arguments of several kinds, and nothing that fixes a size."""
+
+    def forward(self, x: torch.Tensor, *more: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return x.sum() + sum(one.sum() for one in (*more, a, b))
+
+
+def test_sizes_that_vary_or_were_fixed_by_the_caller_are_not_reported(
+    compiled: Callable[..., trtcache.CompiledModule],
+) -> None:
+    """``Dim.STATIC``, numbers and None are the caller's own; arguments may be variadic, and shapes a collection."""
+    args, named = (torch.ones(3, 4), torch.ones(5, 4), torch.ones(1, 6)), {"a": torch.ones(1), "b": torch.ones(7, 2)}
+    shapes = {
+        "x": {0: AUTO, 1: Dim.STATIC},
+        "more": ({0: Dim("n")}, {0: AUTO, 1: 6}),
+        "a": {0: AUTO},
+        "b": None,
+    }
+    module = compiled(Open().eval(), args, named, dynamic_shapes=shapes)
+    found = [(one.argument, one.dimension, one.size) for one in module.report.fixed_sizes]
+    assert found == [("argument more[1]", 0, 1), ("argument a", 0, 1)]
+    collection = torch.export.ShapesCollection()
+    x = torch.ones(1, 4)
+    collection[x] = {0: AUTO, 1: AUTO}
+    module = compiled(Open().eval(), (x,), named, dynamic_shapes=collection)
+    assert [(one.dimension, one.size) for one in module.report.fixed_sizes] == [(0, 1)]
+    assert compiled(Open().eval(), args, named).report.fixed_sizes == ()
