@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.architectures.architecture import Call
 
-GROUPS = ("transformers", "timm", "torchvision", "diffusers", "others")
+GROUPS = ("others", "diffusers", "torchvision", "timm", "transformers")
 """What one process imports: a library, or several that are rarely used."""
 
 _NODES, _EDGES = 6, 9
@@ -42,14 +42,12 @@ def factory(name: str) -> Callable[[], Call]:
 
 
 def _architectures(group: str) -> Mapping[str, Callable[[], Call]]:
-    table: Mapping[str, Callable[[], Call]] = importlib.import_module(
-        f"tests.architectures.from_{group}"
-    ).ARCHITECTURES
+    table: Mapping[str, Callable[[], Call]] = importlib.import_module(f"tests.architectures.from_{group}").ARCHITECTURES
     return table
 
 
 def varying(name: str, tensor: torch.Tensor) -> dict[int, int]:
-    """Return the dimensions of an example input that vary, with another size: the batch, or a graph's nodes and edges."""
+    """Return the dimensions of an input that vary, with another size: the batch, or a graph's nodes and edges."""
     if name.startswith("torch_geometric/"):
         sizes = enumerate(tensor.shape)
         return {dim: _OTHER_GRAPH_SIZES[size] for dim, size in sizes if size in _OTHER_GRAPH_SIZES}

@@ -38,8 +38,9 @@ Row = dict[str, Any]
 class Servers:
     """The two processes in which a group's steps run; their hash seeds differ."""
 
-    def __init__(self, group: str, log: Path, libraries: Path) -> None:
-        self.group, self._log, self._libraries = group, log, libraries
+    def __init__(self, group: str, cache: Path, log: Path, libraries: Path) -> None:
+        self.group, self._cache, self._log = group, cache, log
+        self._libraries = libraries
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def ask(self, step: str, request: Row) -> Row:
@@ -78,7 +79,7 @@ class Servers:
         }
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", "tests.architectures.server", self.group],
+                [sys.executable, "-W", "ignore", "-m", "tests.architectures.server", self.group, str(self._cache)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -110,6 +111,7 @@ def run(names: Sequence[str], arguments: argparse.Namespace, versions: Row) -> N
     lock = threading.Lock()
     arguments.state.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trtcache-models-") as folder, arguments.state.open("a") as state:
+        cache = Path(folder) / "cache"
 
         def work() -> None:
             servers: Servers | None = None
@@ -122,8 +124,8 @@ def run(names: Sequence[str], arguments: argparse.Namespace, versions: Row) -> N
                     if servers is not None:
                         servers.close()
                     log = arguments.state.with_suffix(".log")
-                    servers = Servers(group_of(name), log, arguments.libraries)
-                row = try_architecture(name, servers, Path(folder) / "cache", arguments.timeout)
+                    servers = Servers(group_of(name), cache, log, arguments.libraries)
+                row = try_architecture(name, servers, cache, arguments.timeout)
                 row |= versions | {"library_version": _version(name)}
                 with lock:
                     _append(state, row)
@@ -167,8 +169,7 @@ def current_versions() -> Row:
     """Return what results depend on: torch, and trtcache's code."""
     files = sorted(Path(trtcache.__file__).parent.rglob("*.py"))
     code = hash_bytes(b"".join(file.read_bytes() for file in files))
-    cores = os.process_cpu_count() if sys.version_info >= (3, 13) else os.cpu_count()
-    return {"torch": importlib.metadata.version("torch"), "trtcache_code": code.hex()[:12] if isinstance(code, bytes) else str(code)[:12], "cores": cores}
+    return {"torch": importlib.metadata.version("torch"), "trtcache_code": code.hex()[:12], "cores": os.cpu_count()}
 
 
 def _version(name: str) -> str:
@@ -188,11 +189,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep results of another trtcache or torch")
     parser.add_argument("--page-only", action="store_true", help="run none, write the page")
     parser.add_argument("--state", type=Path, default=STATE, help="the file of results")
+    parser.add_argument("--page", type=Path, default=DOCUMENT, help="the file of the page")
     parser.add_argument("--libraries", type=Path, default=LIBRARIES, help="where make models installed the libraries")
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None, *, names: Sequence[str] | None = None, document: Path = DOCUMENT) -> None:
+def main(argv: Sequence[str] | None = None, *, names: Sequence[str] | None = None) -> None:
     """Try all architectures that have no result, and write the page."""
     arguments = parse(argv)
     sys.path.append(str(arguments.libraries))
@@ -203,7 +205,7 @@ def main(argv: Sequence[str] | None = None, *, names: Sequence[str] | None = Non
     if not arguments.page_only:
         run([name for name in chosen if arguments.again or name not in known], arguments, versions)
     rows = read_rows(arguments.state, None if arguments.keep or arguments.page_only else versions)
-    document.write_text(markdown(listed, rows))
+    arguments.page.write_text(markdown(listed, rows))
 
 
 if __name__ == "__main__":

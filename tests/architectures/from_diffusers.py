@@ -43,13 +43,22 @@ _ROWS: dict[str, tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]] = {
     "unet-2d-condition": ("UNet2DConditionModel", {**_CONV, **_CROSS, "sample_size": 16}, _guided),
     "controlnet": (
         "ControlNetModel",
-        {**_CONV, **{name: value for name, value in _CROSS.items() if name != "up_block_types"}, "conditioning_embedding_out_channels": (8, 16)},
+        {
+            **_CONV,
+            **{name: value for name, value in _CROSS.items() if name != "up_block_types"},
+            "conditioning_embedding_out_channels": (8, 16),
+        },
         lambda: {**_guided(), "controlnet_cond": image(32)},
     ),
     "autoencoder-kl": ("AutoencoderKL", {**_CONV, **_VAE, "latent_channels": 4}, lambda: {"sample": image(16)}),
     "autoencoder-tiny": (
         "AutoencoderTiny",
-        {"encoder_block_out_channels": (8, 8), "decoder_block_out_channels": (8, 8), "num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)},
+        {
+            "encoder_block_out_channels": (8, 8),
+            "decoder_block_out_channels": (8, 8),
+            "num_encoder_blocks": (1, 1),
+            "num_decoder_blocks": (1, 1),
+        },
         lambda: {"sample": image(16)},
     ),
     "vq-model": ("VQModel", {**_CONV, **_VAE, "num_vq_embeddings": 16}, lambda: {"sample": image(16)}),
@@ -60,20 +69,61 @@ _ROWS: dict[str, tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]] = {
     ),
     "sd3-transformer": (
         "SD3Transformer2DModel",
-        {**_DIT, "in_channels": 4, "out_channels": 4, "joint_attention_dim": 16, "caption_projection_dim": 32, "pooled_projection_dim": 16, "pos_embed_max_size": 16},
-        lambda: {"hidden_states": floats(4, 8, 8), "encoder_hidden_states": floats(6, 16), "pooled_projections": floats(16), "timestep": _time()},
+        {
+            **_DIT,
+            "in_channels": 4,
+            "out_channels": 4,
+            "joint_attention_dim": 16,
+            "caption_projection_dim": 32,
+            "pooled_projection_dim": 16,
+            "pos_embed_max_size": 16,
+        },
+        lambda: {
+            "hidden_states": floats(4, 8, 8),
+            "encoder_hidden_states": floats(6, 16),
+            "pooled_projections": floats(16),
+            "timestep": _time(),
+        },
     ),
     "pixart-transformer": (
         "PixArtTransformer2DModel",
-        {**_DIT, "in_channels": 4, "out_channels": 8, "cross_attention_dim": 32, "caption_channels": 16, "norm_num_groups": 8},
-        lambda: {"hidden_states": floats(4, 8, 8), "encoder_hidden_states": floats(6, 16), "timestep": _time(), "added_cond_kwargs": {"resolution": None, "aspect_ratio": None}},
+        {
+            **_DIT,
+            "in_channels": 4,
+            "out_channels": 8,
+            "cross_attention_dim": 32,
+            "caption_channels": 16,
+            "norm_num_groups": 8,
+        },
+        lambda: {
+            "hidden_states": floats(4, 8, 8),
+            "encoder_hidden_states": floats(6, 16),
+            "timestep": _time(),
+            "added_cond_kwargs": {"resolution": None, "aspect_ratio": None},
+        },
     ),
     "flux-transformer": (
         "FluxTransformer2DModel",
-        {"in_channels": 4, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2, "joint_attention_dim": 16, "pooled_projection_dim": 16, "axes_dims_rope": (4, 4, 8)},
-        lambda: {"hidden_states": floats(16, 4), "encoder_hidden_states": floats(6, 16), "pooled_projections": floats(16), "timestep": torch.rand(BATCH), "img_ids": torch.zeros(16, 3), "txt_ids": torch.zeros(6, 3)},
+        {
+            "in_channels": 4,
+            "num_layers": 1,
+            "num_single_layers": 1,
+            "attention_head_dim": 16,
+            "num_attention_heads": 2,
+            "joint_attention_dim": 16,
+            "pooled_projection_dim": 16,
+            "axes_dims_rope": (4, 4, 8),
+        },
+        lambda: {
+            "hidden_states": floats(16, 4),
+            "encoder_hidden_states": floats(6, 16),
+            "pooled_projections": floats(16),
+            "timestep": torch.rand(BATCH),
+            "img_ids": torch.zeros(16, 3),
+            "txt_ids": torch.zeros(6, 3),
+        },
     ),
-}  # fmt: skip
+}
 
 
 def _make(row: str) -> Call:

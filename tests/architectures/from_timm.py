@@ -26,13 +26,21 @@ _ROWS: dict[str, tuple[str, dict[str, Any], int]] = {
     "eva02": ("eva02_tiny_patch14_224", _VIT, 32),
     "cait": ("cait_xxs24_224", {**_VIT, "depth_token_only": 1}, 32),
     "xcit": ("xcit_nano_12_p8_224", {**_VIT}, 32),
-    "swin": ("swin_tiny_patch4_window7_224", {"img_size": 32, "window_size": 4, "embed_dim": 8, "depths": (2, 2), "num_heads": (2, 2)}, 32),
+    "swin": (
+        "swin_tiny_patch4_window7_224",
+        {"img_size": 32, "window_size": 4, "embed_dim": 8, "depths": (2, 2), "num_heads": (2, 2)},
+        32,
+    ),
     "pvt-v2": ("pvt_v2_b0", {"depths": (1, 1, 1, 1)}, 64),
     "poolformer": ("metaformer.MetaFormer", _FOUR, 32),
     "mlp-mixer": ("mlp_mixer.MlpMixer", {"img_size": 32, "patch_size": 8, "num_blocks": 2, "embed_dim": 32}, 32),
-    "levit": ("levit_128s", {"img_size": 64, "depth": (1, 1, 1), "embed_dim": (16, 32, 32), "num_heads": (1, 2, 2), "key_dim": 8}, 64),
+    "levit": (
+        "levit_128s",
+        {"img_size": 64, "depth": (1, 1, 1), "embed_dim": (16, 32, 32), "num_heads": (1, 2, 2), "key_dim": 8},
+        64,
+    ),
     "davit": ("davit_tiny", {"depths": (1, 1), "embed_dims": (16, 32), "num_heads": (1, 2), "window_size": 4}, 32),
-}  # fmt: skip
+}
 
 
 def _make(row: str) -> Call:

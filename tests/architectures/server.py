@@ -1,7 +1,7 @@
 """A process that imports a group's libraries once, and forks a child for each step of an architecture.
 
-A line of JSON comes in for each step and one goes out with its row. The child has everything imported, so a step takes
-no longer than it has to, and whatever happens to it the next one starts from the same state.
+A line of JSON comes in for each step and one goes out with its row. The child has everything imported that a compile
+needs, which takes longer than many a compile, and whatever happens to it the next one starts from the same state.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _IMPORTS = {
 
 def main() -> None:
     """Serve steps until the input ends."""
-    group = sys.argv[1]
+    group, cache = sys.argv[1], Path(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not an answer
     for module in ("torch", "trtcache", "torch._inductor.compile_fx", "tests.architectures.steps", *_IMPORTS[group]):
         importlib.import_module(module)
+    sys.modules["tests.architectures.steps"].warm_up(cache)
     for line in sys.stdin:
         answers.write(json.dumps(serve(json.loads(line))) + "\n")
         answers.flush()
@@ -71,11 +72,12 @@ def _child(request: dict[str, Any], writer: int) -> None:
     os.setpgid(0, 0)  # compilers that it starts end with it
     code = 1
     try:
+        trial = steps.Trial(request["name"], "aot_inductor", Path(request["cache"]))
         if request["step"] == "first":
-            row = steps.compile_first(request["name"], Path(request["cache"]))
+            row = steps.compile_first(trial)
         else:
             os.environ["TRTCACHE_FORBID_BUILD"] = "1"
-            row = steps.hit_second(request["name"], Path(request["cache"]), is_dynamic=request["is_dynamic"])
+            row = steps.hit_second(trial, is_dynamic=request["is_dynamic"])
         os.write(writer, json.dumps(row).encode() + b"\n")
         code = 0
     except BaseException as error:  # noqa: BLE001  # the child must not return into the server's loop

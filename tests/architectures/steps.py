@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import time
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  # a field's type
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +17,6 @@ from tests.architectures.catalogue import factory, resized, varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from tests.architectures.architecture import Call
 
@@ -25,22 +26,43 @@ TOLERANCE = 1e-3
 INDUCTOR = {"aot_inductor.compile_wrapper_opt_level": "O0", "cpp.vec_isa_ok": True}
 """Settings that build fast: the code that calls the kernels is not optimized."""
 
+_SETTINGS = {"aot_inductor": {"inductor": INDUCTOR}}
+
 Row = dict[str, Any]
 
 
-def compile_first(name: str, cache: Path) -> Row:
+@dataclass(frozen=True)
+class Trial:
+    """An architecture, and the backend and cache that it is compiled with."""
+
+    name: str
+    backend: str
+    cache: Path
+
+
+def warm_up(cache: Path) -> None:
+    """Compile a small network, so that torch and trtcache have imported and listed what every compile needs."""
+    layers = torch.nn.Conv1d(4, 4, 1), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4)
+    model = torch.nn.Sequential(*layers).eval().requires_grad_(False)
+    trial, call = Trial("small/network", "aot_inductor", cache), (model, (torch.zeros(2, 4, 4),), {})
+    for mode in ("on", "off"):
+        _compile(trial, call, dynamic=True, direct=mode)
+
+
+def compile_first(trial: Trial) -> Row:
     """Compile an architecture, with a dynamic batch if possible, compare it with eager, and refit it."""
+    name = trial.name
     call = create(factory(name), 0)
     model, args, kwargs = call
     expected = _run(model, args, kwargs)
     row: Row = {"dynamic": "", "is_dynamic": True}
     start = time.perf_counter()
     try:
-        module = _compile(name, call, cache, dynamic=True)
+        module = _compile(trial, call, dynamic=True)
     except trtcache.errors.TrtcacheError as error:
         row |= {"dynamic": f"no: {_line(error)}", "is_dynamic": False}
         try:
-            module = _compile(name, call, cache, dynamic=False)
+            module = _compile(trial, call, dynamic=False)
         except Exception as static_error:  # noqa: BLE001  # whatever it is, it is a result
             who, why = _culprit(call, static_error)
             return {**row, "outcome": "failed", "by": who, "why": why, "seconds": time.perf_counter() - start}
@@ -56,16 +78,16 @@ def compile_first(name: str, cache: Path) -> Row:
     return row
 
 
-def hit_second(name: str, cache: Path, *, is_dynamic: bool) -> Row:
+def hit_second(trial: Trial, *, is_dynamic: bool) -> Row:
     """Ask for a compiled architecture where nothing may be built: with direct mode, and without it."""
-    call = create(factory(name), 0)
+    call = create(factory(trial.name), 0)
     model, args, kwargs = call
     expected = _run(model, args, kwargs)
     row: Row = {}
     for mode in ("on", "off"):
         start = time.perf_counter()
         try:
-            module = _compile(name, call, cache, dynamic=is_dynamic, direct=mode)
+            module = _compile(trial, call, dynamic=is_dynamic, direct=mode)
         except trtcache.errors.TrtcacheError as error:
             row[f"hit_{mode}"] = f"no: {_line(error)}"
             continue
@@ -79,17 +101,17 @@ def hit_second(name: str, cache: Path, *, is_dynamic: bool) -> Row:
     return row
 
 
-def _compile(name: str, call: Call, cache: Path, *, dynamic: bool, direct: str = "on") -> trtcache.CompiledModule:
+def _compile(trial: Trial, call: Call, *, dynamic: bool, direct: str = "on") -> trtcache.CompiledModule:
     model, args, kwargs = call
     return trtcache.compile(
         model,
         args,
         kwargs or None,
-        dynamic_shapes=_dynamic_shapes(name, call) if dynamic else None,
-        backend="aot_inductor",
-        settings={"inductor": INDUCTOR},
-        cache=cache,
-        name=name.partition("/")[2],
+        dynamic_shapes=_dynamic_shapes(trial.name, call) if dynamic else None,
+        backend=trial.backend,
+        settings=_SETTINGS.get(trial.backend),
+        cache=trial.cache,
+        name=trial.name.partition("/")[2],
         direct=direct,
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import json
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -51,6 +53,37 @@ def wrong(document: Any) -> None:
     """Have manifests lead to another program."""
     for one in document["manifests"]:
         one["program"][0] = "0" * 64
+
+
+class Halves(NamedTuple):
+    low: torch.Tensor
+    high: torch.Tensor
+
+
+class Splits(nn.Module):
+    """A model that creates a named tuple in ``forward``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halves = Halves(*self.lin(x).chunk(2, dim=-1))
+        return halves.low - 2 * halves.high
+
+
+def test_a_model_that_creates_named_tuples_is_exported_once(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their constructors are code of a string, as ``collections.namedtuple`` makes them; others are a miss."""
+    model = Splits()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+    swapped = collections.namedtuple("Halves", "high low")
+    monkeypatch.setattr(sys.modules[__name__], "Halves", swapped)
+    module = compiled(model, (X,))
+    assert module.report.direct.startswith("miss: ")
+    assert difference(module(X), model(X)) is None
 
 
 def test_a_model_is_exported_once(compiled: Compile, tmp_path: Path) -> None:

@@ -291,7 +291,9 @@ class Recording:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
         kind = ownership.file_owner(code.co_filename)
         if kind == ownership.MODEL and code.co_filename.startswith("<"):
-            kind = ownership.PYTHON if module.startswith("namedtuple_") else ownership.module_owner(module)
+            if module.startswith("namedtuple_"):  # the constructor of a named tuple: it is its class's
+                module = str(getattr(frame.f_locals.get("_cls"), "__module__", module))
+            kind = ownership.module_owner(module)
         if kind in {ownership.TORCH, ownership.PYTHON}:
             self.globals.builds.setdefault(module, set()).update(code.co_names)
         if (is_impure_here := _IS_IMPURE.get(kind)) and is_impure_here(module, code.co_name):
