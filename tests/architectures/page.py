@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,9 @@ def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _shorten(reason: str) -> str:
-    return reason.removeprefix("no: ").removeprefix("ExportError: ")
+    """Return a reason without the directories of this machine and torch's account of where it happened."""
+    reason = reason.removeprefix("no: ").partition(" Caused by:")[0].partition(" (at ")[0]
+    return re.sub(r"\S*/(?:site-packages/)?(?=[\w.-]+)", "", reason) if "/" in reason else reason
 
 
 def _escape(text: str) -> str:
