@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import json
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,9 +74,7 @@ class Splits(nn.Module):
         return halves.low - 2 * halves.high
 
 
-def test_a_model_that_creates_named_tuples_is_exported_once(
-    compiled: Compile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_creates_named_tuples_is_exported_once(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their constructors are code of a string, as ``collections.namedtuple`` makes them; others are a miss."""
     model = Splits()
     reports = [compiled(model, (X,)).report.direct for _ in range(2)]
@@ -84,6 +84,43 @@ def test_a_model_that_creates_named_tuples_is_exported_once(
     module = compiled(model, (X,))
     assert module.report.direct.startswith("miss: ")
     assert difference(module(X), model(X)) is None
+
+
+MODULES = {
+    "__init__": "from ordered import zeta, alpha, model",
+    "alpha": "def extra(x): return x * 2\ntwo = 2",
+    "zeta": "from ordered.alpha import extra\none = 1",
+    "model": """
+        import torch, ordered
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return second(first(start(x)))
+
+        def start(x):
+            return x + getattr(x, "extra", 1)
+
+        def first(x):
+            return x + ordered.zeta.one
+
+        def second(x):
+            return x + ordered.alpha.two
+    """,
+}
+
+
+def test_modules_that_share_an_object_are_described_in_one_order(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A recording visits ``zeta`` first, whose code runs first, and a check ``alpha``."""
+    package = tmp_path / "ordered"
+    package.mkdir()
+    for name, text in MODULES.items():
+        (package / f"{name}.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    model = importlib.import_module("ordered.model").Model()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
 
 
 def test_a_model_is_exported_once(compiled: Compile, tmp_path: Path) -> None:

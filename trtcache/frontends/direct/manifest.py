@@ -211,24 +211,43 @@ class Globals:
         self._note_caches()
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
+        """Describe attributes of the visited modules, in the order of the modules' names.
+
+        A recording and a check visit the same modules in another order: a recording meets a submodule when code that
+        names it runs, a check when it looks for all names. Where two modules have one object, the first has its
+        description.
+        """
+        found: dict[str, list[str]] = {}
         done: set[str] = set()
-        while pending := [label for label in self.walk.spaces if label not in done]:
+        while True:
+            while new := [label for label in self.walk.spaces if label not in found]:
+                for label in new:
+                    found[label] = self._find_attributes(label, names, is_last=is_last)
+            if not (pending := sorted(found.keys() - done)):
+                return
+            done.update(pending)
             for label in pending:
-                done.add(label)
-                space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
-                if is_build:
-                    self.builds.setdefault(f"{label}:", set())
-                if is_last and is_build:
-                    continue
-                # Names can be composed at run time: then all attributes of a module of the user's files count.
-                is_all = is_last and ALL in self.names and not is_installed(label)
-                for name in list(space) if is_all else sorted(names & space.keys()):
-                    if name in _OF_MODULES or (is_build and name in _OF_SYS):
-                        continue
-                    if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
-                        self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
-                    else:
-                        self.read(label, name, is_loose=name not in self.names)
+                for name in found[label]:
+                    self.read(label, name, is_loose=name not in self.names)
+
+    def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
+        """Return the attributes of a module that have one of some names, and visit its submodules among them."""
+        space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
+        if is_build:
+            self.builds.setdefault(f"{label}:", set())
+        if is_last and is_build:
+            return []
+        found: list[str] = []
+        # Names can be composed at run time: then all attributes of a module of the user's files count.
+        is_all = is_last and ALL in self.names and not is_installed(label)
+        for name in list(space) if is_all else sorted(names & space.keys()):
+            if name in _OF_MODULES or (is_build and name in _OF_SYS):
+                continue
+            if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
+                self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
+            else:
+                found.append(name)
+        return found
 
     @property
     def digest(self) -> str:
