@@ -154,7 +154,9 @@ def _ft_transformer() -> Call:
 def _tab_transformer() -> Call:
     from tab_transformer_pytorch import TabTransformer
 
-    model = TabTransformer(categories=(5, 7), num_continuous=3, dim=16, dim_out=1, depth=2, heads=2, dim_head=8)
+    model = TabTransformer(
+        categories=(5, 7), num_continuous=3, dim=16, dim_out=1, depth=2, heads=2, dim_head=8, mlp_act=torch.nn.ReLU()
+    )
     return model, (ids(2, low=0, high=5), floats(3)), {}
 
 
