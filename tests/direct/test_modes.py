@@ -86,6 +86,20 @@ def test_a_model_that_creates_named_tuples_is_exported_once(compiled: Compile, m
     assert difference(module(X), model(X)) is None
 
 
+class Selects(nn.Module):
+    """A model with a size that depends on data."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].sum()
+
+
+@pytest.mark.parametrize("mode", ["on", "verify"])
+def test_a_model_with_sizes_that_depend_on_data_is_exported_once(compiled: Compile, mode: str) -> None:
+    """Lowering adds such sizes to the program's environment; the manifest has the digest from before."""
+    reports = [compiled(Selects(), (X,), direct=mode).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit" if mode == "on" else "verified"]
+
+
 MODULES = {
     "__init__": "from ordered import zeta, alpha, model",
     "alpha": "def extra(x): return x * 2\ntwo = 2",

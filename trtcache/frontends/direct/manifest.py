@@ -24,7 +24,7 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
-from trtcache.keys.program_digest import devices, exported_digest
+from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -281,11 +281,12 @@ class Globals:
         return written
 
 
-def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, why: str) -> Manifest:
+def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, seen: Recording, why: str) -> Manifest:
     """Create the manifest of an export.
 
     Args:
         program: the exported program.
+        digest: its digest before it was lowered, which adds sizes that depend on data to its environment.
         export_s: seconds that exporting took.
         seen: the recording of the export.
         why: the reason of the miss.
@@ -315,7 +316,6 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
     own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
     if len(devices(program) | own) > 1:
         raise ValueError("it runs on other devices than those of its weights")
-    digest = exported_digest(program)
     return Manifest(
         program=[digest.hex, digest.size_bytes],
         device=str(next(iter(own), torch.device("cpu"))),
