@@ -100,6 +100,27 @@ def test_a_model_with_sizes_that_depend_on_data_is_exported_once(compiled: Compi
     assert reports == ["miss: nothing is known of it", "hit" if mode == "on" else "verified"]
 
 
+FIRST = SECOND = [2.0, 3.0]
+
+
+def scale(x: torch.Tensor) -> torch.Tensor:
+    """Read one object under two names."""
+    return x * FIRST[0] + SECOND[1]
+
+
+class Operators(nn.Module):
+    """A model that calls an operator by name, and then a function that reads globals."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scale(torch.ops.aten.neg(x))
+
+
+def test_a_model_that_names_operators_is_exported_once(compiled: Compile) -> None:
+    """A namespace of ``torch.ops`` is torch's: a recording does not count it among the model's objects."""
+    reports = [compiled(Operators(), (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+
+
 MODULES = {
     "__init__": "from ordered import zeta, alpha, model",
     "alpha": "def extra(x): return x * 2\ntwo = 2",

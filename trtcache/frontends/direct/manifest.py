@@ -165,8 +165,10 @@ class Globals:
                 label = str(vars(value).get("__name__"))
                 if sys.modules.get(label) is value:
                     self.walk.spaces.setdefault(label, value)
-                else:
-                    self.walk.value(value)
+                else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
+                    fork = self.walk.fork()
+                    fork.value(value)
+                    self.walk.spaces.update(fork.spaces)
             return
         self.reads[module, name] = None
         unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
