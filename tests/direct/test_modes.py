@@ -144,6 +144,44 @@ MODULES = {
 }
 
 
+DIFFUSERS = """
+    import torch
+
+    class ModelMixin(torch.nn.Module):
+        _keep_in_fp32_modules = ["norm", "bias"]
+
+        def __init__(self):
+            super().__init__()
+            self.lin = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.lin(x).to(get_parameter_dtype(self))
+
+    def get_parameter_dtype(parameter):
+        for name, param in parameter.named_parameters():
+            if any(member in name for member in parameter._keep_in_fp32_modules):
+                continue
+            return param.dtype
+"""
+
+
+def test_a_model_of_diffusers_that_reads_its_dtype_is_exported_once(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which weights stay in fp32 is looked up only; another list of them is a miss."""
+    package = tmp_path / "diffusers" / "models"
+    package.mkdir(parents=True)
+    (package / "modeling_utils.py").write_text(textwrap.dedent(DIFFUSERS))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("diffusers", "diffusers.models", "diffusers.models.modeling_utils"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    model = importlib.import_module("diffusers.models.modeling_utils").ModelMixin()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+    type(model)._keep_in_fp32_modules = ["norm", "lin.weight"]
+    assert compiled(model, (X,)).report.direct.startswith("miss: ")
+
+
 def test_modules_that_share_an_object_are_described_in_one_order(
     compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
