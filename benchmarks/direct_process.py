@@ -64,6 +64,7 @@ def _key(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
 
 def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[Manifest, float, float]:
     """Return a manifest, and the seconds of the export that was recorded and of what came after it."""
+    from trtcache.keys.program_digest import exported_digest
     from trtcache.lowering.capture import export
 
     call: Examples = (inputs, {}, None)
@@ -74,7 +75,7 @@ def _manifest(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple
     recorded_s = time.perf_counter() - began_s
 
     def write() -> Manifest:
-        manifest = write_manifest(program, recorded_s, seen, "")
+        manifest = write_manifest(program, exported_digest(program), recorded_s, seen, "")
         again, _ = describe(model, call)  # what an export changes is found by a second look
         check(manifest, again)
         return manifest

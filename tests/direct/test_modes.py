@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import importlib
 import json
+import sys
+import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -51,6 +55,145 @@ def wrong(document: Any) -> None:
     """Have manifests lead to another program."""
     for one in document["manifests"]:
         one["program"][0] = "0" * 64
+
+
+class Halves(NamedTuple):
+    low: torch.Tensor
+    high: torch.Tensor
+
+
+class Splits(nn.Module):
+    """A model that creates a named tuple in ``forward``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halves = Halves(*self.lin(x).chunk(2, dim=-1))
+        return halves.low - 2 * halves.high
+
+
+def test_a_model_that_creates_named_tuples_is_exported_once(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their constructors are code of a string, as ``collections.namedtuple`` makes them; others are a miss."""
+    model = Splits()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+    swapped = collections.namedtuple("Halves", "high low")
+    monkeypatch.setattr(sys.modules[__name__], "Halves", swapped)
+    module = compiled(model, (X,))
+    assert module.report.direct.startswith("miss: ")
+    assert difference(module(X), model(X)) is None
+
+
+class Selects(nn.Module):
+    """A model with a size that depends on data."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].sum()
+
+
+@pytest.mark.parametrize("mode", ["on", "verify"])
+def test_a_model_with_sizes_that_depend_on_data_is_exported_once(compiled: Compile, mode: str) -> None:
+    """Lowering adds such sizes to the program's environment; the manifest has the digest from before."""
+    reports = [compiled(Selects(), (X,), direct=mode).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit" if mode == "on" else "verified"]
+
+
+FIRST = SECOND = [2.0, 3.0]
+
+
+def scale(x: torch.Tensor) -> torch.Tensor:
+    """Read one object under two names."""
+    return x * FIRST[0] + SECOND[1]
+
+
+class Operators(nn.Module):
+    """A model that calls an operator by name, and then a function that reads globals."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scale(torch.ops.aten.neg(x))
+
+
+def test_a_model_that_names_operators_is_exported_once(compiled: Compile) -> None:
+    """A namespace of ``torch.ops`` is torch's: a recording does not count it among the model's objects."""
+    reports = [compiled(Operators(), (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+
+
+MODULES = {
+    "__init__": "from ordered import zeta, alpha, model",
+    "alpha": "def extra(x): return x * 2\ntwo = 2",
+    "zeta": "from ordered.alpha import extra\none = 1",
+    "model": """
+        import torch, ordered
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return second(first(start(x)))
+
+        def start(x):
+            return x + getattr(x, "extra", 1)
+
+        def first(x):
+            return x + ordered.zeta.one
+
+        def second(x):
+            return x + ordered.alpha.two
+    """,
+}
+
+
+DIFFUSERS = """
+    import torch
+
+    class ModelMixin(torch.nn.Module):
+        _keep_in_fp32_modules = ["norm", "bias"]
+
+        def __init__(self):
+            super().__init__()
+            self.lin = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.lin(x).to(get_parameter_dtype(self))
+
+    def get_parameter_dtype(parameter):
+        for name, param in parameter.named_parameters():
+            if any(member in name for member in parameter._keep_in_fp32_modules):
+                continue
+            return param.dtype
+"""
+
+
+def test_a_model_of_diffusers_that_reads_its_dtype_is_exported_once(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which weights stay in fp32 is looked up only; another list of them is a miss."""
+    package = tmp_path / "diffusers" / "models"
+    package.mkdir(parents=True)
+    (package / "modeling_utils.py").write_text(textwrap.dedent(DIFFUSERS))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("diffusers", "diffusers.models", "diffusers.models.modeling_utils"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    model = importlib.import_module("diffusers.models.modeling_utils").ModelMixin()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
+    type(model)._keep_in_fp32_modules = ["norm", "lin.weight"]
+    assert compiled(model, (X,)).report.direct.startswith("miss: ")
+
+
+def test_modules_that_share_an_object_are_described_in_one_order(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A recording visits ``zeta`` first, whose code runs first, and a check ``alpha``."""
+    package = tmp_path / "ordered"
+    package.mkdir()
+    for name, text in MODULES.items():
+        (package / f"{name}.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    model = importlib.import_module("ordered.model").Model()
+    reports = [compiled(model, (X,)).report.direct for _ in range(2)]
+    assert reports == ["miss: nothing is known of it", "hit"]
 
 
 def test_a_model_is_exported_once(compiled: Compile, tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ class ModuleSource(Source):
     def remember(self, program: Source, *, has_alias: bool) -> None:
         """Store a manifest of direct mode for the next process, if the program has a key alias."""
         if self.attempt is not None and isinstance(program, ExportedSource):
-            self.attempt.keep(program.program(), program.export_s, has_alias=has_alias)
+            self.attempt.keep(program.program(), lambda: program.digest, program.export_s, has_alias=has_alias)
 
     def automatic_sizes(self, in_spec: pytree.TreeSpec) -> Mapping[tuple[int, int | None], str]:
         """Return the sizes that ``Dim.AUTO`` left to torch, with the reason for fixing one if it was exported."""

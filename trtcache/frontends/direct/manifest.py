@@ -24,7 +24,7 @@ from trtcache.digests import Digest, hash_bytes
 from trtcache.frontends.direct.code import identifiers, within
 from trtcache.frontends.direct.ownership import is_build_module, is_impure, is_installed
 from trtcache.frontends.direct.walk import ALL, CONTAINERS, UnstableError, Walk, cache_items, scan
-from trtcache.keys.program_digest import devices, exported_digest
+from trtcache.keys.program_digest import devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -165,8 +165,10 @@ class Globals:
                 label = str(vars(value).get("__name__"))
                 if sys.modules.get(label) is value:
                     self.walk.spaces.setdefault(label, value)
-                else:
-                    self.walk.value(value)
+                else:  # as torch.ops.aten: a check does not read it, so it takes no number of this walk
+                    fork = self.walk.fork()
+                    fork.value(value)
+                    self.walk.spaces.update(fork.spaces)
             return
         self.reads[module, name] = None
         unstable, self.walk.is_tolerant = dict(self.walk.unstable), is_loose
@@ -211,24 +213,43 @@ class Globals:
         self._note_caches()
 
     def _look_in_modules(self, names: set[str], *, is_last: bool) -> None:
+        """Describe attributes of the visited modules, in the order of the modules' names.
+
+        A recording and a check visit the same modules in another order: a recording meets a submodule when code that
+        names it runs, a check when it looks for all names. Where two modules have one object, the first has its
+        description.
+        """
+        found: dict[str, list[str]] = {}
         done: set[str] = set()
-        while pending := [label for label in self.walk.spaces if label not in done]:
+        while True:
+            while new := [label for label in self.walk.spaces if label not in found]:
+                for label in new:
+                    found[label] = self._find_attributes(label, names, is_last=is_last)
+            if not (pending := sorted(found.keys() - done)):
+                return
+            done.update(pending)
             for label in pending:
-                done.add(label)
-                space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
-                if is_build:
-                    self.builds.setdefault(f"{label}:", set())
-                if is_last and is_build:
-                    continue
-                # Names can be composed at run time: then all attributes of a module of the user's files count.
-                is_all = is_last and ALL in self.names and not is_installed(label)
-                for name in list(space) if is_all else sorted(names & space.keys()):
-                    if name in _MODULE_ATTRIBUTES or (is_build and name in _CHANGING_IN_SYS):
-                        continue
-                    if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
-                        self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
-                    else:
-                        self.read(label, name, is_loose=name not in self.names)
+                for name in found[label]:
+                    self.read(label, name, is_loose=name not in self.names)
+
+    def _find_attributes(self, label: str, names: set[str], *, is_last: bool) -> list[str]:
+        """Return the attributes of a module that have one of some names, and visit its submodules among them."""
+        space, is_build = attributes_of(self.walk.spaces[label]), is_build_module(label)
+        if is_build:
+            self.builds.setdefault(f"{label}:", set())
+        if is_last and is_build:
+            return []
+        found: list[str] = []
+        # Names can be composed at run time: then all attributes of a module of the user's files count.
+        is_all = is_last and ALL in self.names and not is_installed(label)
+        for name in list(space) if is_all else sorted(names & space.keys()):
+            if name in _MODULE_ATTRIBUTES or (is_build and name in _CHANGING_IN_SYS):
+                continue
+            if isinstance(space[name], ModuleType) and sys.modules.get(f"{label}.{name}") is space[name]:
+                self.walk.spaces.setdefault(f"{label}.{name}", space[name])  # the import system put it there
+            else:
+                found.append(name)
+        return found
 
     @property
     def digest(self) -> str:
@@ -262,11 +283,12 @@ class Globals:
         return written
 
 
-def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, why: str) -> Manifest:
+def write_manifest(program: ExportedProgram, digest: Digest, export_s: float, seen: Recording, why: str) -> Manifest:
     """Create the manifest of an export.
 
     Args:
         program: the exported program.
+        digest: its digest before it was lowered, which adds sizes that depend on data to its environment.
         export_s: seconds that exporting took.
         seen: the recording of the export.
         why: the reason of the miss.
@@ -296,7 +318,6 @@ def write_manifest(program: ExportedProgram, export_s: float, seen: Recording, w
     own = {tensor.device for tensor in walk.state.values()} - {torch.device("cpu")}
     if len(devices(program) | own) > 1:
         raise ValueError("it runs on other devices than those of its weights")
-    digest = exported_digest(program)
     return Manifest(
         program=[digest.hex, digest.size_bytes],
         device=str(next(iter(own), torch.device("cpu"))),

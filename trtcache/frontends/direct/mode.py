@@ -33,7 +33,7 @@ from trtcache.frontends.direct.walk import UnstableError, Walk
 from trtcache.keys.key import structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -262,20 +262,21 @@ class Attempt:
             yield
         self._seen = seen
 
-    def keep(self, program: ExportedProgram, export_s: float, *, has_alias: bool) -> None:
+    def keep(self, program: ExportedProgram, digest: Callable[[], Digest], export_s: float, *, has_alias: bool) -> None:
         """Store a manifest for the next time, or record why there is none; compare the programs in mode ``verify``.
 
         Args:
             program: the exported program.
+            digest: returns the digest that it had before it was lowered, or raises ValueError.
             export_s: seconds that exporting took.
             has_alias: whether its key alias is stored; without one a manifest would be useless.
         """
         try:
             if self.manifest is not None and self._mode == VERIFY:
-                self.verify(program)
+                self.verify(digest())
             elif self._seen is not None:
                 with paused_collector():
-                    written = write_manifest(program, export_s, self._seen, self.explain())
+                    written = write_manifest(program, digest(), export_s, self._seen, self.explain())
                     self._refuse_changes(written)
                 self._store(written, has_alias=has_alias)
         except UnstableError as error:
@@ -331,12 +332,10 @@ class Attempt:
         members = manifests.write([manifest, *others], self._parts)
         self._cache.keep(self.key, members, build_s=manifest.took_s, name=self._name)
 
-    def verify(self, program: torch.export.ExportedProgram) -> None:
-        """Compare a program with that of the manifest, and reject the manifest if they differ."""
-        from trtcache.keys.program_digest import exported_digest
-
+    def verify(self, now: Digest) -> None:
+        """Compare the digest of a program with that in the manifest, and reject the manifest if they differ."""
         assert self.manifest is not None  # noqa: S101  # it was found
-        now, was = exported_digest(program), self.manifest.digest
+        was = self.manifest.digest
         if now == was:
             self.outcome = "verified"
             return

@@ -66,6 +66,9 @@ _WITH_STATE = frozenset(
 _NUMBERS = frozenset({("transformers.utils.output_capturing", "capture_outputs.<locals>.wrapped_fn.<locals>.wrapper")})
 """Library code that creates a set of layer numbers for look-ups only (transformers 5.17)."""
 
+_MEMBERS = frozenset({("diffusers.models.modeling_utils", "get_parameter_dtype")})
+"""Library code that only asks whether any member of such a set is in a name (diffusers 0.42)."""
+
 _BY_TORCH = (
     *("__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__len__", "__bool__"),
     *("__iter__", "__eq__", "__hash__", "__getitem__", "__contains__", "train", "state_dict", "_named_members"),
@@ -182,7 +185,7 @@ class Recording:
             refuse(f"it reads {min(unseen)}")
         if use.order and (str(space.get("__name__")), code.co_qualname) not in _NUMBERS:
             refuse(f"it could iterate over a set of strings ({use.order})")
-        if sets := own & SETS:
+        if (sets := own & SETS) and (str(space.get("__name__")), code.co_qualname) not in _MEMBERS:
             refuse(f"it reads {min(sets)}, a set of strings")
         if "sys" in use.names and use.names & _OF_SYS:
             refuse("it reads the loaded modules or a limit of the interpreter from sys")
@@ -291,7 +294,9 @@ class Recording:
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
         kind = ownership.file_owner(code.co_filename)
         if kind == ownership.MODEL and code.co_filename.startswith("<"):
-            kind = ownership.PYTHON if module.startswith("namedtuple_") else ownership.module_owner(module)
+            if module.startswith("namedtuple_"):  # the constructor of a named tuple: it is its class's
+                module = str(getattr(frame.f_locals.get("_cls"), "__module__", module))
+            kind = ownership.module_owner(module)
         if kind in {ownership.TORCH, ownership.PYTHON}:
             self.globals.builds.setdefault(module, set()).update(code.co_names)
         if (is_impure_here := _IS_IMPURE.get(kind)) and is_impure_here(module, code.co_name):
