@@ -79,14 +79,14 @@ def test_arguments_of_a_variable_signature_are_counted(compiled: Callable[..., t
 def test_nested_arguments_are_named_by_their_place(compiled: Callable[..., trtcache.CompiledModule]) -> None:
     """A wrong tensor deep in an argument is named with its path, and so is the place of another structure."""
     module = compiled(Calls(lambda lin, d: lin(d["a"]) + d["b"][0]), ({"a": X, "b": [X, X]},))
-    with pytest.raises(InputError, match=r"argument args\['b'\]\[1\]: expected float32|argument args\[0\]"):
+    with pytest.raises(InputError, match=r"argument args\[0\]\['b'\]\[1\]: expected float32"):
         module({"a": X, "b": [X, X.double()]})
     for wrong, message in (
-        ({"a": X, "b": [X]}, r"argument args\['b'\]: expected a list of 2, got a list of 1"),
-        ({"a": X, "c": [X, X]}, r"argument args: expected a dict of 'a', 'b', got a dict of 'a', 'c'"),
+        ({"a": X, "b": [X]}, r"argument args\[0\]\['b'\]: expected a list of 2, got a list of 1"),
+        ({"a": X, "c": [X, X]}, r"argument args\[0\]: expected a dict of 'a', 'b', got a dict of 'a', 'c'"),
         (
             {"a": (X,), "b": [X, X]},
-            r"argument args\['a'\]: expected a tensor or another single value, got a tuple of 1",
+            r"argument args\[0\]\['a'\]: expected a tensor or another single value, got a tuple of 1",
         ),
     ):
         with pytest.raises(InputError, match=message):
