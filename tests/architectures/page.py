@@ -28,7 +28,8 @@ any was compiled and none replaced since, are built small, from configurations w
 - **refit**: after `refit` with all weights of another seed the answer is that of eager with those weights.
 - **dynamic**: exported with `Dim.AUTO` for the batch (in graphs for nodes and edges) it answers another size rightly.
   Where that cannot be compiled, sizes are fixed.
-- **seconds** are those of the first `compile`: export, lowering, build and load.
+- **seconds** are those of the first `compile` by the clock, whatever else the machine did: export, lowering, build and
+  load.
 {pending}"""
 
 _HEADS = ("architecture", "compiled", "off by", "hit", "direct", "refit", "dynamic", "seconds")
