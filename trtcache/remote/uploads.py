@@ -21,6 +21,7 @@ from trtcache.store.reader import ArtifactFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trtcache.config.remotes import RemoteUrl
     from trtcache.remote.tier import RemoteTier
     from trtcache.store.disk import DiskStore
 
@@ -29,12 +30,12 @@ _logger = logging.getLogger("trtcache.remote")
 Outcome: TypeAlias = str
 """``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``unsigned``, or ``busy`` (another process sends it)."""
 
-_UPLOADERS: dict[tuple[str, str], Uploader] = {}
+_UPLOADERS: dict[tuple[str, RemoteUrl], Uploader] = {}
 
 
 def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
     """Return the one uploader of this process from a store to a remote."""
-    name = (store.location, tier.url.text)
+    name = (store.location, tier.url)
     if name not in _UPLOADERS:
         _UPLOADERS[name] = Uploader(store, tier)
         atexit.register(_UPLOADERS[name].finish)
