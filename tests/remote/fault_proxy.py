@@ -56,7 +56,7 @@ class FaultProxy:
             if fault == "every other 503":
                 fault = "503" if len(self.requests) % 2 else ""
             await self._answer(writer, fault, head, body)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.CancelledError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()

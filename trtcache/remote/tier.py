@@ -65,7 +65,7 @@ class RemoteTier:
     ) -> None:
         self.url, self.settings = url, settings
         self.connection = connect(url, settings)
-        self._trust, self._clock_ns = trust, clock_ns
+        self.trust, self._clock_ns = trust, clock_ns
         self._admission: Admission | None = None
         self._absent: dict[str, float] = {}
         self.rejected: set[str] = set()
@@ -73,7 +73,7 @@ class RemoteTier:
     @property
     def stores(self) -> bool:
         """Whether what arrives may be stored. Not with signatures off: a private store would vouch for it."""
-        return self._trust.required is not False
+        return self.trust.required is not False
 
     @property
     def admission(self) -> Admission:
@@ -83,9 +83,7 @@ class RemoteTier:
             SettingsError: the signing key cannot be read, or ``cryptography`` is not installed.
         """
         if self._admission is None:
-            self._admission = Admission.of(
-                self._trust, shared=True, writable=self.url.writable, clock_ns=self._clock_ns
-            )
+            self._admission = Admission.of(self.trust, shared=True, writable=self.url.writable, clock_ns=self._clock_ns)
         return self._admission
 
     def fetch(self, key: CacheKey, upper: DiskStore | None) -> Entry | Miss | None:
@@ -152,9 +150,8 @@ class RemoteTier:
         download = self.connection.download(object_name(key.digest))
         try:
             size_bytes = download.size(self.settings.timeout_s)
-            answered_s = download.took_s
             if size_bytes is None:
-                self.connection.note_success(took_s=answered_s)
+                self.connection.note_success(took_s=download.took_s)
                 return Miss("absent")
             download.limit(self.settings.timeout_s)
             file = IncomingFile.open(download.chunks(), size_bytes, key, where=where, admit=admit)
@@ -166,7 +163,7 @@ class RemoteTier:
             else:
                 contents = file.load(Path(tempfile.gettempdir()), admit)
                 found = entry_of(file.header, contents, path=None, outcome="hit")
-            self.connection.note_success(took_s=answered_s)
+            self.connection.note_success()  # a hit is worth its time, however slow the answer was
             return found
         finally:
             download.abandon()

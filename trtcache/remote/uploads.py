@@ -22,20 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trtcache.config.remotes import RemoteUrl
+    from trtcache.config.signing_keys import Trust
     from trtcache.remote.tier import RemoteTier
     from trtcache.store.disk import DiskStore
 
 _logger = logging.getLogger("trtcache.remote")
 
 Outcome: TypeAlias = str
-"""``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``unsigned``, or ``busy`` (another process sends it)."""
+"""``sent``, ``there`` (on the remote), ``gone`` (pruned here), ``damaged``, ``unsigned``, ``busy`` (being sent)."""
 
-_UPLOADERS: dict[tuple[str, RemoteUrl], Uploader] = {}
+_UPLOADERS: dict[tuple[str, RemoteUrl, Trust], Uploader] = {}
 
 
 def uploader_of(store: DiskStore, tier: RemoteTier) -> Uploader:
     """Return the one uploader of this process from a store to a remote."""
-    name = (store.location, tier.url)
+    name = (store.location, tier.url, tier.trust)
     if name not in _UPLOADERS:
         _UPLOADERS[name] = Uploader(store, tier)
         atexit.register(_UPLOADERS[name].finish)
@@ -150,11 +151,16 @@ class Uploader:
             if not alone:
                 return "busy"
             began_s = time.monotonic()
-            outcome = self._upload(digest)
+            try:
+                outcome = self._upload(digest)
+            except CorruptBlobError as error:
+                _logger.warning("%s; it is not uploaded", error)
+                outcome = "damaged"
             outbox.remove(digest)
+            if outcome in ("sent", "there"):
+                self._connection.breaker.note_success()
             if outcome == "sent":
                 self._note("upload", "", digest, took_s=time.monotonic() - began_s)
-                self._connection.breaker.note_success()
         return outcome
 
     def _upload(self, digest: str) -> Outcome:

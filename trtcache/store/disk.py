@@ -367,7 +367,7 @@ class DiskStore(StoredEntries, Store):
         stale += [(names, "", quarantine_ns) for names in (("quarantine",), *(("locks", name) for name in NOTES))]
         stale += [(("entries", name), TEMPORARY, temporary_ns) for name in folders(self.root)]
         if self.shared:  # permanent files of a shared store are created under a temporary name
-            stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks")]
+            stale += [((name,), TEMPORARY, temporary_ns) for name in ("events", "pins", "locks", "outbox")]
             stale += [(("locks", name), TEMPORARY, temporary_ns) for name in folders(self.root, "locks")]
         freed_bytes = 0
         for names, prefix, before_ns in stale:
